@@ -1,0 +1,47 @@
+# Needs Python >= 3.10 and make; everything else comes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test check lint bench coldstart clean
+
+help:  ## print this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@echo "make test ARGS='-m \"not launch\"'    passes arguments on to pytest"
+	@echo "make venv PYTHON=/path/to/python3.11  takes that Python"
+
+venv: $(STAMP)  ## make .venv with cockpit, the examples' torch and deepspeed, and the tools
+
+# torch comes first and at its pinned version, so that no later step can pull another one in.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "make: Python >= 3.10 is needed, and '$(PYTHON)' is not; type: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev]'
+	@touch $@
+
+test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)  ## lint, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+lint: $(STAMP)  ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
+	$(BIN)/python -m benchmarks $(ARGS)
+
+coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)
+	@$(BIN)/python -X importtime -c 'import cockpit.cli.main' 2>&1 | sort -t '|' -k 2 -n | tail -n 20
+
+clean:  ## remove .venv and every cache
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,60 @@
+"""Names of a run folder on a node and of its environment variables: what both sides must agree on.
+
+A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by the user. In it:
+
+=======================  ==========================================================================
+``record.json``          facts written once at launch by the supervisor
+``events.jsonl``         the run record: one JSON object a line, append-only, written by the supervisor alone
+``sizes.jsonl``          the time index: ``{"t": unix seconds, "s": {file: size}}``, only what changed
+``launcher.log``         the launcher's own stdout and stderr
+``supervisor.log``       what went wrong in the supervisor itself; normally empty
+``rank-N.log``           stdout and stderr of global rank N, append-only
+``rank-N.start.json``    written by the wrapper of rank N when the training process started
+``rank-N.exit.json``     written by the wrapper of rank N when it ended
+``stop.json``            present when somebody asked to stop
+``reports/``             a profiler's files
+``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
+=======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+FORMAT = 1
+"""Version of the run record; a reader refuses a newer one."""
+
+RECORD = "record.json"
+EVENTS = "events.jsonl"
+SIZES = "sizes.jsonl"
+LAUNCHER_LOG = "launcher.log"
+SUPERVISOR_LOG = "supervisor.log"
+STOP = "stop.json"
+REPORTS = "reports"
+NODE_PYZ = "node.pyz"
+RANKWRAP = "rankwrap"
+LAUNCH_SH = "launch.sh"
+
+ENV_RUN = "COCKPIT_RUN"
+"""Run tag: every process of a run carries it in its environment."""
+ENV_NODE = "COCKPIT_NODE"
+"""Node tag: tells nodes apart that share one /proc."""
+ENV_DIR = "COCKPIT_DIR"
+"""The run folder on the node, absolute."""
+ENV_SUPERVISOR = "COCKPIT_SUPERVISOR"
+"""Pid of the supervisor: the one process (and its children) a rank lets trace it."""
+ENV_UMASK = "COCKPIT_UMASK"
+"""The user's umask in octal, noted before a profiler changes it."""
+
+
+def rank_log(rank: int) -> str:
+    """Name of the log of a global rank."""
+    return "rank-%d.log" % rank
+
+
+def rank_start(rank: int) -> str:
+    """Name of the start record of a global rank."""
+    return "rank-%d.start.json" % rank
+
+
+def rank_exit(rank: int) -> str:
+    """Name of the exit record of a global rank."""
+    return "rank-%d.exit.json" % rank

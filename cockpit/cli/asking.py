@@ -1,0 +1,70 @@
+"""What signals mean while a session is watched, and the question that Ctrl-C asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+_ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
+"""What a person may type; anything else, and nothing, leaves: the safe answer."""
+
+
+class Asks:
+    """Turns signals and answers into wishes: ``leave``, ``stop`` or ``kill``.
+
+    :param person: whether somebody sits at the terminal and can be asked
+    :param term: the wish that SIGTERM stands for
+    """
+
+    def __init__(self, *, person: bool, term: str) -> None:
+        self.asking = False
+        """Whether the question stands on the terminal: nothing else should print there."""
+        self._person = person
+        self._term = term
+        self._wish = ""
+        self._stopped = False
+
+    def install(self) -> None:
+        """Take over SIGINT, SIGHUP and SIGTERM of this event loop."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGHUP, self._set, "leave")
+        loop.add_signal_handler(signal.SIGTERM, self._set, self._term)
+
+    def remove(self) -> None:
+        """Give the signals back."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        self._end_question()
+
+    def take(self) -> str:
+        """The wish since the last call, or nothing."""
+        wish, self._wish = self._wish, ""
+        return wish
+
+    def _set(self, wish: str) -> None:
+        self._stopped = self._stopped or wish == "stop"
+        self._wish = wish
+
+    def _interrupt(self) -> None:
+        if not self._person or self.asking:
+            self._set("leave")
+            return
+        self.asking = True
+        kill = "[k] kill it now · " if self._stopped else ""
+        question = f"\n[Enter] leave, the run goes on · [s] stop the run · {kill}[c] stay ? "
+        print(question, end="", file=sys.stderr, flush=True)
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+
+    def _read(self) -> None:
+        answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace").strip().lower()
+        self._end_question()
+        self._set(_ANSWERS.get(answer, "leave"))
+
+    def _end_question(self) -> None:
+        if self.asking:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self.asking = False

@@ -1,0 +1,199 @@
+"""Options that describe a launch, for ``run`` and ``plan``: from words to a job."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cockpit.cli.parsing import Parser, add_link_options, seconds, split_program
+from cockpit.engine.runs import new_name
+from cockpit.errors import CockpitError
+from cockpit.plans import environment, filters, hostfile
+from cockpit.plans.job import Job
+from cockpit.plans.profilers import DEFAULT_TRACE, NsysOptions
+
+EPILOG = """examples:
+  cockpit {verb} hostfile -- train.py --steps 1000
+  cockpit {verb} hostfile --profile nsys -- train.py
+  cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
+  cockpit {verb} hostfile --launcher command -- ./any-program
+
+The hostfile is DeepSpeed's ("gpu01 slots=8"), with ranges on top ("gpu[01-16] slots=8").
+The ssh connection needs no password: keys, the agent and ~/.ssh/config are used.
+"""
+
+
+def parser(verb: str, description: str) -> Parser:
+    """A parser with every option of a launch."""
+    made = Parser(verb, description, EPILOG.format(verb=verb))
+    made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
+    made.add_argument("hostfile", metavar="HOSTFILE")
+    _add_job_options(made)
+    _add_environment_options(made)
+    _add_profile_options(made)
+    add_link_options(made)
+    return made
+
+
+def _add_job_options(made: Parser) -> None:
+    group = made.add_argument_group("job")
+    group.add_argument(
+        "--include", metavar="NODES", default="", help="only these: gpu01@gpu02:0,2, ranges too"
+    )
+    group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
+    group.add_argument(
+        "--launcher",
+        choices=("deepspeed", "torchrun", "command"),
+        default="deepspeed",
+        help="default: deepspeed",
+    )
+    group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
+    group.add_argument("--python", metavar="PATH", default="", help="python of the ranks, on every node")
+    group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'source venv/bin/activate'")
+    group.add_argument("--cwd", metavar="DIR", help="working directory on the nodes (default: this one)")
+    group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
+    group.add_argument("--master-addr", metavar="ADDRESS", help="default: the first node")
+    group.add_argument("--master-port", type=_port, metavar="PORT", help="default: a free one")
+    group.add_argument(
+        "--bind-cores", metavar="auto|LIST", help="bind ranks to cores (deepspeed, needs numactl)"
+    )
+
+
+def _add_environment_options(made: Parser) -> None:
+    group = made.add_argument_group(
+        "environment",
+        "Sent anyway: PYTHON*, NCCL*, MLFLOW*, UCX*, MV2* and .deepspeed_env, as DeepSpeed does.",
+    )
+    group.add_argument("--env", metavar="NAME[=VALUE]", action="append", default=[], help="repeatable")
+    group.add_argument("--env-file", metavar="FILE", action="append", default=[], help="NAME=VALUE lines")
+
+
+def _add_profile_options(made: Parser) -> None:
+    group = made.add_argument_group("profile")
+    group.add_argument("--profile", choices=("nsys",), help="one report a node, around the launcher")
+    group.add_argument("--trace", default=DEFAULT_TRACE, help=f"what nsys traces (default: {DEFAULT_TRACE})")
+    group.add_argument("--delay", type=int, default=0, metavar="S", help="start after S seconds")
+    group.add_argument(
+        "--duration", type=int, default=0, metavar="S", help="trace S seconds; the job goes on"
+    )
+    group.add_argument(
+        "--capture-range", default="", metavar="RANGE", help="nsys's own: cudaProfilerApi, nvtx"
+    )
+    group.add_argument("--nsys", metavar="PATH", help="nsys on the nodes (default: PATH, CUDA's folders)")
+    group.add_argument("--nsys-args", metavar="'WORDS'", default="", help="more words for nsys profile")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the words asked for."""
+
+    job: Job
+    args: argparse.Namespace
+    not_sent: list[str]
+    """Names of this shell's variables that the ranks do not get."""
+
+
+def parse(made: Parser, words: list[str]) -> Launch:
+    """Options and hostfile to a job.
+
+    :raises CockpitError: anything wrong with them, all that can be said at once
+    """
+    options, program = split_program(words)
+    args = made.parse_args(options)
+    if not program:
+        hint = f"like this: {made.prog} {args.hostfile} -- train.py ARGS"
+        raise CockpitError("no program given after --", hint=hint)
+    hosts = filters.apply(hostfile.read(args.hostfile), args.include, args.exclude)
+    cwd = os.path.abspath(args.cwd or _cwd())
+    paths = environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd)
+    files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]
+    files += [(path, hostfile.read_text(path, "environment file")) for path in args.env_file]
+    env = environment.gather(os.environ, files, args.env)
+    job = Job(
+        run=_name(args.name),
+        hosts=hosts,
+        program=tuple(program),
+        cwd=cwd,
+        launcher=args.launcher,
+        python=python(args.python, args.setup, args.launcher),
+        setup=args.setup,
+        env=env.values,
+        secrets=env.secrets,
+        master_addr=args.master_addr,
+        master_port=args.master_port,
+        bind_cores=args.bind_cores,
+        launcher_args=_words(args.launcher_args, "--launcher-args"),
+        nsys=_nsys(args),
+    )
+    return Launch(job, args, environment.not_sent(os.environ, env.values))
+
+
+def python(given: str, setup: str, launcher: str) -> str | None:
+    """The python of the ranks: what was given; what the setup brings (None); else this shell's environment.
+
+    :raises CockpitError: none of these
+    """
+    if given:
+        if not os.path.isabs(given):
+            raise CockpitError(f"--python must be an absolute path, not {given}")
+        return given
+    if setup:
+        return None
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if prefix := os.environ.get(variable):
+            return os.path.join(prefix, "bin", "python")
+    # Started by its path out of an environment that was not activated: meant all the same, if it can launch.
+    tool = "" if launcher == "command" else launcher
+    if os.access(os.path.join(sys.prefix, "bin", tool), os.X_OK):
+        return os.path.join(sys.prefix, "bin", "python")
+    raise CockpitError(
+        "which python? no virtualenv or conda environment is active here",
+        hint="activate it, or give --python PATH or --setup 'source …/activate'",
+    )
+
+
+def _cwd() -> str:
+    """The working directory as the shell names it: with an automounted home the resolved path differs a node."""
+    named = os.environ.get("PWD", "")
+    try:
+        return named if named and os.path.samefile(named, ".") else os.getcwd()
+    except OSError:
+        return os.getcwd()
+
+
+def _name(given: str | None) -> str:
+    if given is None:
+        return new_name()
+    plain = given.isascii() and all(c.isalnum() or c in "._-" for c in given)
+    if not plain or not given[:1].isalnum() or len(given) > 64:
+        raise CockpitError(
+            f"not a name for a run: {given!r}", where="--name", hint="letters, digits, dot, dash, underscore"
+        )
+    return given
+
+
+def _words(text: str, option: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise CockpitError(f"cannot be split into words: {error}", where=option) from None
+
+
+def _nsys(args: argparse.Namespace) -> NsysOptions | None:
+    if args.profile is None:
+        return None
+    extra = _words(args.nsys_args, "--nsys-args")
+    return NsysOptions(args.trace, args.delay, args.duration, args.capture_range, extra, args.nsys)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"not a port: {text!r} (1 to 65535)")
+    return int(text)
+
+
+__all__ = ["Launch", "parse", "parser", "python", "seconds"]

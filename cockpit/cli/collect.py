@@ -1,0 +1,92 @@
+"""``cockpit collect RUN``: fetch and verify the profiler reports of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from cockpit.cli.narration import say
+from cockpit.cli.parsing import Parser
+from cockpit.engine.collect import WARNING, Collected, collect
+from cockpit.engine.joining import fleet_for
+from cockpit.engine.runs import RunFolder
+from cockpit.errors import Exit
+
+
+def main(words: list[str]) -> int:
+    """Fetch reports."""
+    parser = Parser(
+        "collect",
+        "Fetch a run's profiler reports from all nodes at once, checked by sha256 on both sides. "
+        "Cut off, run it again: it goes on where it was.",
+        "Exit codes: 0 every node's report is here and verified, 3 something is missing (it says what).",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    args = parser.parse_args(words)
+    return asyncio.run(fetch(RunFolder.find(args.run), args.output, as_json=args.json))
+
+
+async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool = False) -> Exit:
+    """Collect with progress on stderr and the outcome on stdout."""
+    bar = _Bar(enabled=sys.stderr.isatty())
+    fleet = fleet_for(folder.manifest)
+    try:
+        collected = await collect(folder, fleet, target or folder.path / "reports", bar.draw)
+    finally:
+        bar.clear()
+        await fleet.close()
+    if as_json:
+        print(json.dumps({**asdict(collected), "folder": str(collected.folder), "warning": WARNING}))
+        return collected.exit_code()
+    for report in collected.reports:
+        if report.state == "collected":
+            print(
+                f"{report.node}: {collected.folder / report.file}  {report.size / 1e6:.1f} MB  sha256 verified"
+            )
+        else:
+            print(f"{report.node}: {report.name}: {report.state}: {report.why}")
+    for node, why in collected.missing.items():
+        print(f"{node}: no report: {why}")
+    if collected.reports:
+        say(WARNING)
+    if not collected.complete:
+        say(f"not complete; to try again: cockpit collect {folder.name}")
+    return collected.exit_code()
+
+
+class _Bar:
+    """One line of progress: the files under way and the total."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._drawn = False
+
+    def draw(self, collected: Collected) -> None:
+        if not self._enabled or not collected.reports:
+            return
+        total = sum(report.size for report in collected.reports)
+        here = sum(min(report.here, report.size) for report in collected.reports)
+        done = sum(report.state == "collected" for report in collected.reports)
+        under_way = [
+            f"{report.node} {100 * report.here // max(report.size, 1)} %"
+            for report in collected.reports
+            if report.state == "fetching"
+        ]
+        share = 100 * here // max(total, 1)
+        text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB ({share} %)"
+        line = f"{text}  {', '.join(under_way[:4])}"
+        sys.stderr.write(f"\r\x1b[K{line[:100]}")
+        sys.stderr.flush()
+        self._drawn = True
+
+    def clear(self) -> None:
+        if self._drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

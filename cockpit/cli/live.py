@@ -1,0 +1,135 @@
+"""Watch a session on a plain terminal or in a pipe: live lines on stdout, narration on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TextIO
+
+from cockpit.cli.asking import Asks
+from cockpit.cli.narration import Narrator, say, summary
+from cockpit.cli.printer import JsonPrinter, Printer
+from cockpit.core.events import Event
+from cockpit.core.model import RunModel
+from cockpit.core.ranks import nodes_text
+from cockpit.engine.session import Session
+from cockpit.errors import Exit
+
+TICK_S = 0.1
+
+
+@dataclass
+class Output:
+    """Where a watched session goes.
+
+    :param json: an event stream on stdout in place of live lines
+    :param headless: nobody sits in front: SIGTERM stops the run, SIGHUP leaves it running
+    :param give_up_s: how long to wait for lost links when all other nodes have ended
+    """
+
+    json: bool = False
+    headless: bool = False
+    give_up_s: float = 600.0
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and not self.headless
+
+
+class Live:
+    """The listener of a session that prints."""
+
+    def __init__(self, output: Output, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stdout
+        terminal = stream.isatty()
+        colour = terminal and "NO_COLOR" not in os.environ
+        self._json = JsonPrinter(stream) if output.json else None
+        self._lines = None if output.json else Printer(stream, colour=colour, terminal=terminal)
+        self._narrator: Narrator | None = None
+
+    def narrate(self, model: RunModel) -> None:
+        """From here on tell people what events mean; ``model`` is the session's."""
+        self._narrator = Narrator(model)
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a log."""
+        if self._json:
+            self._json.feed(node, rank, offset, data)
+        elif self._lines:
+            self._lines.feed(node, rank, data)
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied."""
+        if self._json:
+            if event.kind != "sample" or changed:
+                self._json.event(event.kind, **{k: v for k, v in event.as_json().items() if k != "e"})
+        elif self._narrator:
+            self._narrator.tell(event)
+
+    def tick(self) -> None:
+        """Print what has come."""
+        if self._lines:
+            self._lines.tick(time.monotonic())
+        elif self._json:
+            self._json.tick()
+
+    def close(self) -> None:
+        """Print all that is left."""
+        if self._lines:
+            self._lines.close()
+        elif self._json:
+            self._json.close()
+
+
+async def watch(session: Session, live: Live, output: Output) -> Exit:
+    """Watch until the run is over or the person leaves; print the summary; return the exit code."""
+    live.narrate(session.model)
+    asks = Asks(person=output.asks, term="stop" if output.headless else "leave")
+    asks.install()
+    session.watch()
+    printed = time.monotonic()
+    try:
+        while not session.model.done:
+            await session.wait(TICK_S)
+            if given_up := _given_up(session.model, output.give_up_s):
+                say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, all else has ended: giving up")
+                say(f"to look again: cockpit attach {session.folder.name}")
+                break
+            if time.monotonic() - printed >= TICK_S and not asks.asking:
+                live.tick()
+                printed = time.monotonic()
+            answer = asks.take()
+            if answer == "leave":
+                live.close()
+                return leave(session)
+            if answer in ("stop", "kill"):
+                errors = await session.stop("asked at the terminal", hard=answer == "kill")
+                for error in errors:
+                    say(str(error))
+    finally:
+        asks.remove()
+        live.close()
+    if not output.json:
+        for line in summary(session.model, session.folder.name):
+            say(line)
+    return session.model.exit_code()
+
+
+def _given_up(model: RunModel, after_s: float) -> list[str]:
+    """Nodes without a link for too long, once nothing else is left to wait for."""
+    waiting = [node for node in model.nodes.values() if not node.done]
+    since = time.time() - after_s
+    if all(node.link in ("stale", "gone") and node.link_since < since for node in waiting):
+        return [node.name for node in waiting]
+    return []
+
+
+def leave(session: Session) -> Exit:
+    """Say how to come back."""
+    session.folder.write(Event(time.time(), "left", "", {}))
+    say(f"left; the run goes on. Come back with: cockpit attach {session.folder.name}")
+    say(f"or stop it with: cockpit stop {session.folder.name}")
+    return Exit.LEFT

@@ -1,0 +1,228 @@
+"""``cockpit logs RUN``: a run's output, all or some, old and new."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from ClusterShell.RangeSet import RangeSet, RangeSetParseError
+
+from cockpit.cli.live import Live, Output
+from cockpit.cli.narration import say
+from cockpit.cli.parsing import Parser
+from cockpit.core.events import Event
+from cockpit.core.lines import LineAssembler
+from cockpit.engine.history import history
+from cockpit.engine.joining import fleet_for
+from cockpit.engine.runs import RunFolder
+from cockpit.engine.session import Session
+from cockpit.errors import CockpitError, Exit
+
+_CONNECT_S = 15.0
+"""How long a node may take to send what is missing here, before what we have is shown without it."""
+
+
+def main(words: list[str]) -> int:
+    """Print logs."""
+    parser = Parser(
+        "logs",
+        "Print a run's output: what is here, what its nodes still have, and with -f what comes.",
+        "examples:\n"
+        "  cockpit logs last --rank 0-3 --tail 20\n"
+        "  cockpit logs last -f --node gpu07 --grep 'loss|Error'\n"
+        "  cockpit logs last --since 10m\n"
+        "  cockpit logs last --rank 0 --raw > rank0.log",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with what comes, until the run is over"
+    )
+    parser.add_argument("--rank", type=_ranks, metavar="SET", help="only these ranks: 0-3,7")
+    parser.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
+    parser.add_argument("--grep", type=_regex, metavar="REGEX", help="only lines that match")
+    parser.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
+    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
+    parser.add_argument("--raw", action="store_true", help="the bytes of one rank's log, unchanged")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    args = parser.parse_args(words)
+    folder = RunFolder.find(args.run)
+    wanted = _Wanted(args.rank, args.node and set(args.node), args.grep, args.tail)
+    wanted.check(folder)
+    if args.raw and (args.rank is None or len(args.rank) != 1 or args.follow):
+        raise CockpitError("--raw takes exactly one --rank, and no -f", hint="see: cockpit logs --help")
+    return asyncio.run(_logs(folder, wanted, args))
+
+
+@dataclass
+class _Wanted:
+    ranks: set[int] | None
+    nodes: set[str] | None
+    grep: re.Pattern[bytes] | None
+    tail: int | None
+    lines: dict[tuple[str, int | None], LineAssembler] = field(default_factory=dict)
+
+    def check(self, folder: RunFolder) -> None:
+        """Refuse ranks and nodes that the run does not have."""
+        manifest = folder.manifest
+        if self.ranks is not None and (odd := self.ranks - set(manifest.world)):
+            raise CockpitError(
+                f"no rank {min(odd)}", where=folder.name, hint=f"it has 0-{max(manifest.world)}"
+            )
+        names = {node.name for node in manifest.nodes}
+        if self.nodes is not None and (odd_nodes := self.nodes - names):
+            raise CockpitError(
+                f"no node {min(odd_nodes)}", where=folder.name, hint=f"it has {', '.join(names)}"
+            )
+
+    def takes(self, node: str, rank: int | None) -> bool:
+        """Whether a source is wanted; the launcher's console only where no rank was named."""
+        return (self.nodes is None or node in self.nodes) and (self.ranks is None or rank in self.ranks)
+
+    def filter(self, node: str, rank: int | None, data: bytes) -> bytes:
+        """The bytes to show of new bytes: whole lines that match, or all."""
+        if self.grep is None:
+            return data
+        assembler = self.lines.setdefault((node, rank), LineAssembler())
+        return b"".join(line.text + b"\n" for line in assembler.feed(data) if self.grep.search(line.text))
+
+
+class _Show:
+    """A listener that shows what is wanted, after the history."""
+
+    def __init__(self, live: Live, wanted: _Wanted) -> None:
+        self._live = live
+        self._wanted = wanted
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        if self._wanted.takes(node, rank) and (shown := self._wanted.filter(node, rank, data)):
+            self._live.log(node, rank, offset, shown)
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """Logs only: events are for ``attach``."""
+
+
+class _Quiet:
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """The bytes are in the spool."""
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """The event is in the journal."""
+
+
+async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
+    if not folder.model().done:
+        await _catch_up(folder)
+    if args.raw:
+        _raw(folder, wanted)
+        return Exit.OK
+    live = Live(Output(json=args.json))
+    _print_history(folder, live, wanted, args.since)
+    if args.follow and not folder.model().done:
+        return await _follow(folder, live, wanted)
+    live.close()
+    return Exit.OK
+
+
+async def _catch_up(folder: RunFolder) -> None:
+    """Bring the spool up to what the nodes have now; a node that does not answer is said."""
+    folder = RunFolder(folder.path)
+    if not folder.lock():
+        return  # another cockpit keeps the spool up to date
+    session = Session(folder, fleet_for(folder.manifest), _Quiet())
+    session.rejoin()
+    session.watch(policy=False)
+    deadline = time.monotonic() + _CONNECT_S
+    try:
+        names = set(session.model.nodes)
+        while time.monotonic() < deadline:
+            await session.wait(0.1)
+            names = {
+                name
+                for name, node in session.model.nodes.items()
+                if session.behind.get(name) != 0 and not node.done and node.link != "gone"
+            }
+            if not names:
+                break
+        absent = {
+            n for n, node in session.model.nodes.items() if node.link in ("gone", "stale") and not node.done
+        }
+        for name in sorted(absent | names):
+            say(f"{name}: no answer, its output may be incomplete here: {session.model.nodes[name].link_why}")
+    finally:
+        await session.close()
+
+
+def _raw(folder: RunFolder, wanted: _Wanted) -> None:
+    assert wanted.ranks
+    rank = min(wanted.ranks)
+    node = next(node for node in folder.manifest.nodes if rank in node.ranks)
+    path = folder.spool_dir(node) / f"rank-{rank}.log"
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float) -> None:
+    last: dict[tuple[str, int | None], deque[bytes]] = {}
+    splitters: dict[tuple[str, int | None], LineAssembler] = {}
+    for piece in history(folder, since):
+        source = (piece.node, piece.rank)
+        if not wanted.takes(*source) or not (shown := wanted.filter(*source, piece.data)):
+            continue
+        if wanted.tail is None:
+            live.log(*source, piece.offset, shown)
+            live.tick()
+            continue
+        kept = last.setdefault(source, deque(maxlen=wanted.tail))
+        kept.extend(line.text for line in splitters.setdefault(source, LineAssembler()).feed(shown))
+    for source, lines in last.items():
+        live.log(*source, 0, b"".join(line + b"\n" for line in lines))
+    live.tick()
+
+
+async def _follow(folder: RunFolder, live: Live, wanted: _Wanted) -> int:
+    folder = RunFolder(folder.path)
+    session = Session(folder, fleet_for(folder.manifest), _Show(live, wanted), writer=folder.lock())
+    try:
+        session.rejoin()
+        session.watch(policy=False)
+        while not session.model.done:
+            await session.wait(0.1)
+            live.tick()
+        return Exit.OK
+    finally:
+        live.close()
+        await session.close()
+
+
+def _ranks(text: str) -> set[int]:
+    try:
+        return {int(rank) for rank in RangeSet(text)}
+    except (RangeSetParseError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"not a rank set: {text!r} (like 0-3,7): {error}") from None
+
+
+def _regex(text: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"not a regular expression: {text!r}: {error}") from None
+
+
+def _since(text: str) -> float:
+    """Unix seconds of ``10m`` (ago), ``14:30`` or ``14:30:05`` (today)."""
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
+        return time.time() - float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+    if found := re.fullmatch(r"(\d\d?):(\d\d)(?::(\d\d))?", text):
+        now = time.localtime()
+        clock = (int(found[1]), int(found[2]), int(found[3] or 0))
+        return time.mktime((*now[:3], *clock, 0, 0, -1))
+    raise argparse.ArgumentTypeError(f"not a time: {text!r} (like 10m, 2h, 14:30, 14:30:05)")

@@ -1,0 +1,62 @@
+"""Pieces of argument parsing that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+from cockpit.errors import Exit
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and exit 2, and whose help keeps line breaks."""
+
+    def __init__(self, verb: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=f"cockpit {verb}",
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        print(f"cockpit: {message}; see: {self.prog} --help", file=sys.stderr)
+        sys.exit(Exit.USAGE)
+
+
+def split_program(words: list[str]) -> tuple[list[str], list[str]]:
+    """Options before the first ``--``, the program and its arguments after it."""
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def add_link_options(parser: argparse.ArgumentParser) -> None:
+    """How to reach nodes."""
+    group = parser.add_argument_group("links")
+    group.add_argument(
+        "--transport",
+        choices=("auto", "ssh", "local"),
+        default="auto",
+        help="auto: this machine's own names need no ssh",
+    )
+    group.add_argument(
+        "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
+    )
+
+
+def seconds(text: str) -> float:
+    """A number of seconds from the command line, not negative.
+
+    :raises argparse.ArgumentTypeError: it is not
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return value

@@ -1,0 +1,89 @@
+"""``cockpit stop RUN``: stop a run on all its nodes, in stages, and name what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import socket
+import sys
+from typing import Any
+
+from cockpit.cli.narration import say
+from cockpit.cli.parsing import Parser, seconds
+from cockpit.core.events import Event
+from cockpit.core.model import RunModel
+from cockpit.core.ranks import nodes_text
+from cockpit.engine.joining import ask_all
+from cockpit.engine.runs import Manifest, RunFolder, planned
+from cockpit.errors import Exit
+
+
+def main(words: list[str]) -> int:
+    """Ask every node to stop and wait until it has."""
+    parser = Parser(
+        "stop",
+        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then whatever is left of it.",
+        "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
+    parser.add_argument("--grace", type=seconds, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    args = parser.parse_args(words)
+    folder = RunFolder.find(args.run)
+    wish: dict[str, Any] = {
+        "reason": "cockpit stop",
+        "by": f"{getpass.getuser()}@{socket.gethostname()}",
+        "hard": args.now,
+    }
+    if args.grace is not None:
+        wish["grace_s"] = args.grace
+    return asyncio.run(_stop(folder.manifest, wish, as_json=args.json))
+
+
+async def _stop(manifest: Manifest, wish: dict[str, Any], *, as_json: bool) -> Exit:
+    _, errors = await ask_all(manifest, "stop", **wish)
+    for error in errors.values():
+        say(str(error))
+    model = RunModel()
+    told: set[str] = set()
+    while True:
+        answers, unasked = await ask_all(manifest, "status")
+        model = RunModel()
+        model.apply(planned(manifest))
+        for name, answer in answers.items():
+            for line in answer["events"]:
+                model.apply(Event.from_json(line, name))
+        for node in model.nodes.values():
+            if node.stage and not node.over and (key := f"{node.name} {node.stage}") not in told:
+                told.add(key)
+                say(f"{node.name}: {node.stage}")
+        if all(not answer["alive"] for answer in answers.values()):
+            break
+        await asyncio.sleep(0.5)
+    errors.update(unasked)
+    return _report(manifest, model, {**errors}, as_json=as_json)
+
+
+def _report(manifest: Manifest, model: RunModel, errors: dict[str, Any], *, as_json: bool) -> Exit:
+    survivors = {node.name: list(node.survivors) for node in model.nodes.values() if node.survivors}
+    code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
+    if as_json:
+        ranks = {rank.rank: rank.text for rank in model.ranks.values()}
+        print(
+            json.dumps(
+                {"run": manifest.run, "ranks": ranks, "survivors": survivors, "not_asked": list(errors)}
+            )
+        )
+        return code
+    for node, processes in survivors.items():
+        for process in processes:
+            say(f"{node}: survivor: {process['name']} (pid {process['pid']}, state {process['state']})")
+    if errors:
+        say(f"not stopped: {nodes_text(errors)}; when reachable again: cockpit stop {manifest.run}")
+    else:
+        print(
+            f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors", file=sys.stdout
+        )
+    return code

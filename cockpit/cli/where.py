@@ -1,0 +1,29 @@
+"""``cockpit where``: every path in use."""
+
+from __future__ import annotations
+
+import json
+
+from cockpit import paths
+from cockpit.cli.parsing import Parser
+from cockpit.errors import Exit
+
+
+def main(words: list[str]) -> int:
+    """Print the paths."""
+    parser = Parser("where", "Print every path cockpit uses on this machine.")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    args = parser.parse_args(words)
+    found = {
+        "runs": str(paths.runs()),
+        "secrets of printed plans": str(paths.plans()),
+        "configuration": str(paths.config()),
+        "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",
+    }
+    if args.json:
+        print(json.dumps(found))
+    else:
+        width = max(map(len, found))
+        for name, value in found.items():
+            print(f"{name:<{width}}  {value}")
+    return Exit.OK

@@ -1,0 +1,1 @@
+"""Links to nodes, the session, spool, collect, journal."""

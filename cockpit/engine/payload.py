@@ -1,0 +1,113 @@
+"""What is sent to a node, and the one line that receives it there.
+
+The zip holds our node code, psutil and pynvml. Ours comes with the byte code of this Python beside the
+sources, so that a node with the same Python version need not compile, and any other from 3.8 on still can.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import marshal
+import zipfile
+from functools import lru_cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import psutil
+import pynvml
+
+import cockpit
+
+COMMAND = "exec /bin/sh -c 'IFS= read -r line && eval \"$line\"'"
+"""What every transport runs: constant, and the same text to bash, csh and fish. All else comes over stdin."""
+
+_MAIN = "import sys\nfrom cockpit.node.__main__ import main\nsys.exit(main())\n"
+
+# Becomes one line (JSON escapes are Python's): it passes through `read -r`, `eval` and `-c`, so it must hold
+# no single quote. Any Python 3 must be able to parse it, to say that it is too old.
+_BOOT = """
+import os, sys
+def receive(size):
+    data = b""
+    while len(data) < size:
+        more = os.read(0, min(size - len(data), 1 << 20))
+        if not more:
+            os._exit(3)
+        data += more
+    return data
+version = sys.version_info[:2]
+word = "ok" if version >= (3, 8) else "old"
+os.write(1, ("@NONCE@ %s %d.%d\\n" % (word, version[0], version[1])).encode())
+if word == "old":
+    os._exit(3)
+archive = receive(int.from_bytes(receive(4), "big"))
+try:
+    number = os.memfd_create("cockpit")
+except OSError:
+    import tempfile
+    number, path = tempfile.mkstemp()
+    os.unlink(path)
+rest = memoryview(archive)
+while rest:
+    rest = rest[os.write(number, rest):]
+del archive, rest
+sys.path.insert(0, "/proc/self/fd/%d" % number)
+from cockpit.node.agent import main
+main()
+"""
+
+
+def boot_line(nonce: str, pythons: list[str]) -> bytes:
+    """The first line to send: tries each python, and answers ``nonce (ok|old X.Y|nopython)`` on stdout."""
+    tries = " ".join(_quote(python) for python in pythons)
+    boot = f"exec({json.dumps(_BOOT.replace('@NONCE@', nonce))})"
+    line = (
+        f'for p in {tries}; do command -v "$p" >/dev/null 2>&1 && exec "$p" -I -S -c \'{boot}\'; done; '
+        f"echo; echo '{nonce} nopython'"
+    )
+    return line.encode() + b"\n"
+
+
+def _quote(text: str) -> str:
+    if "\n" in text or "\0" in text:
+        raise ValueError(f"no such path: {text!r}")
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@lru_cache(maxsize=1)
+def archive() -> bytes:
+    """The zip of the node code, psutil and pynvml."""
+    package = Path(cockpit.__file__).parent
+    sources = [package / "__init__.py", *package.glob("base/*.py"), *package.glob("node/*.py")]
+    files = [(f"cockpit/{path.relative_to(package)}", path) for path in sorted(sources)]
+    folder = Path(psutil.__file__).parent
+    parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
+    files += [(f"psutil/{name}", folder / name) for name in parts if (folder / name).exists()]
+    files += [(f"psutil/{path.name}", path) for path in folder.glob("_psutil_linux*.so")]
+    assert pynvml.__file__
+    files.append(("pynvml.py", Path(pynvml.__file__)))
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+        _add(target, "__main__.py", _MAIN.encode())
+        for name, path in files:
+            source = path.read_bytes()
+            _add(target, name, source)
+            if name.startswith("cockpit/"):
+                _add(target, name + "c", _byte_code(name, path, source))
+    return out.getvalue()
+
+
+def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
+    # A fixed date: the same code gives the same bytes.
+    target.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+
+
+def _byte_code(name: str, path: Path, source: bytes) -> bytes:
+    """The file's byte code with an unchecked hash (PEP 552), as zipimport accepts it."""
+    module = name.removesuffix(".py").replace("/", ".")
+    code = SourceFileLoader(module, str(path)).get_code(module)
+    flags = (1).to_bytes(4, "little")
+    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(source) + marshal.dumps(code)

@@ -1,0 +1,307 @@
+"""A session with a run: launch it or join it, follow its nodes through lost links, stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
+from cockpit.core.events import Event
+from cockpit.core.model import LIVE, RunModel
+from cockpit.engine.fleet import Fleet, close_all, settle
+from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.spool import Spool
+from cockpit.errors import CockpitError, ManyErrors
+
+CREDIT = 2 << 20
+"""Bytes of logs in flight a node: enough to fill a link, little enough that keys stay quick."""
+
+_RETRY_S = (0.5, 1, 2, 4, 8, 15)
+"""Pauses between tries to get a lost link back; the last one repeats."""
+
+
+class Listener(Protocol):
+    """Who wants to know what happens; called on the event loop, must not block."""
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied to the model; ``changed`` are names of nodes and numbers of ranks."""
+
+
+class Session:
+    """One run and the links to its nodes.
+
+    :param folder: the run's local folder
+    :param fleet: opens links; closed with the session
+    :param listener: told of logs and events
+    :param writer: whether this is the run's one writer (spool, journal, failure policy)
+    """
+
+    def __init__(self, folder: RunFolder, fleet: Fleet, listener: Listener, *, writer: bool = True) -> None:
+        self.folder = folder
+        self.manifest: Manifest = folder.manifest
+        self.model = RunModel()
+        self.changed = asyncio.Event()
+        """Set at every event; a waiter clears it."""
+        self._fleet = fleet
+        self._listener = listener
+        self._writer = writer
+        self._nodes = {entry.name: entry for entry in self.manifest.nodes}
+        self._links: dict[str, Link] = {}
+        self._spools = {name: Spool(folder.spool_dir(entry)) for name, entry in self._nodes.items()}
+        self._offsets: dict[str, dict[str, int]] = {}
+        self._partial: dict[str, bytes] = {}
+        self._stop: dict[str, Any] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.behind: dict[str, int] = {}
+        """Bytes a node has that are not here yet."""
+
+    # Launching
+
+    async def launch(self, links: Mapping[str, Link], specs: Mapping[str, dict[str, Any]]) -> None:
+        """Start the supervisors of all nodes, or leave none behind.
+
+        :param links: an open link to each node; the session owns them from here on
+        :param specs: the launch spec of each node
+        :raises ManyErrors: one line for each node that refused; the others were stopped again
+        """
+        self._links.update(links)
+        self._emit(planned(self.manifest))
+        started, errors = await settle(
+            {
+                name: link.call("launch", json.dumps(specs[name]).encode(), deadline_s=60)
+                for name, link in links.items()
+            }
+        )
+        for name in started:
+            self._emit(Event(time.time(), "launched", name, {"dir": self._nodes[name].dir}))
+        if not errors:
+            return
+        reason = f"launch failed on {', '.join(errors)}"
+        for name in started:
+            with suppress(CockpitError):
+                await links[name].call("stop", reason=reason, by="cockpit", hard=True)
+        await settle({name: self._until_gone(links[name], name) for name in started})
+        raise ManyErrors(list(errors.values()))
+
+    async def _until_gone(self, link: Link, name: str) -> None:
+        while (await link.call("status", dir=self._nodes[name].dir))["alive"]:
+            await asyncio.sleep(0.1)
+
+    def rejoin(self) -> None:
+        """Rebuild the model from what is known here."""
+        self._emit(planned(self.manifest), record=False)
+        for event in self.folder.journal():
+            self.model.apply(event)
+        for name, entry in self._nodes.items():
+            self._offsets[name] = self._spools[name].offsets()
+            for event in self.folder.recorded(entry):
+                self.model.apply(event)
+            self._partial[name] = self._cut_line(entry)
+
+    def _cut_line(self, entry: NodeEntry) -> bytes:
+        try:
+            return (self.folder.spool_dir(entry) / EVENTS).read_bytes().rpartition(b"\n")[2]
+        except FileNotFoundError:
+            return b""
+
+    # Watching
+
+    def watch(self, *, policy: bool = True) -> None:
+        """Follow every node in the background until it is done; see :attr:`model` and :attr:`changed`.
+
+        :param policy: whether to stop the run after a failure, where the run was started so
+        """
+        self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
+        if policy and self._writer and self.manifest.on_failure == "stop":
+            self._tasks.append(asyncio.create_task(self._mind_failures()))
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the next change (True), at most ``timeout_s`` seconds (False).
+
+        :raises CockpitError: watching itself failed (a full disk here)
+        """
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+        try:
+            await asyncio.wait_for(self.changed.wait(), timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        self.changed.clear()
+        return True
+
+    async def _watch(self, entry: NodeEntry) -> None:
+        name = entry.name
+        tries = 0
+        while not self.model.nodes[name].done:
+            link = self._links.get(name)
+            try:
+                if link is None or link.lost.done():
+                    link = self._links[name] = await self._fleet.open(name)
+                self._link_event(name, "ok")
+                tries = 0
+                await self._follow(entry, link)
+            except RemoteError as error:
+                if error.kind not in ("gone", "folder", "shrunk"):
+                    raise
+                self._emit(Event(time.time(), "node_lost", name, {"why": error.what}))
+            except CockpitError as error:
+                if link is not None:
+                    await link.close()
+                retry = getattr(error, "retry", False)
+                state = "stale" if retry else "gone"
+                self._link_event(name, state, error.what)
+                if not hasattr(error, "retry"):
+                    raise
+                # Even a refused key may be accepted again: the run goes on, so do we, only slower.
+                pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if retry else 60.0
+                tries += 1
+                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+
+    async def _follow(self, entry: NodeEntry, link: Link) -> None:
+        if self._stop is not None and not self.model.nodes[entry.name].over:
+            await self._send_stop(entry.name, link)
+        offsets = self._offsets.setdefault(entry.name, {})
+        stream = await link.stream("follow", dir=entry.dir, offsets=offsets, credit=CREDIT)
+        samples = asyncio.create_task(self._sample(entry, link))
+        try:
+            async for item, data in stream.items():
+                self._take(entry, item, data)
+                self._measure_clock(entry.name, link)
+                if data:
+                    await stream.credit(len(data))
+                if self.model.nodes[entry.name].ended and not self.behind[entry.name]:
+                    self._emit(Event(time.time(), "complete", entry.name, {}))
+                    return
+        finally:
+            samples.cancel()
+            await stream.close()
+
+    def _take(self, entry: NodeEntry, item: Mapping[str, Any], data: bytes) -> None:
+        name = entry.name
+        offsets = self._offsets[name]
+        start = 0
+        for file, offset, length in item["parts"]:
+            chunk = data[start : start + length]
+            start += length
+            if not _is_followed(file):
+                raise RemoteError("protocol", f"sent a file that was not asked for: {file!r}", where=name)
+            if self._writer:
+                fresh = self._spools[name].append(file, offset, chunk)
+            else:
+                fresh = chunk[max(0, offsets.get(file, 0) - offset) :]
+            offsets[file] = max(offsets.get(file, 0), offset + length)
+            if file == EVENTS:
+                self._take_record(name, fresh)
+            elif fresh and file != SIZES:
+                rank = None if file == LAUNCHER_LOG else int(file[len("rank-") : -len(".log")])
+                self._listener.log(name, rank, offset + length - len(fresh), fresh)
+        self.behind[name] = sum(max(0, size - offsets.get(file, 0)) for file, size in item["sizes"].items())
+        for line in item.get("found", ()):
+            self._emit(Event.from_json(line, name))
+        if item["alive"] is False and not self.behind[name] and not self.model.nodes[name].over:
+            self._supervisor_gone(name)
+
+    def _supervisor_gone(self, name: str) -> None:
+        node = self.model.nodes[name]
+        if not any("supervisor was killed" in note for note in node.notes):
+            self._emit(Event(time.time(), "supervisor_gone", name, {}))
+        if not any(rank.state in LIVE for rank in self.model.on(name)):
+            self._emit(Event(time.time(), "ended", name, {}))
+
+    def _take_record(self, name: str, data: bytes) -> None:
+        *lines, self._partial[name] = (self._partial.get(name, b"") + data).split(b"\n")
+        for line in lines:
+            try:
+                event = Event.from_json(json.loads(line), name)
+            except ValueError:
+                continue  # the node's file is the truth, and it is spooled; we cannot make sense of this line
+            self._emit(event, record=False)
+
+    async def _sample(self, entry: NodeEntry, link: Link) -> None:
+        # A node without measurements still runs; the loss of the link shows elsewhere.
+        with suppress(CockpitError):
+            stream = await link.stream("samples", dir=entry.dir, credit=CREDIT)
+            async for item, _ in stream.items():
+                data = {"sample": item["node"], "ranks": item["ranks"], "gpus": item["gpus"]}
+                self._emit(Event(time.time(), "sample", entry.name, data), record=False)
+
+    def _measure_clock(self, name: str, link: Link) -> None:
+        node, clock = self.model.nodes[name], link.clock
+        if clock.rtt_s == float("inf"):
+            return
+        if node.rtt_s is None or abs(clock.offset_s - node.offset_s) > 0.005:
+            self._emit(Event(time.time(), "clock", name, {"offset_s": clock.offset_s, "rtt_s": clock.rtt_s}))
+
+    def _link_event(self, name: str, state: str, why: str = "") -> None:
+        if self.model.nodes[name].link != state:
+            self._emit(Event(time.time(), "link", name, {"state": state, "why": why}))
+
+    def _emit(self, event: Event, *, record: bool = True) -> None:
+        if record and self._writer:
+            self.folder.write(event)
+        self._listener.event(event, self.model.apply(event))
+        self.changed.set()
+
+    # Stopping
+
+    async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
+        """Ask every node that is not over to stop; one with a lost link is asked when it is back.
+
+        :return: an error for each node that could not be asked now
+        """
+        self._stop = {"reason": reason, "by": by, "hard": hard}
+        self._emit(Event(time.time(), "stop_asked", "", dict(self._stop)))
+        names = [name for name, node in self.model.nodes.items() if not node.over]
+        links = {name: self._links[name] for name in names if name in self._links}
+        _, errors = await settle({name: self._send_stop(name, link) for name, link in links.items()})
+        return list(errors.values())
+
+    async def _send_stop(self, name: str, link: Link) -> None:
+        assert self._stop is not None
+        await link.call("stop", dir=self._nodes[name].dir, deadline_s=20, **self._stop)
+
+    async def _mind_failures(self) -> None:
+        """The failure policy: a rank's recorded failure, and a while later the rest is stopped."""
+        while not self.model.over:
+            first = self.model.first_failure()
+            if first is None:
+                await asyncio.sleep(0.2)
+                continue
+            due = self.model.ended_at(first) + self.manifest.failure_wait_s
+            if time.time() < due:
+                await asyncio.sleep(min(0.2, self.manifest.failure_wait_s))
+                continue
+            if self._stop is None:
+                reason = f"rank {first.rank} on {first.node} {first.text}"
+                await self.stop(reason, by="the failure policy")
+            return
+
+    async def close(self) -> None:
+        """Leave: the run goes on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await close_all(self._links.values())
+        await self._fleet.close()
+        for spool in self._spools.values():
+            spool.close()
+        self.folder.close()
+
+
+def _is_followed(file: object) -> bool:
+    if not isinstance(file, str):
+        return False
+    rank = file.removeprefix("rank-").removesuffix(".log")
+    return file in (EVENTS, SIZES, LAUNCHER_LOG) or (
+        f"rank-{rank}.log" == file and rank.isascii() and rank.isdigit()
+    )

@@ -1,0 +1,33 @@
+"""What ``node.pyz`` does: its first word says which part of it is wanted."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the part named by the first word of argv and return its exit code.
+
+    Each part is imported only when asked for: a node runs one wrapper a rank, which must stay small. An
+    unknown word is an error, never a silent success: a launcher may put its own words in front of ours.
+    """
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word == "wrap":
+        from cockpit.node import wrapper
+
+        return wrapper.main(sys.argv[2:])
+    if word == "supervise":
+        from cockpit.node import supervisor
+
+        return supervisor.main(sys.argv[2:])
+    if word == "agent":
+        from cockpit.node import agent
+
+        agent.main()
+        return 0
+    sys.stderr.write("cockpit: unknown part %r, expected agent, supervise or wrap\n" % word)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What a launch needs to know of a node before it starts there."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from typing import Any, Dict, List, Optional
+
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.extensions import psutil
+
+_MARK = "cockpit-facts:"
+
+# Runs in the user's python, of any version, under the user's setup; imports neither torch nor deepspeed.
+_PROBE = """
+import importlib.util, json, os, shutil, sys
+def version(name):
+    try:
+        from importlib.metadata import version
+        return version(name)
+    except Exception:
+        return None
+script = sys.argv[1]
+def folder(name):
+    spec = importlib.util.find_spec(name)
+    return spec and spec.submodule_search_locations and list(spec.submodule_search_locations)[0]
+def tool(name):
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return beside if os.access(beside, os.X_OK) else shutil.which(name)
+facts = {"python": sys.executable, "python_version": sys.version.split()[0],
+    "cores": sorted(os.sched_getaffinity(0)), "numactl": shutil.which("numactl"), "nsys": shutil.which("nsys"),
+    "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
+    "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
+where = folder("deepspeed")
+if where:
+    facts["deepspeed"] = version("deepspeed") or "unknown"
+    with open(os.path.join(where, "launcher", "runner.py")) as source:
+        facts["no_ssh"] = "--no_ssh" in source.read()
+if folder("torch"):
+    facts["torch"] = version("torch") or "unknown"
+print(%r + json.dumps(facts))
+"""
+
+_NSYS_PLACES = (
+    "/usr/local/cuda*/bin/nsys",
+    "/opt/nvidia/nsight-systems*/*/bin/nsys",
+    "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
+    "/opt/nvidia/nsight-systems*/bin/nsys",
+    "/usr/local/cuda*/nsight-systems*/bin/nsys",
+    "/usr/lib/nsight-systems/bin/nsys",
+)
+
+
+def facts(call: Call) -> Dict[str, Any]:
+    """Look at the node as the launch will find it: working directory, setup, python, tools.
+
+    Request: ``cwd``, ``setup``, ``python`` (a path, or empty: ``python`` on PATH after the setup), ``nsys``
+    (a path, or empty), ``script`` (a file that must be there, or empty), ``base`` (folder for run folders).
+    The answer is the probe's facts, ``nsys`` as found and ``free_bytes`` where run folders go.
+
+    :raises NodeError: no such directory, a failing setup, no such python
+    """
+    cwd, setup, python = call.text("cwd"), call.text("setup", ""), call.text("python", "")
+    if not os.path.isdir(cwd):
+        raise NodeError(
+            "cwd", "no directory %s" % cwd, "create it, or run from one that exists on every node"
+        )
+    if python and not (shutil.which(python) or setup):
+        raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
+    found = _probe(cwd, setup, python, call.text("script", ""))
+    base = call.text("base", tempfile.gettempdir())
+    found["free_bytes"] = _free_bytes(base)
+    nsys = call.text("nsys", "")
+    if nsys and not os.access(nsys, os.X_OK):
+        raise NodeError("nsys", "no nsys %s" % nsys, "give its path: --nsys PATH")
+    found["nsys"] = nsys or found["nsys"] or _nsys()
+    return found
+
+
+def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
+    shell = shutil.which("bash") or "/bin/sh"
+    script = 'cd -- "$1" || exit 91\n%s\ntrue || exit\npython=$2\n' % (setup or ":")
+    script += '[ -n "$python" ] || python=$(command -v python || command -v python3) || exit 92\n'
+    script += 'command -v "$python" >/dev/null || exit 92\nexec "$python" -c "$3" "$4"\n'
+    done = subprocess.run(
+        [shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(_MARK)]
+    if lines:
+        answer: Dict[str, Any] = json.loads(lines[-1][len(_MARK) :])
+        return answer
+    said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["exit %d" % done.returncode]
+    if done.returncode == 92:
+        wanted = python or "python"
+        raise NodeError("python", "no %s on PATH" % wanted, "give one that exists there: --python PATH")
+    what = "--setup or python fails: " if setup else "python fails: "
+    raise NodeError("setup", what + said[0], "try it by hand on that node")
+
+
+def _free_bytes(folder: str) -> int:
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
+
+
+def _nsys() -> Optional[str]:
+    found = [path for place in _NSYS_PLACES for path in sorted(glob.glob(place), reverse=True)]
+    return next((path for path in found if os.access(path, os.X_OK)), None)
+
+
+def port(call: Call) -> Dict[str, Any]:
+    """A free TCP port of this node: the one asked for in ``port``, or any.
+
+    :raises NodeError: that port is in use, by whom as far as we may see
+    """
+    wanted = int(call.header.get("port", 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As torch's TCPStore does it: a port in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", wanted))
+            probe.listen(1)
+        except OSError as error:
+            hint = "choose another --master-port, or leave it out to have a free one found"
+            raise NodeError(
+                "port", "port %d: %s%s" % (wanted, error.strerror, _owner(wanted)), hint
+            ) from None
+        return {"port": probe.getsockname()[1]}
+
+
+def _owner(wanted: int) -> str:
+    try:
+        module = psutil()
+        for connection in module.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == wanted and connection.pid:
+                name = module.Process(connection.pid).name()
+                return ", held by %s (pid %d)" % (name, connection.pid)
+    except Exception:  # a courtesy only; the port is in use whoever holds it
+        return ""
+    return " by a process of somebody else"
+
+
+def resolve(call: Call) -> Dict[str, Any]:
+    """The addresses that ``name`` has on this node, and this node's own: ``addresses``, ``own``."""
+    try:
+        found = socket.getaddrinfo(call.text("name"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        found = []
+    addresses = sorted({str(info[4][0]) for info in found})
+    return {"addresses": addresses, "own": _own_addresses()}
+
+
+def _own_addresses() -> List[str]:
+    own = os.environ.get("SSH_CONNECTION", "").split(" ")[2:3]
+    try:
+        for interface in psutil().net_if_addrs().values():
+            own += [a.address for a in interface if a.family == socket.AF_INET and a.address not in own]
+    except NodeError:
+        pass  # the address of the ssh connection is enough
+    return own

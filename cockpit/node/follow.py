@@ -1,0 +1,110 @@
+"""Follow the logs of a run by offset: one request a node carries all its files."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any, Dict, List, Tuple
+
+from cockpit.base import record
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.recorded import supervisor_alive, unrecorded
+
+BATCH = 256 << 10
+"""Bytes in one answer: small enough that keys and stacks on the same link stay quick."""
+BUSY_S = 0.1
+IDLE_S = 0.25
+"""Seconds between two looks at the files: after new bytes, and otherwise."""
+BEAT_S = 1.0
+"""Longest silence, in seconds: an answer without bytes says that there are none."""
+
+_FOLLOWED = re.compile(
+    "|".join([r"rank-\d+\.log", *map(re.escape, (record.EVENTS, record.SIZES, record.LAUNCHER_LOG))])
+)
+
+
+def follow(call: Call) -> Dict[str, Any]:
+    """Send the bytes of every log and of the run record from the offsets given, until cancelled.
+
+    Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight).
+    Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
+    ``t`` the node's clock, ``alive`` whether the supervisor lives; where it does not, ``found``: events
+    that it did not live to record.
+
+    :raises NodeError: the run folder is gone, or a file is shorter than the offset asked for
+    """
+    folder = call.text("dir")
+    reader = _Reader(folder, dict(call.header.get("offsets", {})))
+    last = 0.0
+    try:
+        while not call.cancelled:
+            alive = supervisor_alive(folder)
+            room = min(BATCH, call.take_credit(BEAT_S))
+            parts, data = reader.batch(room)
+            now = time.monotonic()
+            if parts or now - last >= BEAT_S:
+                item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
+                if alive is False:
+                    item["found"] = unrecorded(folder)
+                call.item(item, data)
+                last = now
+            if len(data) < room // 2 and not call.pause(BUSY_S if parts else IDLE_S):
+                break
+    finally:
+        reader.close()
+    return {}
+
+
+class _Reader:
+    def __init__(self, folder: str, offsets: Dict[str, int]) -> None:
+        self._folder = folder
+        self._offsets = offsets
+        self._files: Dict[str, int] = {}
+        self._turn = 0
+        self.sizes: Dict[str, int] = {}
+
+    def batch(self, room: int) -> Tuple[List[Tuple[str, int, int]], bytes]:
+        """Up to ``room`` new bytes, fairly divided among the files that have any."""
+        self._look()
+        behind = [name for name in self.sizes if self.sizes[name] > self._offsets.get(name, 0)]
+        if not behind or room <= 0:
+            return [], b""
+        # The run record first: states must not wait behind a flood of log lines.
+        self._turn += 1
+        turn = self._turn % len(behind)
+        behind = sorted(behind[turn:] + behind[:turn], key=lambda name: name != record.EVENTS)
+        share = max(room // len(behind), 4096)
+        parts: List[Tuple[str, int, int]] = []
+        chunks: List[bytes] = []
+        for name in behind:
+            offset = self._offsets.get(name, 0)
+            chunk = os.pread(self._files[name], min(share, room), offset)
+            if chunk:
+                parts.append((name, offset, len(chunk)))
+                chunks.append(chunk)
+                self._offsets[name] = offset + len(chunk)
+                room -= len(chunk)
+            if room <= 0:
+                break
+        return parts, b"".join(chunks)
+
+    def _look(self) -> None:
+        try:
+            names = os.listdir(self._folder)
+        except OSError as error:
+            raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
+        for name in names:
+            if name not in self._files and _FOLLOWED.fullmatch(name):
+                path = os.path.join(self._folder, name)
+                self._files[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        for name, number in self._files.items():
+            size = self.sizes[name] = os.fstat(number).st_size
+            if size < self._offsets.get(name, 0):
+                raise NodeError(
+                    "shrunk", "%s was cut from %d to %d bytes" % (name, self._offsets[name], size)
+                )
+
+    def close(self) -> None:
+        for number in self._files.values():
+            os.close(number)

@@ -1,0 +1,124 @@
+"""What /proc says of processes.
+
+A process is its pid and its start time in clock ticks together (an *identity*): pids are used again. This
+module is part of every rank wrapper, so it imports nothing that costs memory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from cockpit.base import record
+
+
+class Stat:
+    """Some fields of ``/proc/PID/stat``.
+
+    ``ticks`` is the start time in clock ticks since boot, ``state`` the letter of proc(5).
+    """
+
+    __slots__ = ("name", "parent", "pid", "state", "ticks")
+
+    def __init__(self, pid: int, name: str, state: str, parent: int, ticks: int) -> None:
+        self.pid = pid
+        self.name = name
+        self.state = state
+        self.parent = parent
+        self.ticks = ticks
+
+
+def boot_id() -> str:
+    """The id of this boot: start times of two boots cannot be compared. Empty where there is none."""
+    return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+
+
+def stat(pid: int) -> Stat | None:
+    """Look at one process; None when there is none with this pid."""
+    text = _read("/proc/%d/stat" % pid).decode("utf-8", "replace")
+    # The name may contain spaces and parentheses; nothing after it does.
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    if len(fields) < 20:
+        return None
+    return Stat(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[19]))
+
+
+def exists(pid: int, ticks: int) -> bool:
+    """Whether this very process is there, be it only as a zombie that nobody waited for."""
+    found = stat(pid)
+    return found is not None and found.ticks == ticks
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """Whether this very process is there and not a zombie."""
+    found = stat(pid)
+    return found is not None and found.ticks == ticks and found.state not in "ZX"
+
+
+def send(pid: int, ticks: int, number: int) -> bool:
+    """Send a signal to this very process; return whether that was possible.
+
+    With pidfd (Linux 5.3, Python 3.9) nobody else can be hit even if the process ends meanwhile; without,
+    the identity is checked right before.
+    """
+    opener = getattr(os, "pidfd_open", None)
+    sender = getattr(signal, "pidfd_send_signal", None)
+    handle = -1
+    try:
+        if opener and sender:
+            try:
+                handle = opener(pid)
+            except ProcessLookupError:
+                return False
+            except OSError:
+                handle = -1  # an older kernel, or a filter that forbids it
+        if not alive(pid, ticks):
+            return False
+        if sender and handle >= 0:
+            sender(handle, number)
+        else:
+            os.kill(pid, number)
+        return True
+    except OSError:
+        return False
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def tagged(run: str, node: str) -> list[Stat]:
+    """Every process, but this one and zombies, whose environment carries the tags of a run's node.
+
+    That is the environment at exec: what a process changed later is invisible, and processes of others
+    cannot be read.
+    """
+    tags = [os.fsencode("%s=%s" % pair) for pair in ((record.ENV_RUN, run), (record.ENV_NODE, node))]
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        environment = _read("/proc/%s/environ" % name).split(b"\0")
+        if all(tag in environment for tag in tags):
+            process = stat(int(name))
+            if process is not None and process.state not in "ZX":
+                found.append(process)
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        number = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        data = b""
+        while True:
+            more = os.read(number, 1 << 16)
+            if not more:
+                return data
+            data += more
+    except OSError:
+        return b""
+    finally:
+        os.close(number)

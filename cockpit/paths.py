@@ -1,0 +1,37 @@
+"""Every folder cockpit uses on this machine (the XDG folders; ``cockpit where`` prints them)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+APP = "cockpit"
+
+
+def state() -> Path:
+    """Folder of what must survive: runs, secrets of printed plans."""
+    return Path(platformdirs.user_state_dir(APP))
+
+
+def runs() -> Path:
+    """Folder with one folder a run: manifest, journal, spool, reports."""
+    return state() / "runs"
+
+
+def plans() -> Path:
+    """Folder of the 0600 files that printed plans take their secrets from."""
+    return state() / "plans"
+
+
+def config() -> Path:
+    """Folder of the user's configuration and themes."""
+    return Path(platformdirs.user_config_dir(APP))
+
+
+def private_dir(path: Path) -> Path:
+    """Make ``path`` with mode 0700 if it is missing (parents too), and return it."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    return path

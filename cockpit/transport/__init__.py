@@ -1,0 +1,1 @@
+"""A transport starts a command on a host and gives its stdin and stdout, nothing else."""

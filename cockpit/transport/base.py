@@ -1,0 +1,79 @@
+"""What every transport offers, and how it says that it cannot."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cockpit.errors import CockpitError, Exit
+
+
+class LinkError(CockpitError):
+    """A host cannot be reached, refused us, or a pipe to it broke.
+
+    :param retry: whether trying again later can help (a refused key or a changed host key cannot)
+    """
+
+    def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = True) -> None:
+        super().__init__(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
+        self.retry = retry
+
+
+class Pipe(Protocol):
+    """Stdin and stdout of one command on a host."""
+
+    async def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes of stdout; empty at its end.
+
+        :raises LinkError: the connection under the pipe broke
+        """
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send ``data`` to stdin, waiting while the other side is slow.
+
+        :raises LinkError: the pipe is closed
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the pipe; the command sees the end of its stdin and is not waited for."""
+        ...
+
+    def last_words(self) -> str:
+        """The end of what the command wrote to stderr, at most 4 KiB."""
+        ...
+
+
+class Transport(Protocol):
+    """A way to one host."""
+
+    kind: str
+    """Name of the transport: ``ssh``, ``local``."""
+
+    async def open(self, command: str) -> Pipe:
+        """Start a shell command on the host.
+
+        :raises LinkError: host unreachable, login refused, command not started
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connection and every pipe on it."""
+        ...
+
+
+class Tail:
+    """The last bytes of a stream that nobody reads line by line."""
+
+    LIMIT = 4096
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def add(self, data: bytes) -> None:
+        """Append, forgetting the oldest bytes over the limit."""
+        self._data = (self._data + data)[-self.LIMIT :]
+
+    def text(self) -> str:
+        """What is kept, decoded; invalid bytes are replaced."""
+        return self._data.decode(errors="replace").strip()

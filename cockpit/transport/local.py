@@ -1,0 +1,113 @@
+"""This machine as a node: the same pipe, without ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterable
+
+import psutil
+
+from cockpit.transport.base import LinkError, Pipe, Tail
+
+
+class LocalTransport:
+    """Runs commands as children of this process, each in a session of its own."""
+
+    kind = "local"
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._pipes: list[_LocalPipe] = []
+
+    async def open(self, command: str) -> Pipe:
+        """Start ``command`` under ``/bin/sh``."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=4 << 20,
+            )
+        except OSError as error:
+            raise LinkError(f"cannot start a shell: {error}", where=self._node) from None
+        pipe = _LocalPipe(self._node, process)
+        self._pipes.append(pipe)
+        return pipe
+
+    async def close(self) -> None:
+        """Close every pipe."""
+        for pipe in self._pipes:
+            await pipe.close()
+        self._pipes.clear()
+
+
+class _LocalPipe:
+    def __init__(self, node: str, process: asyncio.subprocess.Process) -> None:
+        self._node = node
+        self._process = process
+        self._tail = Tail()
+        self._stderr = asyncio.create_task(self._drain_stderr())
+
+    async def read(self, size: int) -> bytes:
+        assert self._process.stdout
+        return await self._process.stdout.read(size)
+
+    async def write(self, data: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin
+        try:
+            stdin.write(data)
+            await stdin.drain()
+        except (OSError, RuntimeError) as error:
+            raise LinkError(f"pipe closed: {error}", where=self._node) from None
+
+    async def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        # The agent ends at the end of its stdin; one that does not is ours, and ends here.
+        try:
+            await asyncio.wait_for(self._process.wait(), 2)
+        except asyncio.TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        self._stderr.cancel()
+
+    def last_words(self) -> str:
+        return self._tail.text()
+
+    async def _drain_stderr(self) -> None:
+        assert self._process.stderr
+        while data := await self._process.stderr.read(4096):
+            self._tail.add(data)
+
+
+def is_this_machine(name: str) -> bool:
+    """Whether ``name`` is one of this machine's names or addresses.
+
+    Asks the resolver, so that an alias in ``/etc/hosts`` counts too; a name it does not know is not us.
+    """
+    host = name.rpartition("@")[2]
+    if host in {"localhost", socket.gethostname(), socket.getfqdn()}:
+        return True
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return False
+    return not found.isdisjoint(_own_addresses())
+
+
+def _own_addresses() -> set[str]:
+    own: Iterable[str] = (
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    )
+    return {*own, "127.0.0.1", "127.0.1.1", "::1"}

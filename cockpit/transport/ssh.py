@@ -1,0 +1,322 @@
+"""Nodes over ssh (asyncssh): the user's own ssh configuration, keys and agent, and strict host keys.
+
+Time-outs, keep-alives and the limit on handshakes are set here, because asyncssh's defaults are none,
+none and none. Sources: asyncssh 2.24 (``connection.py``); OpenSSH ``MaxStartups 10:30:100``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import random
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from cockpit.transport.base import LinkError, Pipe, Tail
+
+HANDSHAKES_PER_HOP = 6
+"""Unauthenticated connections one sshd is asked for at once: MaxStartups starts to drop at 10."""
+
+_CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
+"""Preferred unless the user's configuration says otherwise: 1.6 times as fast as chacha20 here."""
+
+_NO_HOSTS = b"# none\n"
+"""No known host at all. Never None or empty: to asyncssh, None is "trust every key"."""
+
+_TRIES = 4
+"""Attempts where sshd drops the connection before the login."""
+
+_FAILURES = (OSError, asyncssh.Error, asyncssh.ConfigParseError, asyncio.TimeoutError, ValueError)
+
+_SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+_SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """How to connect; times in seconds."""
+
+    config: Path | None = None
+    """An ssh configuration file in place of the user's and the system's (as ``ssh -F``)."""
+    connect_timeout: float = 10
+    login_timeout: float = 20
+    keepalive_interval: float = 5
+    keepalive_count: int = 3
+
+
+class SshHops:
+    """What the connections of one cockpit share: the gate a hop, and one connection a jump host."""
+
+    def __init__(self, options: SshOptions | None = None) -> None:
+        self.options = options or SshOptions()
+        self._gates: dict[tuple[str, int], asyncio.Semaphore] = {}
+        self._jumps: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+
+    def transport(self, node: str) -> SshTransport:
+        """A transport to ``node`` (``host`` or ``user@host``), not connected yet."""
+        return SshTransport(node, self)
+
+    async def connect(self, destination: str) -> asyncssh.SSHClientConnection:
+        """Open an authenticated connection; jump hosts of the user's configuration are shared.
+
+        :raises LinkError: with the node, the cause and what to type next
+        """
+        user, _, host = destination.rpartition("@")
+        try:
+            options = await self._options_for(host, user)
+            jump = options.tunnel
+            if isinstance(jump, str) and jump:
+                tunnel = await self._jump(jump)
+                options = await self._options_for(host, user, tunnel=tunnel)
+                gate = self._gate(jump, 0)
+            else:
+                gate = self._gate(options.host, options.port)
+            return await _connect(options, gate, destination)
+        except _FAILURES as error:
+            raise explain(error, destination) from None
+
+    async def close(self) -> None:
+        """Close the shared connections to jump hosts."""
+        for task in self._jumps.values():
+            task.cancel()
+            with suppress(asyncio.CancelledError, LinkError):
+                (await task).close()
+        self._jumps.clear()
+
+    def _gate(self, host: str, port: int) -> asyncio.Semaphore:
+        return self._gates.setdefault((host, port), asyncio.Semaphore(HANDSHAKES_PER_HOP))
+
+    async def _jump(self, spec: str) -> asyncssh.SSHClientConnection:
+        task = self._jumps.get(spec)
+        if task is None or (
+            task.done() and (task.cancelled() or task.exception() or task.result().is_closed())
+        ):
+            task = self._jumps[spec] = asyncio.create_task(self._open_jump(spec))
+        # One node giving up must not cancel the hop under the others.
+        return await asyncio.shield(task)
+
+    async def _open_jump(self, spec: str) -> asyncssh.SSHClientConnection:
+        """Open a (possibly chained) ProxyJump: ``[user@]host[:port],…``."""
+        connection: asyncssh.SSHClientConnection | None = None
+        for hop in spec.split(","):
+            user, _, place = hop.rpartition("@")
+            host, _, port = place.partition(":")
+            try:
+                options = await self._options_for(
+                    host, user, port=int(port) if port else (), tunnel=connection
+                )
+                gate = self._gate(options.host, options.port)
+                connection = await _connect(options, gate, f"jump host {hop}")
+            except _FAILURES as error:
+                raise explain(error, f"jump host {hop}") from None
+        assert connection
+        return connection
+
+    async def _options_for(
+        self,
+        host: str,
+        user: str,
+        *,
+        port: int | tuple[()] = (),
+        tunnel: asyncssh.SSHClientConnection | tuple[()] | None = (),
+    ) -> asyncssh.SSHClientConnectionOptions:
+        wanted = self.options
+        if wanted.config:
+            if not os.access(wanted.config, os.R_OK):
+                raise LinkError("ssh configuration cannot be read", where=str(wanted.config), retry=False)
+            config = [str(wanted.config)]
+        else:
+            files = (Path.home() / ".ssh" / "config", _SYSTEM_CONFIG)
+            config = [str(file) for file in files if os.access(file, os.R_OK)]
+
+        async def build(**more: object) -> asyncssh.SSHClientConnectionOptions:
+            return await asyncssh.SSHClientConnectionOptions.construct(
+                host=host,
+                port=port,
+                username=user or (),
+                config=config,
+                tunnel=tunnel,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                disable_trivial_auth=True,
+                preferred_auth="gssapi-with-mic,hostbased,publickey",
+                connect_timeout=wanted.connect_timeout,
+                login_timeout=wanted.login_timeout,
+                keepalive_interval=wanted.keepalive_interval,
+                keepalive_count_max=wanted.keepalive_count,
+                utf8_decode_errors="replace",
+                **more,
+            )
+
+        options = await build()
+        more: dict[str, object] = {}
+        if not options.known_hosts:
+            # asyncssh reads None (`UserKnownHostsFile none`) as "do not check host keys at all".
+            more["known_hosts"] = _known_hosts() if options.known_hosts is not None else _NO_HOSTS
+        if not options.config.get("Ciphers"):
+            more["encryption_algs"] = _CIPHERS
+        return await build(**more) if more else options
+
+
+def _known_hosts() -> list[str] | bytes:
+    own = Path.home() / ".ssh"
+    files = [str(own / "known_hosts"), str(own / "known_hosts2"), *_SYSTEM_KNOWN_HOSTS]
+    return [file for file in files if os.access(file, os.R_OK)] or _NO_HOSTS
+
+
+async def _connect(
+    options: asyncssh.SSHClientConnectionOptions, gate: asyncio.Semaphore, name: str
+) -> asyncssh.SSHClientConnection:
+    """Connect, again after a moment where sshd drops us before the login: it does so when it is busy."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            async with gate:
+                return await asyncssh.connect(options.host, options=options)
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise _host_key_error(options, name, str(error)) from None
+        except (asyncssh.ConnectionLost, ConnectionResetError):
+            if attempt == _TRIES:
+                raise
+            await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
+    raise AssertionError("unreachable")
+
+
+def _host_key_error(options: asyncssh.SSHClientConnectionOptions, name: str, text: str) -> LinkError:
+    """Tell a changed host key from an unknown one, which asyncssh does not."""
+    host = options.host_key_alias or options.host
+    port = None if options.port == 22 else options.port
+    known = asyncssh.match_known_hosts(options.known_hosts, host, "", port)
+    entry = f"[{host}]:{port}" if port else host
+    if known[2]:
+        what, hint = f"host key refused: {text}", "ask its admin for a new host key"
+    elif known[0]:
+        what = "host key changed: not the machine it was, or somebody is in between"
+        hint = f"verify with its admin, then: ssh-keygen -R '{entry}'"
+    else:
+        what, hint = "host key is not known", f"look at it and accept it with: ssh {name} true"
+    return LinkError(what, where=name, hint=hint, retry=False)
+
+
+class SshTransport:
+    """One node over one ssh connection."""
+
+    kind = "ssh"
+
+    def __init__(self, node: str, hops: SshHops) -> None:
+        self._node = node
+        self._hops = hops
+        self._connection: asyncssh.SSHClientConnection | None = None
+
+    async def open(self, command: str) -> Pipe:
+        """Connect if there is no connection yet, and start ``command``."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._hops.connect(self._node)
+        try:
+            process = await self._connection.create_process(command, encoding=None)
+        except (OSError, asyncssh.Error) as error:
+            raise explain(error, self._node) from None
+        return _SshPipe(self._node, process)
+
+    async def close(self) -> None:
+        """Close the connection at once: a half-dead link must not hold us up."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+
+class _SshPipe:
+    def __init__(self, node: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._node = node
+        self._process = process
+        self._tail = Tail()
+        self._stderr = asyncio.create_task(self._drain_stderr())
+
+    async def read(self, size: int) -> bytes:
+        try:
+            return await self._process.stdout.read(size)
+        except (OSError, asyncssh.Error) as error:
+            raise explain(error, self._node) from None
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (OSError, asyncssh.Error) as error:
+            raise explain(error, self._node) from None
+
+    async def close(self) -> None:
+        self._process.close()
+        self._stderr.cancel()
+
+    def last_words(self) -> str:
+        return self._tail.text()
+
+    async def _drain_stderr(self) -> None:
+        with suppress(OSError, asyncssh.Error):
+            while data := await self._process.stderr.read(4096):
+                self._tail.add(data)
+
+
+def explain(error: BaseException, node: str) -> LinkError:
+    """One sentence and one thing to type for whatever asyncssh or the socket layer raised."""
+    if isinstance(error, LinkError):
+        return error
+    text = str(error) or type(error).__name__
+    for kinds, sentence in _SENTENCES:
+        if isinstance(error, kinds):
+            what, hint, retry = sentence(text, node)
+            return LinkError(what, where=node, hint=hint, retry=retry)
+    return LinkError(f"connection failed: {text}", where=node, hint=f"try: ssh {node} true")
+
+
+_Sentence = tuple[str, str, bool]
+
+
+def _refused_login(text: str, node: str) -> _Sentence:
+    user = node.rpartition("@")[0] or getpass.getuser()
+    if "too many" in text.lower():
+        return (
+            "too many keys offered",
+            f"set IdentitiesOnly and one IdentityFile for {node} in ~/.ssh/config",
+            False,
+        )
+    return (f"login refused: no key of {user} is accepted", f"try: ssh-copy-id {node}", False)
+
+
+_SENTENCES: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str], _Sentence]], ...] = (
+    ((asyncssh.PermissionDenied,), _refused_login),
+    (
+        (asyncssh.ConfigParseError,),
+        lambda text, node: (f"ssh configuration: {text}", "correct that line", False),
+    ),
+    (
+        (asyncssh.KeyImportError, asyncssh.KeyEncryptionError),
+        lambda text, node: (f"a key cannot be read: {text}", "load it into ssh-agent: ssh-add", False),
+    ),
+    (
+        (asyncssh.KeyExchangeFailed, asyncssh.ProtocolNotSupported),
+        lambda text, node: (f"no common ssh algorithm: {text}", f"try: ssh -v {node} true", False),
+    ),
+    (
+        (asyncssh.ConnectionLost,),
+        lambda text, node: (f"connection lost: {text}", "sshd may be dropping parallel logins", True),
+    ),
+    (
+        (socket.gaierror,),
+        lambda text, node: ("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
+    ),
+    (
+        (asyncio.TimeoutError, TimeoutError),
+        lambda text, node: ("no answer to the connection", "is the node up, a firewall between?", True),
+    ),
+    (
+        (ConnectionRefusedError,),
+        lambda text, node: ("connection refused: no sshd listens there", "start sshd, or set its Port", True),
+    ),
+)

@@ -1,0 +1,97 @@
+"""The reducer: what the run record says becomes the state of nodes and ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.core.events import Event
+from cockpit.core.model import RankState, RunModel
+from cockpit.errors import Exit
+
+
+def model(*events: tuple[float, str, str, dict[str, Any]]) -> RunModel:
+    """A run of ranks 0, 1 on a and 2, 3 on b, after these events (at, kind, node, data)."""
+    made = RunModel()
+    made.apply(Event(0, "planned", "", {"nodes": {"a": [0, 1], "b": [2, 3]}}))
+    for at, kind, node, data in events:
+        made.apply(Event(at, kind, node, data))
+    return made
+
+
+def exited(at: float, node: str, rank: int, code: int | None, signal: int | None = None) -> Any:
+    return (at, "rank_exited", node, {"rank": rank, "code": code, "signal": signal, "attempt": 0})
+
+
+def started(at: float, node: str, rank: int, attempt: int = 0, restarts: int = 0) -> Any:
+    return (at, "rank_started", node, {"rank": rank, "pid": 9, "attempt": attempt, "max_restarts": restarts})
+
+
+def test_states_and_words() -> None:
+    seen = model(started(1, "a", 0), exited(2, "a", 0, 3), exited(2, "a", 1, None, 9))
+    seen.apply(Event(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
+    assert [seen.ranks[n].text for n in range(4)] == ["exited 3", "killed by SIGKILL", "lost: no record", "waiting"]
+
+
+def test_the_first_failure_is_on_a_common_clock() -> None:
+    # b's clock is 10 s ahead: its rank failed earlier although its record says later.
+    skewed = model((0, "clock", "b", {"offset_s": 10.0, "rtt_s": 0.001}), exited(15, "b", 2, 1), exited(6, "a", 0, 1))
+    first = skewed.first_failure()
+    assert first is not None
+    assert first.rank == 2
+
+
+def test_ranks_ended_by_a_stop_did_not_fail_first() -> None:
+    stopped = model((5, "stop_requested", "a", {}), exited(6, "a", 0, None, 15), exited(7, "b", 2, 1))
+    first = stopped.first_failure()
+    assert first is not None
+    assert first.rank == 2
+    assert stopped.ranks[0].failed
+
+
+def test_a_rank_that_is_started_again_has_not_failed() -> None:
+    again = model(started(1, "a", 0, 0, 2), exited(2, "a", 0, 1))
+    assert again.first_failure() is None
+    again.apply(Event(3, "rank_started", "a", {"rank": 0, "pid": 10, "attempt": 2, "max_restarts": 2}))
+    assert again.ranks[0].state is RankState.RUNNING
+    again.apply(Event(4, "rank_exited", "a", {"rank": 0, "code": 1, "signal": None}))
+    assert again.first_failure() is not None
+
+
+def test_a_node_speaks_for_itself_only() -> None:
+    assert Event.from_json({"t": 1, "e": "rank_exited", "node": "b", "rank": 0}, "a").node == "a"
+    lied = model(exited(1, "a", 2, 1), exited(1, "c", 0, 1), exited(1, "a", 99, 1))
+    assert not any(rank.failed for rank in lied.ranks.values())
+
+
+def test_exit_codes() -> None:
+    ends = [(9.0, "ended", "a", {}), (9.0, "ended", "b", {})]
+    good = [exited(1, node, rank, 0) for node, rank in (("a", 0), ("a", 1), ("b", 2), ("b", 3))]
+    assert model(*good, *ends).exit_code() is Exit.OK
+    assert model(*good[:3], exited(1, "b", 3, 7), *ends).exit_code() is Exit.RANK_FAILED
+    assert model(*good[:2], ends[0]).exit_code() is Exit.NODE_UNFIT
+    never_started = model((0, "launched", "a", {}), (0, "launched", "b", {}), *ends)
+    assert never_started.exit_code() is Exit.RANK_FAILED
+    assert model(*good[:2], ends[0], (3, "node_lost", "b", {"why": "rebooted"})).exit_code() is Exit.RANK_FAILED
+
+
+def test_done_means_ended_and_here() -> None:
+    ended = model((9, "ended", "a", {}), (9, "node_lost", "b", {"why": "gone"}))
+    assert ended.over
+    assert not ended.done
+    ended.apply(Event(10, "complete", "a", {}))
+    assert ended.done
+
+
+KINDS = st.sampled_from(["rank_started", "rank_exited", "rank_lost", "launcher_exited", "ended", "link", "unknown"])
+
+
+@given(st.lists(st.tuples(KINDS, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))))
+def test_any_order_of_events_is_survived(events: list[tuple[str, str, int]]) -> None:
+    made = model()
+    for at, (kind, node, rank) in enumerate(events):
+        changed = made.apply(Event(at, kind, node, {"rank": rank, "code": 0, "signal": None, "state": "ok"}))
+        assert changed <= {*made.nodes, *made.ranks}
+    assert set(made.ranks) == {0, 1, 2, 3}

@@ -1,0 +1,176 @@
+"""A link over the local transport: the real agent, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from cockpit.engine.link import Link, LinkTimes, RemoteError
+from cockpit.transport.base import LinkError, Pipe
+from cockpit.transport.local import LocalTransport
+
+T = TypeVar("T")
+
+
+def with_link(use: Callable[[Link], Awaitable[T]], pythons: list[str] | None = None) -> T:
+    """Open a link to a local agent, use it, close it."""
+
+    async def main() -> T:
+        link = Link("here", LocalTransport("here"), pythons or [sys.executable])
+        await link.open()
+        try:
+            return await use(link)
+        finally:
+            await link.close()
+
+    return asyncio.run(main())
+
+
+def test_hello_and_clock() -> None:
+    async def use(link: Link) -> None:
+        assert link.hello["uid"] == os.geteuid()
+        await link.call("ping")
+        while link.clock.rtt_s == float("inf"):
+            await asyncio.sleep(0.01)
+        assert abs(link.clock.offset_s) <= link.clock.rtt_s
+
+    with_link(use)
+
+
+def test_errors_come_back_as_sentences() -> None:
+    async def use(link: Link) -> None:
+        with pytest.raises(RemoteError, match="here: no directory /nowhere; create it"):
+            await link.call("facts", cwd="/nowhere")
+        with pytest.raises(RemoteError, match="unknown request"):
+            await link.call("no such verb")
+        assert (await link.call("ping"))["t"] > 0
+
+    with_link(use)
+
+
+def test_a_free_port_and_one_in_use() -> None:
+    import socket
+
+    async def use(link: Link) -> None:
+        free = (await link.call("port"))["port"]
+        with socket.socket() as holder:
+            holder.bind(("", free))
+            holder.listen()
+            with pytest.raises(RemoteError, match=f"port {free}: Address already in use, held by"):
+                await link.call("port", port=free)
+
+    with_link(use)
+
+
+def test_samples_come_from_the_psutil_sent_along(tmp_path: Path) -> None:
+    async def use(link: Link) -> None:
+        stream = await link.stream("samples", dir=str(tmp_path))
+        async for item, _ in stream.items():
+            assert item["node"]["memory_total_bytes"] > item["node"]["memory_bytes"] > 0
+            break
+        await stream.close()
+
+    with_link(use)
+
+
+def test_facts_after_the_setup(tmp_path: Path) -> None:
+    bin_dir = tmp_path / "with space" / "bin"
+    bin_dir.mkdir(parents=True)
+    (bin_dir / "python").symlink_to(sys.executable)
+    (tmp_path / "run.py").write_text("")
+
+    async def use(link: Link) -> None:
+        setup = f'echo noise; PATH="{bin_dir}:$PATH"'
+        facts = await link.call("facts", cwd=str(tmp_path), setup=setup, script="run.py")
+        assert facts["python"] == str(bin_dir / "python")
+        assert facts["script"] is True
+        assert set(facts["cores"]) == os.sched_getaffinity(0)
+        facts = await link.call("facts", cwd=str(tmp_path), setup=setup, script="other.py")
+        assert facts["script"] is False
+        with pytest.raises(RemoteError, match="--setup or python fails"):
+            await link.call("facts", cwd=str(tmp_path), setup="source /nowhere/activate || exit 5")
+        with pytest.raises(RemoteError, match="no python /nowhere/python"):
+            await link.call("facts", cwd=str(tmp_path), python="/nowhere/python")
+
+    with_link(use)
+
+
+def test_no_python_at_all() -> None:
+    with pytest.raises(LinkError, match="no python found .tried /nowhere/py. *; give one"):
+        with_link(lambda link: link.call("ping"), ["/nowhere/py"])
+
+
+def test_an_old_python_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text(
+        f"#!/bin/sh\nfor last; do :; done\n"
+        f'exec {sys.executable} -I -S -c "import sys; sys.version_info = (3, 6, 8); $last"\n'
+    )
+    old.chmod(old.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(LinkError, match=r"its python is 3\.6, 3\.8 or newer is needed"):
+        with_link(lambda link: link.call("ping"), [str(old)])
+
+
+class Scripted:
+    """A transport whose command is another than the one asked for."""
+
+    kind = "scripted"
+
+    def __init__(self, command: Callable[[str], str]) -> None:
+        self._command = command
+        self._local = LocalTransport("here")
+
+    async def open(self, command: str) -> Pipe:
+        return await self._local.open(self._command(command))
+
+    async def close(self) -> None:
+        await self._local.close()
+
+
+def opened(command: Callable[[str], str], times: LinkTimes | None = None) -> dict[str, object]:
+    """Open a link over a scripted transport and return the hello."""
+
+    async def main() -> dict[str, object]:
+        link = Link("here", Scripted(command), [sys.executable], times)
+        try:
+            return await link.open()
+        finally:
+            await link.close()
+
+    return asyncio.run(main())
+
+
+def test_a_login_shell_that_prints_is_no_trouble() -> None:
+    hello = opened(lambda command: f"echo Welcome; printf 'no newline %s' cockpit-; {command}")
+    assert hello["uid"] == os.geteuid()
+
+
+def test_a_login_shell_that_ends_is_quoted() -> None:
+    with pytest.raises(LinkError, match="login shell ended before the agent started: 'account expired'"):
+        opened(lambda command: "echo account expired >&2; exit 1")
+
+
+def test_a_login_shell_that_waits_is_given_up() -> None:
+    with pytest.raises(LinkError, match=r"no answer from the node within 0\.2 s"):
+        opened(lambda command: "exec sleep 60", LinkTimes(start=0.2))
+
+
+def test_an_agent_that_dies_ends_what_waits_for_it() -> None:
+    async def use(link: Link) -> None:
+        stream = await link.stream("follow", dir="/", credit=1)
+        os.kill(link.hello["pid"], 9)
+        with pytest.raises(LinkError, match="the agent ended"):
+            async for _ in stream.items():
+                pass
+        assert link.lost.done()
+        with pytest.raises(LinkError, match="link is down"):
+            await link.call("ping")
+
+    with_link(use)

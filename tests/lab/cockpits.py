@@ -1,0 +1,109 @@
+"""Drive the real ``cockpit`` on a lab's login node, and look at what it left where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.lab.lab import REPO, USER, Lab
+from tests.waiting import until
+
+EXAMPLES = REPO / "examples"
+ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+
+
+class Cockpits:
+    """Cockpits of the lab's user; ``name`` is the run that most calls are about."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.lab = lab
+        self.name = name
+
+    def words(self, *options: str, program: list[str], nodes: str | None = None) -> list[str]:
+        """The words of a ``cockpit run`` of this run."""
+        hostfile = self.lab.home() / f"hostfile-{self.name}"
+        text = nodes or "".join(f"{node} slots=2\n" for node in self.lab.nodes)
+        self.lab.write(None, hostfile, text)
+        sent = [word for name in ENV for word in ("--env", name)]
+        python = ["--python", self.lab.python] if "--python" not in options and "--setup" not in options else []
+        return ["cockpit", "run", str(hostfile), "--name", self.name, *python, *sent, *options, "--", *program]
+
+    def run(
+        self, *options: str, program: list[str], nodes: str | None = None, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """A whole ``cockpit run``."""
+        return self.cockpit(*self.words(*options, program=program, nodes=nodes)[1:], timeout=timeout)
+
+    def start(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
+        """A ``cockpit run`` in the background; returns once all ranks have started."""
+        process = self.lab.popen(
+            self.words(*options, program=program),
+            env=ENV,
+            stdin=subprocess.DEVNULL,
+            stdout=keywords.get("stdout", subprocess.DEVNULL),
+            stderr=keywords.get("stderr", subprocess.DEVNULL),
+        )
+        until(self.all_started, f"all ranks of {self.name} started", timeout=90)
+        return process
+
+    def cockpit(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        """Any other verb."""
+        return self.lab.run(["cockpit", *words], env=ENV, timeout=timeout)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder on the login node."""
+        return self.lab.home() / ".local/state/cockpit/runs" / self.name
+
+    def node_folder(self, node: str) -> Path:
+        """The run's folder on a node, as seen from here."""
+        return self.lab.node_path(node, f"/tmp/cockpit-{self.lab.ids[USER]}/{self.name}/{node}")
+
+    def events(self, node: str) -> list[dict[str, Any]]:
+        """The run record on a node."""
+        try:
+            lines = (self.node_folder(node) / "events.jsonl").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines]
+
+    def all_started(self) -> bool:
+        """Whether two ranks a node have started."""
+        return all(self.count(node, "rank_started") >= 2 for node in self.lab.nodes)
+
+    def count(self, node: str, kind: str) -> int:
+        """How many events of a kind a node has recorded."""
+        return sum(event["e"] == kind for event in self.events(node))
+
+    def ended(self) -> bool:
+        """Whether every node recorded its end."""
+        return all(self.count(node, "ended") for node in self.lab.nodes)
+
+    def logs(self, node: str) -> dict[str, bytes]:
+        """Name and content of every log on a node."""
+        return {path.name: path.read_bytes() for path in sorted(self.node_folder(node).glob("*.log"))}
+
+    def spooled(self, index: int) -> dict[str, bytes]:
+        """Name and content of every log here of the node with that index."""
+        folder = next((self.folder / "spool").glob(f"{index:04d}-*"))
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
+
+    def assert_spools_equal(self) -> None:
+        """Every log here has the bytes of the node's file."""
+        for index, node in enumerate(self.lab.nodes):
+            there = {n: hashlib.sha256(d).hexdigest() for n, d in self.logs(node).items() if d or n[0] == "r"}
+            here = {name: hashlib.sha256(data).hexdigest() for name, data in self.spooled(index).items()}
+            there.pop("supervisor.log", None)
+            assert here == there, node
+
+    def left_over(self) -> list[str]:
+        """Command lines on all nodes that carry the run's tag."""
+        return [
+            f"{node}: {process.cmdline}"
+            for node in self.lab.nodes
+            for process in self.lab.processes(node)
+            if process.environ.get("COCKPIT_RUN") == self.name
+        ]

@@ -1,0 +1,113 @@
+"""Nodes that cannot be used: one clear line each, the right exit code, the others left clean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.lab.lab import OTHER, USER, Lab
+
+pytestmark = pytest.mark.lab
+
+PLAIN = str(EXAMPLES / "train_plain.py")
+
+
+@pytest.fixture
+def cockpits(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Cockpits]:
+    """Cockpits for one run; afterwards both nodes' sshd are as they were."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:50]
+    yield Cockpits(lab2, name)
+    lab2.link_up("node2")
+    lab2.trust_host_keys()
+    lab2.restart_sshd("node2")
+
+
+def refused(cockpits: Cockpits, *options: str, code: int = 3, launcher: str = "command") -> list[str]:
+    """Run, expect this exit code and nothing left behind; return what was said, line by line."""
+    done = cockpits.run("--launcher", launcher, *options, program=[PLAIN, "--steps", "3"])
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not cockpits.left_over()
+    assert not cockpits.node_folder("node1").exists()
+    return [line for line in done.stderr.splitlines() if "connecting to" not in line]
+
+
+def breakages(lab: Lab) -> dict[str, tuple[Callable[[], object], list[str]]]:
+    """Ways to break node2, and words its line must have."""
+    return {
+        "link down": (lambda: lab.link_down("node2"), ["node2", "is the node up"]),
+        "no sshd": (lambda: lab.stop_sshd("node2", sessions=True), ["node2", "connection refused", "sshd"]),
+        "key refused": (lambda: lab.refuse_key("node2"), ["node2", "login refused", "ssh-copy-id node2"]),
+        "changed host key": (
+            lambda: lab.change_host_key("node2"),
+            ["node2", "host key changed", "ssh-keygen -R"],
+        ),
+    }
+
+
+@pytest.mark.parametrize("fault", ["link down", "no sshd", "key refused", "changed host key"])
+def test_a_node_that_cannot_be_reached(cockpits: Cockpits, fault: str) -> None:
+    break_it, words = breakages(cockpits.lab)[fault]
+    break_it()
+    (line,) = refused(cockpits)
+    assert all(word in line for word in words), line
+
+
+def test_an_unknown_host_name(cockpits: Cockpits) -> None:
+    done = cockpits.run(
+        "--launcher", "command", program=[PLAIN], nodes="node1 slots=1\nnowhere slots=1\n"
+    )
+    assert done.returncode == 3
+    assert "nowhere: name unknown" in done.stderr
+
+
+def test_no_such_python(cockpits: Cockpits) -> None:
+    lines = refused(cockpits, "--python", "/opt/none/bin/python")
+    assert len(lines) == 2
+    assert all("no python /opt/none/bin/python" in line and "--python PATH" in line for line in lines)
+
+
+def test_a_python_without_deepspeed(cockpits: Cockpits) -> None:
+    lines = refused(cockpits, "--python", "/usr/bin/python3", launcher="deepspeed")
+    assert len(lines) == 2
+    assert all("no deepspeed in /usr/bin/python3" in line for line in lines)
+
+
+def test_a_run_folder_of_somebody_else(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    base = f"/tmp/cockpit-{lab.ids[USER]}"
+    taken = lab.node_path("node2", base)
+    kept = taken.with_name("kept-aside")
+    if taken.exists():
+        taken.rename(kept)
+    try:
+        lab.run(["mkdir", base], node="node2", user=OTHER, check=True)
+        (line,) = [line for line in refused(cockpits) if "ready after" not in line]
+    finally:
+        os.rmdir(taken)
+        if kept.exists():
+            kept.rename(taken)
+    assert line.startswith(f"cockpit: node2: {base} belongs to {OTHER}")
+    assert "--node-dir" in line
+
+
+def test_a_port_in_use(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    script = "import socket,sys; s=socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    holder = lab.popen([lab.python, "-c", script], node="node1", stdin=-1, stdout=-1, text=True)
+    try:
+        port = holder.stdout.readline().strip()
+        (line,) = refused(cockpits, "--master-port", port)
+    finally:
+        holder.communicate()
+    assert f"port {port}" in line
+    assert "--master-port" in line
+
+
+def test_a_missing_script(cockpits: Cockpits) -> None:
+    done = cockpits.run("--launcher", "command", program=["nowhere.py"])
+    assert done.returncode == 3
+    assert done.stderr.count("no nowhere.py in") == 2

@@ -1,0 +1,177 @@
+"""One command trains on two real nodes over real ssh, under every launcher, and outlives its cockpit."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.lab.lab import Lab
+from tests.needs import require, require_module
+from tests.waiting import until
+
+pytestmark = pytest.mark.lab
+
+PLAIN = str(EXAMPLES / "train_plain.py")
+
+
+@pytest.fixture
+def cockpits(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Cockpits]:
+    """Cockpits for one run, named after the test; the run is ended with the test."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:50]
+    made = Cockpits(lab2, name)
+    yield made
+    if made.folder.exists() and not made.ended():
+        made.cockpit("stop", name, "--now")
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
+    require_module(launcher.replace("torchrun", "torch"))
+    script = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py"}[launcher]
+    done = cockpits.run("--launcher", launcher, program=[str(EXAMPLES / script), "--steps", "5"])
+    assert done.returncode == 0, done.stderr
+    assert "step 5/5" in done.stdout
+    assert not cockpits.left_over()
+    for node in cockpits.lab.nodes:
+        exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
+        assert [(event["code"], event["by"]) for event in exits] == [(0, "wrapper")] * 2
+    cockpits.assert_spools_equal()
+
+
+def test_any_program_one_a_slot(cockpits: Cockpits) -> None:
+    program = ["/bin/sh", "-c", 'echo "I am $RANK of $WORLD_SIZE, $LOCAL_RANK here"; echo same']
+    done = cockpits.run("--launcher", "command", program=program)
+    assert done.returncode == 0, done.stderr
+    for rank in range(4):
+        assert f"I am {rank} of 4, {rank % 2} here" in done.stdout
+    assert "same" in done.stdout
+
+
+@pytest.mark.launch
+@pytest.mark.nsys
+def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
+    nsys = require("nsys")
+    require_module("deepspeed")
+    program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "20"]
+    done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, timeout=170)
+    assert done.returncode == 0, done.stderr
+    reports = sorted((cockpits.folder / "reports").glob("*/*.nsys-rep"))
+    assert [report.stem for report in reports] == [f"{cockpits.name}-node1", f"{cockpits.name}-node2"]
+    assert (cockpits.folder / "reports/manifest.json").exists()
+    for report in reports:
+        database = report.with_suffix(".sqlite")
+        subprocess.run(
+            [nsys, "export", "--type", "sqlite", "-f", "true", "-o", database, report],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        with sqlite3.connect(database) as opened:
+            assert opened.execute("select count(*) from OSRT_API").fetchone()[0] > 0
+
+
+def test_a_killed_cockpit_costs_nothing(cockpits: Cockpits) -> None:
+    process = cockpits.start("--launcher", "command", program=[PLAIN, "--steps", "150"])
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    until(lambda: b"step 60/150" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
+    listed = cockpits.cockpit("ps")
+    assert cockpits.name in listed.stdout
+    attached = cockpits.cockpit("attach", cockpits.name)
+    assert attached.returncode == 0, attached.stderr
+    assert "step 150/150" in attached.stdout
+    cockpits.assert_spools_equal()
+
+
+def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    process = cockpits.start(
+        "--launcher", "command", program=[PLAIN, "--steps", "600"], stderr=subprocess.PIPE
+    )
+    lab.link_down("node2")
+    try:
+        until(lambda: b"step 300/600" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
+    finally:
+        lab.link_up("node2")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    cockpits.assert_spools_equal()
+
+
+def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    process = cockpits.start(
+        "--launcher", "command", program=[PLAIN, "--steps", "300"], stderr=subprocess.PIPE
+    )
+    lab.stop_sshd("node1", sessions=True)
+    try:
+        assert process.stderr
+        line = ""
+        while "link lost" not in line:
+            line = process.stderr.readline()
+            assert line, "the cockpit ended"
+    finally:
+        lab.start_sshd("node1")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "link is back" in said
+    cockpits.assert_spools_equal()
+
+
+@pytest.mark.launch
+def test_the_first_rank_to_fail_is_named(cockpits: Cockpits) -> None:
+    require_module("deepspeed")
+    program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "2000", "--crash", "3@4"]
+    done = cockpits.run("--failure-wait", "5", program=program)
+    assert done.returncode == 1
+    assert "first to fail: rank 3 on node2, exited 1" in done.stderr
+    assert done.stdout.count("as it was told to") == 1
+    assert not cockpits.left_over()
+    cockpits.assert_spools_equal()
+
+
+def test_stop_ends_ranks_that_ignore_it(cockpits: Cockpits) -> None:
+    process = cockpits.start(
+        "--launcher", "command", program=[PLAIN, "--steps", "100000", "--ignore-term", "--child"]
+    )
+    done = cockpits.cockpit("stop", cockpits.name, "--grace", "1")
+    assert done.returncode == 0, done.stderr
+    assert process.wait(30) == 1
+    assert not cockpits.left_over()
+    for node in cockpits.lab.nodes:
+        exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
+        assert [event["signal"] for event in exits] == [9, 9]
+
+
+def test_headless_sigterm_stops_and_sighup_leaves(cockpits: Cockpits) -> None:
+    words = ("--launcher", "command", "--headless")
+    process = cockpits.start(*words, program=[PLAIN, "--steps", "100000"])
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(30) == 130
+    assert len(cockpits.left_over()) >= 4
+    again = cockpits.lab.popen(
+        ["cockpit", "attach", cockpits.name, "--headless"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert again.stdout
+    again.stdout.readline()
+    again.send_signal(signal.SIGTERM)
+    again.communicate(timeout=60)
+    assert again.returncode == 1
+    assert not cockpits.left_over()
+
+
+def test_logs_of_some_ranks(cockpits: Cockpits) -> None:
+    done = cockpits.run("--launcher", "command", program=[PLAIN, "--steps", "5"])
+    assert done.returncode == 0, done.stderr
+    raw = cockpits.cockpit("logs", cockpits.name, "--rank", "2", "--raw")
+    assert raw.stdout.encode() == cockpits.logs("node2")["rank-2.log"]
+    some = cockpits.cockpit("logs", cockpits.name, "--rank", "2-3", "--grep", "step [45]/5")
+    assert len(some.stdout.splitlines()) == 4
+    assert "node2:2 | step 4/5" in some.stdout
+    tail = cockpits.cockpit("logs", cockpits.name, "--node", "node1", "--rank", "0", "--tail", "1")
+    assert tail.stdout.splitlines() == ["node1:0 | done"]

@@ -1,0 +1,31 @@
+"""What a test needs of the machine: skip with the reason, or fail where everything must be there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip this test because of ``reason``; with COCKPIT_REQUIRE_ALL=1 fail it."""
+    if os.environ.get("COCKPIT_REQUIRE_ALL") == "1":
+        pytest.fail(f"COCKPIT_REQUIRE_ALL is set, and {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def require(tool: str) -> str:
+    """Return the path of a program, or do not run this test."""
+    found = shutil.which(tool, path=PATH)
+    return found or lacking(f"{tool} is not installed")
+
+
+def require_module(name: str) -> None:
+    """Do not run this test unless that Python module can be imported."""
+    if importlib.util.find_spec(name) is None:
+        lacking(f"the Python module {name} is not installed")

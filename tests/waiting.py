@@ -1,0 +1,24 @@
+"""Wait for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
+    """Poll ``condition`` until it gives something true, and return that.
+
+    :raises AssertionError: it did not within ``timeout`` seconds
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what or condition}")
+        time.sleep(0.02)
