@@ -88,7 +88,7 @@ class _Wanted:
         if self.grep is None:
             return data
         assembler = self.lines.setdefault((node, rank), LineAssembler())
-        return b"".join(line.text + b"\n" for line in assembler.feed(data) if self.grep.search(line.text))
+        return b"".join(line + b"\n" for line in assembler.feed(data) if self.grep.search(line))
 
 
 class _Show:
@@ -182,7 +182,7 @@ def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float)
             live.tick()
             continue
         kept = last.setdefault(source, deque(maxlen=wanted.tail))
-        kept.extend(line.text for line in splitters.setdefault(source, LineAssembler()).feed(shown))
+        kept.extend(splitters.setdefault(source, LineAssembler()).feed(shown))
     for source, lines in last.items():
         live.log(*source, 0, b"".join(line + b"\n" for line in lines))
     live.tick()

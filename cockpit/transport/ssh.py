@@ -177,7 +177,8 @@ async def _connect(
     for attempt in range(1, _TRIES + 1):
         try:
             async with gate:
-                return await asyncssh.connect(options.host, options=options)
+                # Tunnel again: left out, asyncssh would open the configured jump host once more, by itself.
+                return await asyncssh.connect(options.orig_host, options=options, tunnel=options.tunnel)
         except asyncssh.HostKeyNotVerifiable as error:
             raise _host_key_error(options, name, str(error)) from None
         except (asyncssh.ConnectionLost, ConnectionResetError):

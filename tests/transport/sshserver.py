@@ -1,0 +1,123 @@
+"""An ssh server in this process, which runs what it is asked to under ``/bin/sh``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncssh
+
+from cockpit.transport.ssh import SshHops, SshOptions
+
+
+@dataclass
+class Counts:
+    """What a server has seen."""
+
+    connections: int = 0
+    handshakes: int = 0
+    """Connections that have not logged in yet, now."""
+    most_handshakes: int = 0
+    commands: list[str] = field(default_factory=list)
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, counts: Counts, login_s: float) -> None:
+        self._counts = counts
+        self._login_s = login_s
+        self._unauthenticated = False
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._counts.connections += 1
+        self._counts.handshakes += 1
+        self._unauthenticated = True
+        self._counts.most_handshakes = max(self._counts.most_handshakes, self._counts.handshakes)
+
+    async def begin_auth(self, username: str) -> bool:
+        await asyncio.sleep(self._login_s)
+        return True
+
+    def auth_completed(self) -> None:
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle()
+
+    def connection_requested(self, *_: object) -> bool:
+        return True  # a jump host forwards
+
+    def _settle(self) -> None:
+        if self._unauthenticated:
+            self._unauthenticated = False
+            self._counts.handshakes -= 1
+
+
+class Place:
+    """Keys, known_hosts and an ssh configuration in a folder; servers are added to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.known_hosts = folder / "known_hosts"
+        self.config = folder / "config"
+        self.known_hosts.write_text("")
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(folder / "id")
+        (folder / "id").chmod(0o600)
+        self._authorized = asyncssh.import_authorized_keys(key.export_public_key().decode())
+        self.config.write_text(
+            f"Host *\n  User tester\n  IdentityFile {folder / 'id'}\n"
+            f"  UserKnownHostsFile {self.known_hosts}\n  IdentityAgent none\n"
+        )
+
+    def hops(self) -> SshHops:
+        """Connections by this folder's configuration."""
+        return SshHops(SshOptions(config=self.config))
+
+    @asynccontextmanager
+    async def server(
+        self, name: str, *options: str, trusted: bool = True, admits: bool = True, login_s: float = 0.0
+    ) -> AsyncIterator[Counts]:
+        """A server on a free loopback port, called ``name`` in the configuration.
+
+        :param options: more lines of its Host block
+        :param trusted: whether its host key is in known_hosts
+        :param admits: whether it accepts our key
+        :param login_s: how long a login takes
+        """
+        counts = Counts()
+        host_key = asyncssh.generate_private_key("ssh-ed25519")
+
+        async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
+            assert process.command
+            counts.commands.append(process.command)
+            pipe = asyncio.subprocess.PIPE
+            shell = await asyncio.create_subprocess_shell(
+                process.command, stdin=pipe, stdout=pipe, stderr=pipe
+            )
+            await process.redirect(shell.stdin, shell.stdout, shell.stderr)
+            process.exit(await shell.wait())
+
+        server = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_factory=lambda: _Server(counts, login_s),
+            server_host_keys=[host_key],
+            authorized_client_keys=self._authorized if admits else None,
+            process_factory=serve,
+            encoding=None,
+        )
+        port = server.get_port()
+        block = [f"Host {name}", "  HostName 127.0.0.1", f"  Port {port}", *(f"  {line}" for line in options)]
+        self.config.write_text("\n".join(block) + "\n" + self.config.read_text())
+        if trusted:
+            line = f"[127.0.0.1]:{port} {host_key.export_public_key().decode()}"
+            self.known_hosts.write_text(self.known_hosts.read_text() + line)
+        self.port = port
+        try:
+            yield counts
+        finally:
+            server.close()
+            await server.wait_closed()
