@@ -29,7 +29,7 @@ def main(words: list[str]) -> int:
 
 
 async def _attach(folder: RunFolder, output: Output) -> Exit:
-    live = Live(output)
+    live = Live(folder.manifest, output)
     writer = folder.lock()
     if not writer:
         say(f"another cockpit watches {folder.name}: reading along, new lines only")

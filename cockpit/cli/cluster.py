@@ -157,7 +157,7 @@ def python(given: str, setup: str, launcher: str) -> str | None:
 
 
 def _cwd() -> str:
-    """The working directory as the shell names it: with an automounted home the resolved path differs a node."""
+    """The working directory as the shell names it: an automounted home resolves differently on each node."""
     named = os.environ.get("PWD", "")
     try:
         return named if named and os.path.samefile(named, ".") else os.getcwd()

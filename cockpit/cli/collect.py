@@ -47,9 +47,8 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
         return collected.exit_code()
     for report in collected.reports:
         if report.state == "collected":
-            print(
-                f"{report.node}: {collected.folder / report.file}  {report.size / 1e6:.1f} MB  sha256 verified"
-            )
+            path, size = collected.folder / report.file, report.size / 1e6
+            print(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
         else:
             print(f"{report.node}: {report.name}: {report.state}: {report.why}")
     for node, why in collected.missing.items():
@@ -80,8 +79,8 @@ class _Bar:
             if report.state == "fetching"
         ]
         share = 100 * here // max(total, 1)
-        text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB ({share} %)"
-        line = f"{text}  {', '.join(under_way[:4])}"
+        text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
+        line = f"{text} ({share} %)  {', '.join(under_way[:4])}"
         sys.stderr.write(f"\r\x1b[K{line[:100]}")
         sys.stderr.flush()
         self._drawn = True

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TextIO
 
 from cockpit.cli.asking import Asks
 from cockpit.cli.narration import Narrator, say, summary
@@ -14,6 +13,7 @@ from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
+from cockpit.engine.runs import Manifest
 from cockpit.engine.session import Session
 from cockpit.errors import Exit
 
@@ -40,14 +40,18 @@ class Output:
 
 
 class Live:
-    """The listener of a session that prints."""
+    """The listener of a session that prints to stdout.
 
-    def __init__(self, output: Output, stream: TextIO | None = None) -> None:
-        stream = stream or sys.stdout
-        terminal = stream.isatty()
+    :param manifest: the run's; its nodes and ranks set the width of the labels
+    """
+
+    def __init__(self, manifest: Manifest, output: Output) -> None:
+        terminal = sys.stdout.isatty()
         colour = terminal and "NO_COLOR" not in os.environ
-        self._json = JsonPrinter(stream) if output.json else None
-        self._lines = None if output.json else Printer(stream, colour=colour, terminal=terminal)
+        names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
+        self._json = JsonPrinter(sys.stdout) if output.json else None
+        self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names)
+        self._printer: Printer | JsonPrinter = self._json or self._lines
         self._narrator: Narrator | None = None
 
     def narrate(self, model: RunModel) -> None:
@@ -57,31 +61,24 @@ class Live:
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
         if self._json:
-            self._json.feed(node, rank, offset, data)
-        elif self._lines:
+            self._json.feed(node, rank, data, offset)
+        else:
             self._lines.feed(node, rank, data)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
         if self._json:
-            if event.kind != "sample" or changed:
-                self._json.event(event.kind, **{k: v for k, v in event.as_json().items() if k != "e"})
+            self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
         elif self._narrator:
             self._narrator.tell(event)
 
     def tick(self) -> None:
         """Print what has come."""
-        if self._lines:
-            self._lines.tick(time.monotonic())
-        elif self._json:
-            self._json.tick()
+        self._printer.tick(time.monotonic())
 
     def close(self) -> None:
         """Print all that is left."""
-        if self._lines:
-            self._lines.close()
-        elif self._json:
-            self._json.close()
+        self._printer.close()
 
 
 async def watch(session: Session, live: Live, output: Output) -> Exit:
@@ -95,7 +92,7 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
         while not session.model.done:
             await session.wait(TICK_S)
             if given_up := _given_up(session.model, output.give_up_s):
-                say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, all else has ended: giving up")
+                say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {session.folder.name}")
                 break
             if time.monotonic() - printed >= TICK_S and not asks.asking:

@@ -120,7 +120,7 @@ async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) ->
     if args.raw:
         _raw(folder, wanted)
         return Exit.OK
-    live = Live(Output(json=args.json))
+    live = Live(folder.manifest, Output(json=args.json))
     _print_history(folder, live, wanted, args.since)
     if args.follow and not folder.model().done:
         return await _follow(folder, live, wanted)

@@ -19,6 +19,12 @@ def say(text: str) -> None:
     print(f"cockpit: {line}", file=sys.stderr, flush=True)
 
 
+def survivor_text(node: str, process: Mapping[str, Any]) -> str:
+    """One line about a process that no signal ended."""
+    name, pid, state = (process.get(field) for field in ("name", "pid", "state"))
+    return f"{node}: survivor: {name} (pid {pid}, state {state})"
+
+
 class Narrator:
     """Tells events of one run.
 
@@ -46,9 +52,7 @@ class Narrator:
             say(f"{node}: report {data.get('name', '')}: {data.get('state')} {_report_text(data)}")
         elif event.kind == "survivors":
             for process in data.get("procs", ()):
-                say(
-                    f"{node}: survivor: {process.get('name')} (pid {process.get('pid')}, state {process.get('state')})"
-                )
+                say(survivor_text(node, process))
         elif event.kind in ("note", "supervisor_gone", "node_lost"):
             say(f"{node}: {data.get('text') or data.get('why') or 'its supervisor was killed'}")
         if event.kind == "link":

@@ -19,7 +19,7 @@ def main(words: list[str]) -> int:
     """List runs."""
     parser = Parser(
         "ps",
-        "List runs, newest last. Nodes of runs that have not ended are asked; one that does not answer is said.",
+        "List runs, newest last. Nodes of runs that have not ended are asked.",
     )
     parser.add_argument("-a", "--all", action="store_true", help="all runs, not just the newest 20")
     parser.add_argument("--no-connect", action="store_true", help="ask no node: what was known last")

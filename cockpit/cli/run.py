@@ -51,7 +51,7 @@ def _parser() -> Parser:
         "--finalise-wait", type=seconds, default=600.0, metavar="S", help="for a profiler to write (600)"
     )
     group.add_argument(
-        "--give-up", type=seconds, default=600.0, metavar="S", help="on lost links, when all else has ended (600)"
+        "--give-up", type=seconds, default=600.0, metavar="S", help="on lost links once all else ended (600)"
     )
     group.add_argument("--node-dir", metavar="DIR", default="", help="base of run folders on the nodes")
     group.add_argument("--headless", action="store_true", help="ask nothing; SIGTERM stops, SIGHUP leaves")
@@ -94,7 +94,7 @@ async def _session(
     launch: cluster.Launch, folder: RunFolder, fleet: Fleet, links: dict[str, Link], prepared: Prepared
 ) -> Exit:
     output = Output(launch.args.json, launch.args.headless, launch.args.give_up)
-    live = Live(output)
+    live = Live(folder.manifest, output)
     folder.lock()
     session = Session(folder, fleet, live)
     try:

@@ -9,7 +9,7 @@ import socket
 import sys
 from typing import Any
 
-from cockpit.cli.narration import say
+from cockpit.cli.narration import say, survivor_text
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     """Ask every node to stop and wait until it has."""
     parser = Parser(
         "stop",
-        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then whatever is left of it.",
+        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
@@ -79,7 +79,7 @@ def _report(manifest: Manifest, model: RunModel, errors: dict[str, Any], *, as_j
         return code
     for node, processes in survivors.items():
         for process in processes:
-            say(f"{node}: survivor: {process['name']} (pid {process['pid']}, state {process['state']})")
+            say(survivor_text(node, process))
     if errors:
         say(f"not stopped: {nodes_text(errors)}; when reachable again: cockpit stop {manifest.run}")
     else:

@@ -10,16 +10,21 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 Source = tuple[str, int | str]
 """Who prints: a node, and a global rank or ``"launcher"``."""
 
-S = TypeVar("S")
-
 RECORD_LINES = 2000
+RECORD_LINE = 1 << 16
 RECORD_WAIT = 2.0
-"""An unfinished traceback is held back for so many lines, and seconds after its last line."""
+"""An unfinished traceback is held back for so many lines, of so many bytes, and seconds after the last."""
+
+RUN = 16
+"""Lines of one source in a row where others have lines too: quicker than taking turns, and easier to read."""
+
+LINE_OVERHEAD = 128
+"""Bytes of memory that a waiting line takes beside its text."""
 
 _TRACEBACK = b"Traceback (most recent call last):"
 # `[rank3]: ` of torch, `[default3]:` of torchrun, `host: ` of pdsh, `12: ` of srun -l.
@@ -27,23 +32,23 @@ _HEAD = re.compile(rb"((?:\[[^\]\n]{1,64}\]:? ?|[\w.-]{1,64}: ?){0,3})Traceback 
 _CHAINED = (b"During handling of the above exception,", b"The above exception was the direct cause")
 
 
-class Folded(NamedTuple, Generic[S]):
+class Folded(NamedTuple):
     """One item of the merged stream.
 
     :param sources: who printed it, in the order they were merged; at least one
     :param text: a line, or the lines of one traceback with newlines between them
     """
 
-    sources: list[S]
+    sources: list[Source]
     text: bytes
 
 
-class _Queue(Generic[S]):
+class _Queue:
     """What one source has printed and has not been given out."""
 
     __slots__ = ("items", "left", "old", "record", "source", "taken", "touched")
 
-    def __init__(self, source: S) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
         self.items: deque[bytes] = deque()
         self.left: dict[bytes, int] = {}  # how often each text is in `items`
@@ -53,8 +58,8 @@ class _Queue(Generic[S]):
         self.touched = False  # it grew since the last drain
 
 
-class Folder(Generic[S]):
-    """Folds the lines of sources, which are any hashable values; time is what :meth:`drain` is told.
+class Folder:
+    """Folds the lines of many sources; time is what :meth:`drain` is told.
 
     Work is linear in the number of lines, whatever their order.
 
@@ -63,16 +68,18 @@ class Folder(Generic[S]):
 
     def __init__(self, hold: float = 0.5) -> None:
         self._hold = hold
-        self._queues: dict[S, _Queue[S]] = {}
+        self._queues: dict[Source, _Queue] = {}
         # Per text: how many sources have it, and which have it as their next item.
         self._holders: dict[bytes, int] = {}
-        self._heads: dict[bytes, list[_Queue[S]]] = {}
-        self._new: list[tuple[_Queue[S], int]] = []  # (queue, value of `taken` after its last new item)
-        self._waiting: deque[tuple[float, _Queue[S], int]] = deque()
-        self._old: deque[tuple[_Queue[S], int]] = deque()
-        self._records: dict[S, float] = {}  # unfinished tracebacks, and when they last grew
+        self._heads: dict[bytes, list[_Queue]] = {}
+        self._new: list[tuple[_Queue, int]] = []  # (queue, value of `taken` after its last new item)
+        self._waiting: deque[tuple[float, _Queue, int]] = deque()
+        self._old: deque[tuple[_Queue, int]] = deque()
+        self.held = 0
+        """About how many bytes of memory the lines held back take."""
+        self._records: dict[Source, float] = {}  # unfinished tracebacks, and when they last grew
 
-    def add(self, source: S, lines: Sequence[bytes]) -> None:
+    def add(self, source: Source, lines: Sequence[bytes]) -> None:
         """Take the next lines of a source."""
         queue = self._queues.get(source)
         if queue is None:
@@ -81,12 +88,12 @@ class Folder(Generic[S]):
             lines = self._group(queue, lines)
         self._append(queue, lines)
 
-    def holds(self, source: S) -> bool:
+    def holds(self, source: Source) -> bool:
         """Whether lines of this source are still held back."""
         queue = self._queues.get(source)
         return queue is not None and bool(queue.items or queue.record)
 
-    def drain(self, now: float) -> list[Folded[S]]:
+    def drain(self, now: float) -> list[Folded]:
         """Return what need not wait: older than ``hold`` seconds, or printed by every source already.
 
         :param now: seconds of any clock that does not go back
@@ -108,22 +115,22 @@ class Folder(Generic[S]):
             self._old.append((queue, end))
         return self._merge()
 
-    def flush(self) -> list[Folded[S]]:
+    def flush(self) -> list[Folded]:
         """Return all that is held back, unfinished tracebacks too."""
         for source in list(self._records):
             self._release(self._queues[source])
-        for _, queue, end in self._waiting:
-            self._new.append((queue, end))
+        self._old.extend((queue, end) for _, queue, end in self._waiting)
+        self._old.extend(self._new)
         self._waiting.clear()
-        for queue, end in self._new:
-            queue.old = max(queue.old, end)
-            self._old.append((queue, end))
         self._new.clear()
+        for queue in self._queues.values():
+            queue.old = queue.taken + len(queue.items)
         return self._merge()
 
-    def _append(self, queue: _Queue[S], items: Sequence[bytes]) -> None:
+    def _append(self, queue: _Queue, items: Sequence[bytes]) -> None:
         if not items:
             return
+        self.held += sum(map(len, items)) + LINE_OVERHEAD * len(items)
         left, holders = queue.left, self._holders
         for item in items:
             if item in left:
@@ -136,13 +143,13 @@ class Folder(Generic[S]):
         queue.items.extend(items)
         self._new.append((queue, queue.taken + len(queue.items)))
 
-    def _release(self, queue: _Queue[S]) -> None:
+    def _release(self, queue: _Queue) -> None:
         """Give up waiting for the end of a traceback."""
         record, queue.record = queue.record, []
         del self._records[queue.source]
         self._append(queue, [b"\n".join(record)])
 
-    def _group(self, queue: _Queue[S], lines: Sequence[bytes]) -> list[bytes]:
+    def _group(self, queue: _Queue, lines: Sequence[bytes]) -> list[bytes]:
         """Join the lines of each traceback; keep an unfinished one in the queue's ``record``."""
         items: list[bytes] = []
         record = queue.record
@@ -168,7 +175,7 @@ class Folder(Generic[S]):
                     continue
             else:
                 ended = False
-            if ended or len(record) >= RECORD_LINES:
+            if ended or len(record) >= RECORD_LINES or len(line) > RECORD_LINE:
                 items.append(b"\n".join(record))
                 record.clear()
         if record:
@@ -178,8 +185,8 @@ class Folder(Generic[S]):
             self._records.pop(queue.source, None)
         return items
 
-    def _merge(self) -> list[Folded[S]]:
-        out: list[Folded[S]] = []
+    def _merge(self) -> list[Folded]:
+        out: list[Folded] = []
         everyone = len(self._queues)
         heads, holders, old = self._heads, self._holders, self._old
         ready = deque(text for text, queues in heads.items() if len(queues) == holders[text])
@@ -190,6 +197,9 @@ class Folder(Generic[S]):
                 queues = heads.get(text, ())
                 if not queues or len(queues) != holders[text]:
                     continue
+                if len(queues) == 1 and queues[0].taken < queues[0].old:
+                    self._emit_run(queues[0], out, ready)
+                    continue
                 if len(queues) == everyone or any(queue.taken < queue.old for queue in queues):
                     self._emit(text, out, ready)
             # Texts of different sources wait for each other, or the oldest is nobody else's turn yet.
@@ -199,11 +209,43 @@ class Folder(Generic[S]):
                 return out
             self._emit(old[0][0].items[0], out, ready)
 
-    def _emit(self, text: bytes, out: list[Folded[S]], ready: deque[bytes]) -> None:
+    def _emit_run(self, queue: _Queue, out: list[Folded], ready: deque[bytes]) -> None:
+        """Give out the next old items of ``queue`` as long as nobody else has them, ``RUN`` at most."""
+        holders, left, items = self._holders, queue.left, queue.items
+        sources = [queue.source]
+        del self._heads[items[0]]
+        end = min(queue.taken + RUN, queue.old)
+        before = queue.taken
+        size = 0
+        while queue.taken < end and holders[items[0]] == 1:
+            text = items.popleft()
+            queue.taken += 1
+            size += len(text)
+            out.append(Folded(sources, text))
+            if left[text] == 1:
+                del left[text], holders[text]
+            else:
+                left[text] -= 1
+        self.held -= size + LINE_OVERHEAD * (queue.taken - before)
+        if items:
+            self._set_head(queue, ready)
+
+    def _set_head(self, queue: _Queue, ready: deque[bytes]) -> None:
+        """Note the next item of a queue whose head was given out, and whether it is ready now."""
+        head = queue.items[0]
+        others = self._heads.get(head)
+        if others is None:
+            self._heads[head] = others = []
+        others.append(queue)
+        if len(others) == self._holders[head]:
+            ready.append(head)
+
+    def _emit(self, text: bytes, out: list[Folded], ready: deque[bytes]) -> None:
         """Give out ``text`` for the sources that have it as next item; note what becomes ready by that."""
         heads, holders = self._heads, self._holders
         queues = heads.pop(text)
         out.append(Folded([queue.source for queue in queues], text))
+        self.held -= (len(text) + LINE_OVERHEAD) * len(queues)
         gone = 0
         for queue in queues:
             queue.taken += 1
@@ -220,13 +262,7 @@ class Folder(Generic[S]):
             holders[text] -= gone
         for queue in queues:
             if queue.items:
-                head = queue.items[0]
-                others = heads.get(head)
-                if others is None:
-                    others = heads[head] = []
-                others.append(queue)
-                if len(others) == holders[head]:
-                    ready.append(head)
+                self._set_head(queue, ready)
         # Fewer have it now, so those who have it next may be all (the list is there only if one does).
         if gone and text in heads and len(heads[text]) == holders[text]:
             ready.append(text)

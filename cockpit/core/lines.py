@@ -85,7 +85,7 @@ class LineAssembler:
         return line
 
     def _add(self, part: bytes, done: list[bytes]) -> None:
-        """Append ``part``, which has no newline in it, to the unfinished line; put cut pieces into ``done``."""
+        """Append ``part``, which has no newline in it, to the unfinished line; cut pieces go to ``done``."""
         if not part:
             return
         self._span += len(part)

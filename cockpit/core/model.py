@@ -60,7 +60,7 @@ class Rank:
             return f"killed by {signal_name(self.signal or 0)}"
         if self.state is RankState.LOST and self.why:
             return f"lost: {self.why}"
-        return self.state.value
+        return str(self.state.value)
 
 
 def signal_name(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ClusterShell.NodeSet import NodeSet
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from ClusterShell.RangeSet import RangeSet
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -21,5 +21,5 @@ def nodes_text(nodes: Iterable[str]) -> str:
     names = list(nodes)
     plain = [name for name in names if _PLAIN.fullmatch(name)]
     odd = [name for name in names if not _PLAIN.fullmatch(name)]
-    folded = [str(NodeSet.fromlist(plain))] if plain else []
+    folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
     return ",".join(folded + odd)

@@ -29,6 +29,7 @@ MAX_MARKS = 8
 
 RESET = "\x1b[0m"
 
+_PLAIN = bytes(range(0x20, 0x7F))
 _CONTROLS = "\x00-\x08\x0a-\x1f\x7f-\x9f"
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
@@ -103,11 +104,8 @@ def sanitise(raw: bytes, *, colour: bool, limit: int | None = None) -> str:
         left = len(raw) - len(head.encode("utf-8", "surrogateescape"))
         suffix = f" … (+{left:,} bytes)" if left else ""
         return _clean(head, colour) + suffix
-    if raw.isascii():
-        text = raw.decode("ascii")
-        if text.isprintable():
-            return text
-        return _clean(text, colour)
+    if not raw.translate(None, _PLAIN):
+        return raw.decode("ascii")
     return _clean(raw.decode("utf-8", "surrogateescape"), colour)
 
 

@@ -194,7 +194,7 @@ async def _append(link: Link, node: NodeEntry, report: Report, part: Path) -> tu
         report.here = file.tell()
         stream = await link.stream("read", dir=node.dir, file=report.name, offset=report.here, credit=_CREDIT)
         try:
-            async for item, data in stream.items():
+            async for item, data in stream.parts():
                 if item["offset"] != report.here:
                     raise LinkError("sent another part of the file than asked for", where=node.name)
                 file.write(data)

@@ -294,7 +294,7 @@ class Stream:
         self._link = link
         self._pending = pending
 
-    async def items(self) -> AsyncIterator[tuple[Header, bytes]]:
+    async def parts(self) -> AsyncIterator[tuple[Header, bytes]]:
         """Each part with its bytes; ends with the answer.
 
         :raises CockpitError: the agent says no, or the link broke

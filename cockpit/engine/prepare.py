@@ -16,7 +16,6 @@ from cockpit.plans.job import Job, NodeFacts
 from cockpit.plans.plan import NodePlan, build_plans, host_of
 from cockpit.plans.script import launch_script
 
-
 REPORT_ROOM = 500_000_000
 """Free bytes a node must have for a profiler: nsys wrote 190-220 MB for even a short trace of one node."""
 
@@ -47,7 +46,7 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     :param node_dir: folder on the nodes for run folders, in place of their own temporary folder
     :raises ManyErrors: one line for each node that is unfit
     """
-    wish = {
+    wish: dict[str, Any] = {
         "cwd": job.cwd,
         "setup": job.setup,
         "python": job.python or "",

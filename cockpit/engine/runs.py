@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -20,9 +21,36 @@ from cockpit.core.model import RunModel
 from cockpit.errors import CockpitError
 
 _WORDS = (
-    "otter", "heron", "lynx", "finch", "badger", "marten", "plover", "hare", "kite", "wren",
-    "vole", "stoat", "newt", "tern", "dipper", "crane", "egret", "raven", "osprey", "swift",
-    "magpie", "marmot", "ibex", "chamois", "beaver", "bison", "puffin", "gannet", "curlew", "merlin",
+    "otter",
+    "heron",
+    "lynx",
+    "finch",
+    "badger",
+    "marten",
+    "plover",
+    "hare",
+    "kite",
+    "wren",
+    "vole",
+    "stoat",
+    "newt",
+    "tern",
+    "dipper",
+    "crane",
+    "egret",
+    "raven",
+    "osprey",
+    "swift",
+    "magpie",
+    "marmot",
+    "ibex",
+    "chamois",
+    "beaver",
+    "bison",
+    "puffin",
+    "gannet",
+    "curlew",
+    "merlin",
     "petrel",
 )
 
@@ -173,6 +201,11 @@ class RunFolder:
             for event in self.recorded(node):
                 model.apply(event)
         return model
+
+    def discard(self) -> None:
+        """Remove the folder: of a run that never was."""
+        self.close()
+        shutil.rmtree(self.path)
 
     def close(self) -> None:
         """Give up the lock and close the journal."""

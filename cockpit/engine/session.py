@@ -81,7 +81,7 @@ class Session:
                 for name, link in links.items()
             }
         )
-        for name in started:
+        for name in list(started):
             self._emit(Event(time.time(), "launched", name, {"dir": self._nodes[name].dir}))
         if not errors:
             return
@@ -89,12 +89,16 @@ class Session:
         for name in started:
             with suppress(CockpitError):
                 await links[name].call("stop", reason=reason, by="cockpit", hard=True)
-        await settle({name: self._until_gone(links[name], name) for name in started})
+        await settle({name: self._take_back(links[name], name) for name in started})
+        self.folder.discard()
         raise ManyErrors(list(errors.values()))
 
-    async def _until_gone(self, link: Link, name: str) -> None:
-        while (await link.call("status", dir=self._nodes[name].dir))["alive"]:
+    async def _take_back(self, link: Link, name: str) -> None:
+        """Wait for the end of a supervisor that was told to stop, and remove its run folder."""
+        folder = self._nodes[name].dir
+        while (await link.call("status", dir=folder))["alive"]:  # noqa: ASYNC110 (on another machine)
             await asyncio.sleep(0.1)
+        await link.call("discard", dir=folder)
 
     def rejoin(self) -> None:
         """Rebuild the model from what is known here."""
@@ -174,7 +178,7 @@ class Session:
         stream = await link.stream("follow", dir=entry.dir, offsets=offsets, credit=CREDIT)
         samples = asyncio.create_task(self._sample(entry, link))
         try:
-            async for item, data in stream.items():
+            async for item, data in stream.parts():
                 self._take(entry, item, data)
                 self._measure_clock(entry.name, link)
                 if data:
@@ -231,7 +235,7 @@ class Session:
         # A node without measurements still runs; the loss of the link shows elsewhere.
         with suppress(CockpitError):
             stream = await link.stream("samples", dir=entry.dir, credit=CREDIT)
-            async for item, _ in stream.items():
+            async for item, _ in stream.parts():
                 data = {"sample": item["node"], "ranks": item["ranks"], "gpus": item["gpus"]}
                 self._emit(Event(time.time(), "sample", entry.name, data), record=False)
 

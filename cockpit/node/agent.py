@@ -40,6 +40,7 @@ VERBS: Dict[str, Callable[[Call], Dict[str, Any]]] = {
     "resolve": facts.resolve,
     "launch": launch.launch,
     "stop": launch.stop,
+    "discard": launch.discard,
     "status": recorded.status,
     "runs": recorded.runs,
     "follow": follow.follow,

@@ -33,7 +33,8 @@ def tool(name):
     beside = os.path.join(os.path.dirname(sys.executable), name)
     return beside if os.access(beside, os.X_OK) else shutil.which(name)
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
-    "cores": sorted(os.sched_getaffinity(0)), "numactl": shutil.which("numactl"), "nsys": shutil.which("nsys"),
+    "cores": sorted(os.sched_getaffinity(0)),
+    "numactl": shutil.which("numactl"), "nsys": shutil.which("nsys"),
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
 where = folder("deepspeed")
@@ -90,8 +91,7 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     done = subprocess.run(
         [shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, program],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         check=False,
     )
     lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(_MARK)]

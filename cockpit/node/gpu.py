@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 NVML: Any = None
 """The ``pynvml`` module; a test may put a recorded one in its place."""
@@ -24,7 +24,7 @@ class Gpus:
     """Reads every GPU of the node; finds none, for good, where NVML does not start."""
 
     def __init__(self) -> None:
-        self._nvml: Optional[Any] = None
+        self._nvml: Any = None
         self._handles: List[Any] = []
         try:
             nvml = _nvml()

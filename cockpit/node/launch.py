@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from cockpit.base import record
-from cockpit.node import supervisor
+from cockpit.node import stopping, supervisor
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.recorded import supervisor_alive
+from cockpit.node.recorded import read_record, supervisor_alive
 
 
 def launch(call: Call) -> Dict[str, Any]:
@@ -28,11 +30,37 @@ def launch(call: Call) -> Dict[str, Any]:
         raise NodeError("folder", str(error)) from None
 
 
+def discard(call: Call) -> Dict[str, Any]:
+    """Remove a run folder in which nothing runs any more: of a launch that was taken back.
+
+    :raises NodeError: its supervisor lives
+    """
+    folder = call.text("dir")
+    read_record(folder)  # refuses what is not a run folder of ours
+    if supervisor_alive(folder):
+        raise NodeError("alive", "run folder %s is in use" % folder)
+    shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # other nodes' folders are in it
+        os.rmdir(os.path.dirname(folder))
+    return {}
+
+
 def stop(call: Call) -> Dict[str, Any]:
-    """Ask the supervisor to stop: ``reason``, ``by``, ``hard``, ``grace_s``; ``alive`` says if one is there."""
+    """Ask the supervisor to stop (``reason``, ``by``, ``hard``, ``grace_s``); ``alive``: one is there.
+
+    Where it was killed itself, what is left of its run is ended here and now, and what survives that is
+    in ``survivors``.
+    """
     folder = call.text("dir")
     if not supervisor_alive(folder):
-        return {"alive": False}
+        facts = read_record(folder)
+        survivors: List[Dict[str, Any]] = []
+
+        def emit(kind: str, **found: Any) -> None:
+            survivors.extend(found.get("procs", ()))
+
+        stopping.sweep(facts["run"], facts["node"], emit)
+        return {"alive": False, "survivors": survivors}
     wish = {name: call.header[name] for name in ("reason", "by", "hard", "grace_s") if name in call.header}
     path = os.path.join(folder, record.STOP)
     number = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -97,7 +97,11 @@ class Stop:
         elif self._stage == "kill":
             if self._finalising(launcher_lives):
                 return
-            if late:
+            if late and self._profiled and not self._hard and launcher_lives:
+                # A rank may take long to die (freeing GPU memory does): that must not cost the report.
+                self._kill_left()
+                self._finalise()
+            elif late:
                 self._kill_rest(launcher_lives)
         elif self._stage == "finalising" and (late or self._hard):
             self._kill_rest(launcher_lives)
@@ -130,11 +134,14 @@ class Stop:
     def _finalising(self, launcher_lives: bool) -> bool:
         if not self._profiled or self._hard or not launcher_lives or self._ranks.live():
             return False
+        self._finalise()
+        return True
+
+    def _finalise(self) -> None:
         self._stage = "finalising"
         self._deadline = time.monotonic() + self._finalise_s
-        text = "the ranks ended; the profiler has %g s to write its report" % self._finalise_s
+        text = "the profiler has %g s to write its report" % self._finalise_s
         self._emit("stage", stage="finalising", pids=[self._launcher], text=text)
-        return True
 
     def _kill_ranks(self, why: str) -> None:
         self._stage = "kill"
@@ -155,11 +162,14 @@ class Stop:
         self._emit(
             "stage", stage="kill", pids=pids, text="SIGKILL to wrappers and to the launcher's process group"
         )
-        for rank in live:
-            procfs.send(*rank.training, signal.SIGKILL)
-            procfs.send(*rank.wrapper, signal.SIGKILL)
+        self._kill_left()
         if launcher_lives:
             _signal_group(self._launcher, signal.SIGKILL)
+
+    def _kill_left(self) -> None:
+        for rank in self._ranks.live():
+            procfs.send(*rank.training, signal.SIGKILL)
+            procfs.send(*rank.wrapper, signal.SIGKILL)
 
 
 def _signal_group(leader: int, number: int) -> None:

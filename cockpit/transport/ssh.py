@@ -7,6 +7,7 @@ none and none. Sources: asyncssh 2.24 (``connection.py``); OpenSSH ``MaxStartups
 from __future__ import annotations
 
 import asyncio
+import errno
 import getpass
 import os
 import random
@@ -136,23 +137,26 @@ class SshHops:
             config = [str(file) for file in files if os.access(file, os.R_OK)]
 
         async def build(**more: object) -> asyncssh.SSHClientConnectionOptions:
-            return await asyncssh.SSHClientConnectionOptions.construct(
-                host=host,
-                port=port,
-                username=user or (),
-                config=config,
-                tunnel=tunnel,
-                agent_forwarding=False,
-                x11_forwarding=False,
-                disable_trivial_auth=True,
-                preferred_auth="gssapi-with-mic,hostbased,publickey",
-                connect_timeout=wanted.connect_timeout,
-                login_timeout=wanted.login_timeout,
-                keepalive_interval=wanted.keepalive_interval,
-                keepalive_count_max=wanted.keepalive_count,
-                utf8_decode_errors="replace",
-                **more,
+            options: asyncssh.SSHClientConnectionOptions = (
+                await asyncssh.SSHClientConnectionOptions.construct(
+                    host=host,
+                    port=port,
+                    username=user or (),
+                    config=config,
+                    tunnel=tunnel,
+                    agent_forwarding=False,
+                    x11_forwarding=False,
+                    disable_trivial_auth=True,
+                    preferred_auth="gssapi-with-mic,hostbased,publickey",
+                    connect_timeout=wanted.connect_timeout,
+                    login_timeout=wanted.login_timeout,
+                    keepalive_interval=wanted.keepalive_interval,
+                    keepalive_count_max=wanted.keepalive_count,
+                    utf8_decode_errors="replace",
+                    **more,
+                )
             )
+            return options
 
         options = await build()
         more: dict[str, object] = {}
@@ -269,6 +273,8 @@ def explain(error: BaseException, node: str) -> LinkError:
     if isinstance(error, LinkError):
         return error
     text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN):
+        return LinkError("no route to it", where=node, hint="is the node up, on this network?")
     for kinds, sentence in _SENTENCES:
         if isinstance(error, kinds):
             what, hint, retry = sentence(text, node)

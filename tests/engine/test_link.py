@@ -72,7 +72,7 @@ def test_a_free_port_and_one_in_use() -> None:
 def test_samples_come_from_the_psutil_sent_along(tmp_path: Path) -> None:
     async def use(link: Link) -> None:
         stream = await link.stream("samples", dir=str(tmp_path))
-        async for item, _ in stream.items():
+        async for item, _ in stream.parts():
             assert item["node"]["memory_total_bytes"] > item["node"]["memory_bytes"] > 0
             break
         await stream.close()
@@ -167,7 +167,7 @@ def test_an_agent_that_dies_ends_what_waits_for_it() -> None:
         stream = await link.stream("follow", dir="/", credit=1)
         os.kill(link.hello["pid"], 9)
         with pytest.raises(LinkError, match="the agent ended"):
-            async for _ in stream.items():
+            async for _ in stream.parts():
                 pass
         assert link.lost.done()
         with pytest.raises(LinkError, match="link is down"):

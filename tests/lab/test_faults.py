@@ -38,7 +38,7 @@ def refused(cockpits: Cockpits, *options: str, code: int = 3, launcher: str = "c
 def breakages(lab: Lab) -> dict[str, tuple[Callable[[], object], list[str]]]:
     """Ways to break node2, and words its line must have."""
     return {
-        "link down": (lambda: lab.link_down("node2"), ["node2", "is the node up"]),
+        "link down": (lambda: lab.link_down("node2"), ["node2: ", "is the node up"]),
         "no sshd": (lambda: lab.stop_sshd("node2", sessions=True), ["node2", "connection refused", "sshd"]),
         "key refused": (lambda: lab.refuse_key("node2"), ["node2", "login refused", "ssh-copy-id node2"]),
         "changed host key": (

@@ -1,0 +1,261 @@
+"""Live lines of a run on a text stream: for people (:class:`Printer`) or as JSON (:class:`JsonPrinter`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from io import TextIOWrapper
+from typing import TextIO
+
+from cockpit.core.folding import Folder, Source
+from cockpit.core.lines import Cut, LineAssembler
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.text import RESET, sanitise
+
+HOLD = 0.5
+"""Seconds a line may wait for other ranks to print it too: twice the time between two polls of a log."""
+
+LINE_LIMIT = 4096
+"""Characters of a line shown on a terminal."""
+
+PENDING_EVERY = 2.0
+"""Seconds between two states of the same progress bar."""
+
+HELD_BYTES = 64 << 20
+"""Bytes that may wait for the next tick; past it they are printed at once, folded or not."""
+
+LABEL_LIMIT = 32
+GOES_ON = " … (the line goes on)"
+LAUNCHER = "launcher"
+
+
+class _Unfinished:
+    """An unfinished line of one log: the state last seen and since when, the one last shown and when."""
+
+    __slots__ = ("seen", "seen_at", "shown", "shown_at")
+
+    def __init__(self) -> None:
+        self.seen = self.shown = b""
+        self.seen_at = self.shown_at = float("-inf")
+
+
+class Printer:
+    r"""Writes lines ``node:rank | text``, equal ones of many ranks once as ``[0-3] ×4 | text``.
+
+    One write a :meth:`tick`. Lines of a rank stay in order, and each is printed, a progress bar as its last
+    state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
+
+    :param stream: gets text; where its encoding lacks a character, that is escaped
+    :param colour: let colours of ranks through, and colour the labels
+    :param terminal: a person is watching: long lines are cut, unfinished ones shown now and then
+    :param names: node of each expected global rank; sets the width of the labels
+    """
+
+    def __init__(
+        self, stream: TextIO, *, colour: bool, terminal: bool, names: Mapping[int, str] | None = None
+    ) -> None:
+        self._stream = stream
+        self._colour = colour
+        self._limit = LINE_LIMIT if terminal else None
+        self._terminal = terminal
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        self._folder = Folder(HOLD)
+        self._logs: dict[Source, LineAssembler] = {}
+        self._repeated: dict[Source, bytes] = {}
+        self._pending: dict[Source, _Unfinished] = {}
+        self._labels: dict[tuple[Source, ...], str] = {}
+        self._out: list[str] = []
+        names = names or {}
+        width = max((len(f"{node}:{rank}") for rank, node in names.items()), default=0)
+        if len(names) > 1:
+            width = max(width, len(f"[0-{max(names)}] ×{len(names)}"))
+        width = max(width, max((len(node) + 1 + len(LAUNCHER) for node in names.values()), default=0))
+        self._width = min(width, LABEL_LIMIT)
+
+    def feed(self, node: str, rank: int | None, data: bytes) -> None:
+        """Take the next bytes of one log.
+
+        :param node: the node's name
+        :param rank: global rank, or None for the launcher's own output
+        :param data: a chunk of any size, cut anywhere
+        """
+        source: Source = (node, LAUNCHER if rank is None else rank)
+        log = self._logs.get(source)
+        if log is None:
+            log = self._logs[source] = LineAssembler()
+            self._repeated[source] = b"[rank%d]: " % rank if rank is not None else b""
+        lines = log.feed(data)
+        self._add(source, lines)
+        if self._terminal:
+            unfinished = self._pending.setdefault(source, _Unfinished())
+            if lines:
+                unfinished.shown = b""
+        if self._folder.held > HELD_BYTES:
+            self._print(everything=True, now=0)
+
+    def say(self, line: str) -> None:
+        """Print a line of the cockpit's own, after what has been printed so far."""
+        self._out.append(sanitise(line.encode("utf-8", "surrogateescape"), colour=False) + "\n")
+
+    def tick(self, now: float) -> None:
+        """Print what is due; to be called about ten times a second.
+
+        :param now: seconds of a monotonic clock
+        """
+        self._print(everything=False, now=now)
+        if self._pending:
+            self._show_pending(now)
+        self._write()
+
+    def close(self) -> None:
+        """Print all that is left, unfinished lines too. The stream stays open."""
+        for source, log in self._logs.items():
+            self._add(source, log.finish())
+        self._print(everything=True, now=0)
+        self._write()
+        self._stream.flush()
+
+    def _add(self, source: Source, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        prefix = self._repeated[source]
+        if prefix and any(line.startswith(prefix) for line in lines):
+            # Slicing makes bytes of a Cut: such a piece, which has the prefix only at its start, stays whole.
+            lines = [
+                line[len(prefix) :] if line.startswith(prefix) and not isinstance(line, Cut) else line
+                for line in lines
+            ]
+        self._folder.add(source, lines)
+
+    def _print(self, *, everything: bool, now: float) -> None:
+        folded = self._folder.flush() if everything else self._folder.drain(now)
+        colour, limit, labels, append = self._colour, self._limit, self._labels, self._out.append
+        for sources, text in folded:
+            key = tuple(sources)
+            label = labels.get(key) or self._label(key)
+            # What most lines are, without a call: plain ASCII that is not too long.
+            if text.isascii() and len(text) <= LINE_LIMIT and (plain := text.decode("ascii")).isprintable():
+                append(label + plain + "\n")
+                continue
+            if b"\n" in text:
+                for line in text.split(b"\n"):
+                    append(label + sanitise(line, colour=colour, limit=limit) + "\n")
+                continue
+            end = GOES_ON + "\n" if isinstance(text, Cut) else "\n"
+            append(label + sanitise(text, colour=colour, limit=limit) + end)
+
+    def _show_pending(self, now: float) -> None:
+        """Print progress bars that changed, and unfinished lines that have not for a while (a prompt)."""
+        shown: dict[bytes, list[Source]] = {}
+        for source, unfinished in list(self._pending.items()):
+            log = self._logs[source]
+            state = log.pending()
+            if not state.strip():
+                if now - unfinished.shown_at >= PENDING_EVERY:
+                    del self._pending[source]
+                continue
+            if state != unfinished.seen:
+                unfinished.seen, unfinished.seen_at = state, now
+            since = unfinished.shown_at if log.overwrites else unfinished.seen_at
+            if state != unfinished.shown and now - since >= PENDING_EVERY and not self._folder.holds(source):
+                unfinished.shown, unfinished.shown_at = state, now
+                shown.setdefault(state, []).append(source)
+        for state, sources in shown.items():
+            key = tuple(sources)
+            label = self._labels.get(key) or self._label(key)
+            self._out.append(label + sanitise(state, colour=self._colour, limit=self._limit) + "\n")
+
+    def _label(self, sources: tuple[Source, ...]) -> str:
+        """Return, and keep, the beginning of a line that these printed."""
+        label = sanitise(_who(sources).encode("utf-8", "surrogateescape"), colour=False)
+        count = f" ×{len(sources)}" if len(sources) > 1 else ""
+        room = LABEL_LIMIT - len(count)
+        if len(sources) > 1 and len(label) > room:
+            label = label[: room - 1] + "…"
+        label = (label + count).ljust(self._width)
+        if self._colour:
+            # Six colours that are readable on dark and light ground, by rank; bold for several.
+            rank = sources[0][1]
+            style = 1 if count else 31 + (rank if isinstance(rank, int) else 3) % 6
+            label = f"\x1b[{style}m{label}{RESET}"
+        label += " | "
+        if len(self._labels) > 10_000:
+            self._labels.clear()
+        self._labels[sources] = label
+        return label
+
+    def _write(self) -> None:
+        if self._out:
+            out, self._out = self._out, []
+            self._stream.write("".join(out))
+            self._stream.flush()
+
+
+def _who(sources: tuple[Source, ...]) -> str:
+    if len(sources) == 1:
+        node, rank = sources[0]
+        return f"{node}:{rank}"
+    ranks = [rank for _, rank in sources if isinstance(rank, int)]
+    nodes = [node for node, rank in sources if not isinstance(rank, int)]
+    parts = []
+    if ranks:
+        parts.append(f"[{ranks_text(ranks)}]")
+    if nodes:
+        parts.append(f"{nodes_text(nodes)}:{LAUNCHER}")
+    return ",".join(parts)
+
+
+class JsonPrinter:
+    """Writes one JSON object a line, in ASCII: safe for any terminal and any reader.
+
+    :param stream: gets text
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._logs: dict[Source, LineAssembler] = {}
+        self._offsets: dict[Source, int] = {}
+        self._out: list[str] = []
+
+    def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
+        """Take the next bytes of one log; see :meth:`Printer.feed`.
+
+        :param offset: where in the log the *first* chunk begins; afterwards it is counted here
+        """
+        source: Source = (node, LAUNCHER if rank is None else rank)
+        log = self._logs.get(source)
+        if log is None:
+            log = self._logs[source] = LineAssembler()
+            self._offsets[source] = offset
+        self._lines(source, log, log.feed(data))
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Write ``{"event": kind, …fields}`` at the next tick; what JSON does not know becomes a string."""
+        self._out.append(json.dumps({"event": kind, **fields}, default=str) + "\n")
+
+    def tick(self, now: float) -> None:
+        """Write what has gathered; ``now`` is not used."""
+        if self._out:
+            out, self._out = self._out, []
+            self._stream.write("".join(out))
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Write unfinished lines too. The stream stays open."""
+        for source, log in self._logs.items():
+            self._lines(source, log, log.finish())
+        self.tick(0)
+
+    def _lines(self, source: Source, log: LineAssembler, lines: list[bytes]) -> None:
+        """Write ``log`` events: ``offset`` is where the line begins in the log, ``cut`` that it goes on."""
+        node, rank = source
+        shown = rank if isinstance(rank, int) else None
+        start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(shown)}, "offset": '
+        offset = self._offsets[source]
+        for line, span in zip(lines, log.spans, strict=True):
+            text = json.dumps(line.decode("utf-8", "backslashreplace"))
+            end = ', "cut": true}\n' if isinstance(line, Cut) else "}\n"
+            self._out.append(f'{start}{offset}, "text": {text}{end}')
+            offset += span
+        self._offsets[source] = offset

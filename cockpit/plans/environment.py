@@ -1,0 +1,144 @@
+"""Which variables of this shell, of files and of options go to the ranks.
+
+Later wins: this shell's variables with one of DeepSpeed's prefixes, ``.deepspeed_env`` (of the home folder,
+then of the working directory), ``--env-file``, ``--env``. The facts are those of DeepSpeed 0.19.8
+(``launcher/runner.py``), which itself sends none of this with ``--no_ssh``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cockpit.errors import CockpitError, ManyErrors
+from cockpit.plans.hostfile import lines
+
+PREFIXES = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
+"""``EXPORT_ENVS`` and what the CUDA accelerator adds."""
+_AISC = ("NCCL_IB_HCA", "UCX_NET_DEVICES")
+# Set by each shell for itself.
+_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# TOKENIZERS_PARALLELISM and GIT_AUTHOR_NAME are no secrets.
+_SECRET = re.compile(
+    r"TOKEN(?!IZ)|KEY|SECRET|PASSWD|PASSWORD|PASSPHRASE|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE
+)
+# Bash refuses to set some of these, and gives the others values of its own.
+_BASH = """
+    BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
+    BASH_EXECUTION_STRING BASH_LINENO BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO
+    COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD LINENO OPTIND
+    PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID _
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Variables for the ranks; ``secrets`` are the names of those whose values are shown nowhere."""
+
+    values: Mapping[str, str] = field(repr=False)
+    secrets: frozenset[str] = frozenset()
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is treated as a secret."""
+    return _SECRET.search(name) is not None
+
+
+def deepspeed_env_paths(environ: Mapping[str, str], home: str, cwd: str) -> tuple[str, ...]:
+    """Where ``.deepspeed_env`` is looked for, in reading order; ``DS_ENV_FILE`` gives another name."""
+    name = environ.get("DS_ENV_FILE", ".deepspeed_env")
+    paths = (os.path.join(folder, name) for folder in (home, cwd))
+    return tuple(dict.fromkeys(paths))
+
+
+def parse_file(text: str, where: str) -> dict[str, str]:
+    """``NAME=VALUE`` lines, optionally after ``export``; blank lines and ``#`` comments are skipped.
+
+    The value is what follows the first ``=``, without white space around it and without one pair of quotes
+    around it; nothing in it is expanded.
+
+    :raises ManyErrors: every bad line as ``file:line: …``
+    """
+    values: dict[str, str] = {}
+    errors: list[CockpitError] = []
+    for number, line in lines(text):
+        name, found, value = re.sub(r"^export\s+", "", line).partition("=")
+        name, value = name.rstrip(), value.strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        try:
+            if not found:
+                raise CockpitError("no `=` in this line", hint="write NAME=VALUE")
+            _check(name, value)
+            values[name] = value
+        except CockpitError as error:
+            errors.append(CockpitError(error.what, where=f"{where}:{number}", hint=error.hint))
+    if errors:
+        raise ManyErrors(errors)
+    return values
+
+
+def gather(
+    environ: Mapping[str, str], files: Iterable[tuple[str, str]] = (), options: Sequence[str] = ()
+) -> Environment:
+    """All variables for the ranks.
+
+    :param environ: this shell's
+    :param files: (name, text) of the ``.deepspeed_env`` and ``--env-file`` files there are, in this order
+    :param options: values of ``--env``: ``NAME=VALUE``, or ``NAME`` for this shell's value
+    :raises ManyErrors: every bad line and option
+    """
+    left_out = _AISC if "AISC_JOB_NAME" in environ else ()
+    values = {"PYTHONUNBUFFERED": "1"} | {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(PREFIXES) and name not in left_out and _NAME.match(name)
+    }
+    errors: list[CockpitError] = []
+    for where, text in files:
+        try:
+            values.update(parse_file(text, where))
+        except ManyErrors as error:
+            errors += error.errors
+    for option in options:
+        try:
+            values.update([_option(option, environ)])
+        except CockpitError as error:
+            errors.append(CockpitError(error.what, where="--env", hint=error.hint))
+    if errors:
+        raise ManyErrors(errors)
+    return Environment(values, frozenset(filter(is_secret, values)))
+
+
+def _option(option: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    name, found, value = option.partition("=")
+    if not found:
+        _check(name, "")
+        if name not in environ:
+            raise CockpitError(
+                f"{name} is not set in this shell", hint=f"set and export it, or write {name}=VALUE"
+            )
+        value = environ[name]
+    _check(name, value)
+    return name, value
+
+
+def _check(name: str, value: str) -> None:
+    if not _NAME.match(name):
+        what = f"{name[:60]!a} is not a name a variable can have"
+        raise CockpitError(what, hint="names have letters, digits and _, and start with none of the digits")
+    if name.startswith("COCKPIT_"):
+        raise CockpitError(f"{name} is cockpit's own", hint="leave it out")
+    if name in _BASH.split():
+        raise CockpitError(f"{name} belongs to the shell", hint="leave it out, or set it in the program")
+    if "\0" in value:
+        raise CockpitError(f"the value of {name} has a NUL byte", hint="no program can be given that")
+
+
+def not_sent(environ: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
+    """Names of this shell's variables that the ranks do not get, sorted."""
+    return sorted(name for name in environ if name not in env and name not in _OWN)

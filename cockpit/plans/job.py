@@ -1,0 +1,120 @@
+"""What is to be launched and what is known of each node: the input of ``build_plans``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cockpit.plans.hostfile import Host
+from cockpit.plans.profilers import NsysOptions
+
+DIR = "@COCKPIT_DIR@"
+"""Stands for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
+
+DEFAULT_PORT = 29500
+"""torch's and DeepSpeed's, used where no node could be asked for a free one."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One launch over all nodes.
+
+    :param run: name of the run
+    :param hosts: filtered, in hostfile order
+    :param program: ``train.py ARGS``, ``-m module ARGS`` or ``./any-program ARGS``
+    :param cwd: absolute working directory, the same on every node
+    :param launcher: ``deepspeed``, ``torchrun`` or ``command``
+    :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
+    :param setup: shell text run before anything else, like ``source venv/bin/activate``
+    :param env: variables for the ranks, secrets included
+    :param secrets: names in ``env`` whose values are written nowhere
+    :param master_addr: None: the first node's, asked for
+    :param master_port: None: a free one, asked for
+    :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
+    :param launcher_args: more words for the launcher
+    :param nsys: profile every node with nsys
+    """
+
+    run: str
+    hosts: tuple[Host, ...]
+    program: tuple[str, ...]
+    cwd: str
+    launcher: str = "deepspeed"
+    python: str | None = None
+    setup: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: frozenset[str] = frozenset()
+    master_addr: str | None = None
+    master_port: int | None = None
+    bind_cores: str | None = None
+    launcher_args: tuple[str, ...] = ()
+    nsys: NsysOptions | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return sum(len(host.slots) for host in self.hosts)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What one node said when it was asked.
+
+    :param address: by which the other nodes reach it, or None: they resolve its name
+    :param port: a free TCP port of it
+    :param cores: those it allows us, like ``0-3,8``
+    :param numactl: path, or None: not there; likewise the other tools
+    :param python: absolute path
+    :param deepspeed: version
+    :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
+    :param torch: version
+    """
+
+    address: str | None = None
+    port: int | None = None
+    cores: str = ""
+    numactl: str | None = None
+    nsys: str | None = None
+    python: str | None = None
+    deepspeed: str | None = None
+    no_ssh: bool = True
+    deepspeed_tool: str | None = None
+    torch: str | None = None
+    torchrun_tool: str | None = None
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], address: str | None = None, port: int | None = None) -> NodeFacts:
+        """From the answer of the node's ``facts`` call (:func:`cockpit.node.facts.facts`)."""
+        tools = ("numactl", "nsys", "deepspeed_tool", "torchrun_tool")
+        names = (*tools, "python", "deepspeed", "no_ssh", "torch")
+        cores = ",".join(str(int(core)) for core in answer.get("cores") or ())
+        return cls(address, port, cores, **{name: answer[name] for name in names if name in answer})
+
+
+@dataclass(frozen=True)
+class Place:
+    """One node of a job, with everything settled that a launcher's command line needs."""
+
+    job: Job
+    index: int
+    facts: NodeFacts | None
+    master_addr: str
+    master_port: int
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        return self.job.hosts[self.index]
+
+    @property
+    def ranks(self) -> range:
+        """Global ranks of this node: nodes in hostfile order, each with its slots in ascending order."""
+        first = sum(len(host.slots) for host in self.job.hosts[: self.index])
+        return range(first, first + len(self.host.slots))
+
+    @property
+    def python(self) -> str:
+        """The python of the ranks: an absolute path where one is known."""
+        found = self.facts.python if self.facts else None
+        return found or self.job.python or "python"

@@ -1,0 +1,184 @@
+"""One :class:`NodePlan` a node: everything that is done there, known before anything is done.
+
+Pure: what must be asked of a node comes in as :class:`NodeFacts`; without facts (`cockpit plan` opens no
+link) the notes say what `cockpit run` would ask.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cockpit.base.record import REPORTS
+from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.job import DEFAULT_PORT, DIR, Job, NodeFacts, Place
+from cockpit.plans.launchers import command
+from cockpit.plans.profilers import nsys_argv, report_name
+
+__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What is run on one node.
+
+    :param run: name of the run
+    :param node: name of the node
+    :param index: of the node, from 0
+    :param nodes: number of nodes
+    :param argv: the launcher as a person would type it; :data:`DIR` in it stands for the run folder
+    :param run_argv: the launcher as `cockpit run` starts it, with the wrapper around each rank
+    :param env: variables set, without secrets
+    :param secrets: more variables, whose values are neither printed nor written into scripts
+    :param cwd: absolute
+    :param setup: shell text run first
+    :param python: of the ranks; its folder comes first on PATH where this is an absolute path
+    :param files: to be written into the run folder, by name
+    :param ranks: global ranks expected here
+    :param slots: slots used here; a rank's LOCAL_RANK is the launcher's business (DeepSpeed: RANK % slots)
+    :param world_size: ranks of all nodes
+    :param nsys: the profiler's path, or None: not profiled
+    :param report: the report in the run folder, without suffix, or None
+    :param notes: sentences for the person who reads the plan
+    """
+
+    run: str
+    node: str
+    index: int
+    nodes: int
+    launcher: str
+    argv: tuple[str, ...]
+    run_argv: tuple[str, ...]
+    env: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
+    cwd: str
+    setup: str
+    python: str
+    files: Mapping[str, str]
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+    world_size: int
+    master_addr: str
+    master_port: int
+    nsys: str | None
+    report: str | None
+    notes: tuple[str, ...]
+
+
+def host_of(name: str) -> str:
+    """The host part of a node's name: ``gpu01`` of ``user@gpu01:2222``, ``::1`` of ``[::1]``."""
+    name = name.rpartition("@")[2]
+    match = re.match(r"\[(.*)\]", name)
+    if match:
+        return match[1]
+    return name.partition(":")[0] if name.count(":") == 1 else name
+
+
+def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tuple[NodePlan, ...]:
+    """The plans of all nodes, in hostfile order.
+
+    :param facts: of each host in order, or None where nothing was asked
+    :raises CockpitError: the job makes no sense
+    :raises ManyErrors: nodes that cannot run it, each named (exit code: node unfit)
+    """
+    _check(job)
+    known = list(facts) if facts is not None else [None] * len(job.hosts)
+    if len(known) != len(job.hosts):
+        raise ValueError("facts of %d nodes for %d hosts" % (len(known), len(job.hosts)))
+    addr, port, notes = _master(job, known[0])
+    plans: list[NodePlan] = []
+    errors: list[CockpitError] = []
+    for index in range(len(job.hosts)):
+        try:
+            plans.append(_plan(Place(job, index, known[index], addr, port), notes))
+        except CockpitError as error:
+            if error.code is not Exit.NODE_UNFIT:  # the same on every node
+                raise
+            errors.append(error)
+    if errors:
+        raise ManyErrors(errors)
+    return tuple(plans)
+
+
+def _check(job: Job) -> None:
+    if not job.program or job.program == ("-m",):
+        raise CockpitError("no program to run", hint="write it at the end: -- train.py ARGS")
+    if not job.hosts:
+        raise CockpitError("no host to run on", hint="check the hostfile and the filters")
+    if not job.cwd.startswith("/"):
+        raise CockpitError(f"not an absolute path: {job.cwd}", where="--cwd", hint="give one from / on")
+    if job.python is not None and not job.python.startswith("/"):
+        raise CockpitError(f"not an absolute path: {job.python}", where="--python", hint="give one from / on")
+    if job.master_port is not None and not 0 < job.master_port < 65536:
+        raise CockpitError(f"no port: {job.master_port}", where="--master-port", hint="it is 1 to 65535")
+    if job.master_addr is not None and not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*", job.master_addr):
+        hint = "give a name or an IP address"
+        raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
+    nsys_words = job.nsys.extra if job.nsys else ()
+    texts = (*job.program, *job.launcher_args, *nsys_words, job.cwd, job.setup, job.python or "")
+    if any("\0" in text for text in texts):
+        raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")
+    if any(DIR in text for text in texts):
+        raise CockpitError(f"{DIR} stands for something else here", hint="take it out of the command line")
+
+
+def _master(job: Job, first: NodeFacts | None) -> tuple[str, int, list[str]]:
+    notes = []
+    name = host_of(job.hosts[0].name)
+    addr = job.master_addr or (first and first.address) or name
+    port = job.master_port or (first and first.port) or DEFAULT_PORT
+    if first is None and job.master_addr is None and not _is_ip(name):
+        notes.append(
+            f"master address: {name}; if the nodes cannot resolve that name, run asks {job.hosts[0].name} "
+            "for its address"
+        )
+    if first is None and job.master_port is None:
+        notes.append(f"master port: {port}; run asks {job.hosts[0].name} for a free one")
+    return addr, port, notes
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
+    job, facts = place.job, place.facts
+    made = command(place)
+    nsys = report = None
+    before: tuple[str, ...] = ()
+    if job.nsys:
+        nsys = job.nsys.path or (facts.nsys if facts else "nsys")
+        if nsys is None:
+            hint = "install Nsight Systems there, or give its path: --nsys PATH"
+            raise CockpitError("no nsys", where=place.host.name, hint=hint, code=Exit.NODE_UNFIT)
+        report = f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}"
+        before = nsys_argv(job.nsys, nsys, f"{DIR}/{report}")
+    return NodePlan(
+        run=job.run,
+        node=place.host.name,
+        index=place.index,
+        nodes=len(job.hosts),
+        launcher=job.launcher,
+        argv=before + made.argv,
+        run_argv=before + made.run_argv,
+        env={**made.env, **{name: value for name, value in job.env.items() if name not in job.secrets}},
+        secrets={name: value for name, value in job.env.items() if name in job.secrets},
+        cwd=job.cwd,
+        setup=job.setup,
+        python=place.python,
+        files=made.files,
+        ranks=tuple(place.ranks),
+        slots=place.host.slots,
+        world_size=job.world_size,
+        master_addr=place.master_addr,
+        master_port=place.master_port,
+        nsys=nsys,
+        report=report,
+        notes=(*notes, *made.notes),
+    )

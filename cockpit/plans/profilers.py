@@ -1,0 +1,64 @@
+"""Command lines of profilers. Facts are those of nsys 2022.4.2."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cockpit.errors import CockpitError
+
+DEFAULT_TRACE = "cuda,nvtx,osrt"
+"""Also right without a GPU: nsys then warns and goes on."""
+
+
+@dataclass(frozen=True)
+class NsysOptions:
+    """One report a node, around the launcher.
+
+    :param trace: what to trace, comma-separated
+    :param delay_s: start so many whole seconds after the launch
+    :param duration_s: trace so many whole seconds; the job goes on after them
+    :param capture_range: nsys's own, like ``cudaProfilerApi`` or ``nvtx``
+    :param extra: more words for ``nsys profile``
+    :param path: nsys on the nodes; None: asked for, else found on PATH
+    """
+
+    trace: str = DEFAULT_TRACE
+    delay_s: float = 0
+    duration_s: float = 0
+    capture_range: str = ""
+    extra: tuple[str, ...] = ()
+    path: str | None = None
+
+
+def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
+    """The words before the launcher's.
+
+    :param report: path without suffix; nsys adds ``.nsys-rep`` (or ``.qdstrm`` where its importer is missing)
+    :raises CockpitError: the extra words take away what cockpit relies on
+    """
+    for word in options.extra:
+        if re.match(r"(-o|--output\b|--kill\b|--stop-on-exit\b)", word):
+            hint = "leave it out: cockpit names the reports, and a profiler must not end the job"
+            raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
+    for name, value in (("delay", options.delay_s), ("duration", options.duration_s)):
+        # 2022.4 takes 0.5 for 0, and refuses it as a duration.
+        if value != int(value):
+            raise CockpitError("nsys counts whole seconds", where=f"--{name} {value:g}", hint="round it")
+    argv = [nsys, "profile", "-o", report, "-f", "true", f"--trace={options.trace}"]
+    # By default nsys ends the job together with the trace.
+    argv += ["--sample=none", "--cpuctxsw=process-tree", "--kill=none"]
+    if options.delay_s:
+        argv.append(f"--delay={int(options.delay_s)}")
+    if options.duration_s:
+        argv.append(f"--duration={int(options.duration_s)}")
+    if options.capture_range:
+        argv += [f"--capture-range={options.capture_range}", "--capture-range-end=stop"]
+    return (*argv, *options.extra)
+
+
+def report_name(run: str, node: str, index: int) -> str:
+    """A file name for a node's report, without suffix; only ``A-Za-z0-9._-`` of the node's name stay."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", node)
+    # user@a and user_a must not become one.
+    return f"{run}-{safe}" if safe == node else f"{run}-{safe}-n{index}"

@@ -1,0 +1,157 @@
+"""Shell text of a plan: the ``launch.sh`` that `cockpit run` starts, and what `cockpit plan` prints.
+
+Both have the same ``launch.sh`` in them, but for the wrapper around each rank.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cockpit.base.record import LAUNCH_SH, REPORTS
+from cockpit.plans.plan import DIR, NodePlan
+
+_WIDTH = 100
+_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
+_SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
+
+
+def quote(text: str) -> str:
+    """The text as one word of bash, byte for byte, on one line.
+
+    What a terminal would act on when it is pasted (control characters, and ``!``, which an interactive shell
+    replaces from its history) is spelled out in ``$'…'``.
+    """
+    if _SAFE.match(text):
+        return text
+    if text.isprintable() and "!" not in text:
+        return "'" + text.replace("'", "'\\''") + "'"
+    return "$'" + "".join(map(_spell, text)) + "'"
+
+
+def _spell(char: str) -> str:
+    if char in _SHORT:
+        return _SHORT[char]
+    if char.isprintable() and char != "!":
+        return char
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def render_word(word: str) -> str:
+    """One word of an argv, :data:`DIR` in it as ``"$COCKPIT_DIR"``."""
+    return '"$COCKPIT_DIR"'.join(quote(piece) if piece else "" for piece in word.split(DIR)) or "''"
+
+
+def render_argv(argv: Iterable[str]) -> str:
+    """An argv as one command, broken over lines of about 100 characters."""
+    lines: list[str] = []
+    for word in map(render_word, argv):
+        if lines and len(lines[-1]) + len(word) < _WIDTH:
+            lines[-1] += " " + word
+        else:
+            lines.append(("  " if lines else "") + word)
+    return " \\\n".join(lines)
+
+
+def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
+    """``launch.sh``: change directory, PATH, setup, variables, then the launcher in place of the shell.
+
+    It needs COCKPIT_DIR, with the plan's files in it, and the secrets, in its environment.
+
+    :param wrapped: as `cockpit run` starts it; False: as a person would
+    """
+    lines = [
+        "#!/bin/bash",
+        f"# {plan.run}: {_title(plan)}",
+        f"cd -- {quote(plan.cwd)} || exit 90",
+    ]
+    folder = os.path.dirname(plan.python)
+    if folder.startswith("/"):
+        lines.append(f'export PATH={quote(folder)}:"$PATH"')
+    if plan.setup.strip():
+        lines += ["{", plan.setup.rstrip("\n"), "} || {"]
+        lines += ['  echo "cockpit: the setup failed with status $?" >&2', "  exit 91", "}"]
+    # After the setup, so that what was asked for wins.
+    lines += _exports(plan.env)
+    if plan.report:
+        lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
+    lines.append("exec " + render_argv(plan.run_argv if wrapped else plan.argv))
+    return "\n".join(lines) + "\n"
+
+
+def _title(plan: NodePlan) -> str:
+    ranks = f"{plan.ranks[0]}-{plan.ranks[-1]}" if len(plan.ranks) > 1 else str(plan.ranks[0])
+    return f"{plan.node} (node {plan.index} of {plan.nodes}), ranks {ranks} of {plan.world_size}"
+
+
+def _exports(values: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={quote(value)}" for name, value in sorted(values.items())]
+
+
+def secrets_text(values: Mapping[str, str]) -> str:
+    """The text of a secrets file (write it with mode 0600) that printed plans read."""
+    return "\n".join(_exports(values)) + "\n"
+
+
+def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: bool = False) -> str:
+    """Text that a person pastes into a shell (bash, zsh) on the node.
+
+    All of it is in a subshell: whatever happens, the person's shell stays as it is. The folder it makes is
+    removed at the end unless a report is in it.
+
+    :param secrets_file: path on the node of a file with :func:`secrets_text`; None: the person has set them
+    :param show_secrets: put the values into the text
+    """
+    lines = [f"# {plan.run}: paste this on {_title(plan)}", *(f"# {note}" for note in plan.notes), "("]
+    if plan.secrets and show_secrets:
+        lines += _exports(plan.secrets)
+    elif plan.secrets and secrets_file is not None:
+        path = quote(secrets_file)
+        say = quote(f"cockpit: cannot read the secrets ({', '.join(sorted(plan.secrets))}) in {secrets_file}")
+        lines += [f"[ -r {path} ] || {{", f"  echo {say} >&2", "  exit 2", "}", f". {path}"]
+    else:
+        lines += [f"export {name}=${{{name}?is a secret: set it first}}" for name in sorted(plan.secrets)]
+    lines += [
+        'COCKPIT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/cockpit-plan.XXXXXX") || exit 1',
+        "export COCKPIT_DIR",
+    ]
+    for name, text in {**plan.files, LAUNCH_SH: launch_script(plan, wrapped=False)}.items():
+        end = "END"
+        while end in text.splitlines():
+            end += "_"
+        lines += [f"cat >\"$COCKPIT_DIR\"/{name} <<'{end}'", text.rstrip("\n"), end]
+    lines += [f'bash "$COCKPIT_DIR"/{LAUNCH_SH}', "cockpit_status=$?"]
+    if plan.report:
+        lines.append(f'echo "report: $COCKPIT_DIR"/{plan.report}.nsys-rep')
+    else:
+        lines.append('rm -rf -- "$COCKPIT_DIR"')
+    lines += ["exit $cockpit_status", ")"]
+    return "\n".join(lines) + "\n"
+
+
+def plan_json(plan: NodePlan) -> dict[str, Any]:
+    """The plan for ``--json`` and manifests; a secret is ``(secret, N characters)``."""
+    hidden = {name: f"(secret, {len(value)} characters)" for name, value in plan.secrets.items()}
+    return {
+        "run": plan.run,
+        "node": plan.node,
+        "index": plan.index,
+        "launcher": plan.launcher,
+        "argv": list(plan.argv),
+        "run_argv": list(plan.run_argv),
+        "env": {**plan.env, **hidden},
+        "cwd": plan.cwd,
+        "setup": plan.setup,
+        "python": plan.python,
+        "files": dict(plan.files),
+        "ranks": list(plan.ranks),
+        "slots": list(plan.slots),
+        "world_size": plan.world_size,
+        "master_addr": plan.master_addr,
+        "master_port": plan.master_port,
+        "nsys": plan.nsys,
+        "report": plan.report,
+        "notes": list(plan.notes),
+    }

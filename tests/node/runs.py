@@ -1,0 +1,121 @@
+"""A run on this machine as an agent would start it, for tests."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cockpit.base import record
+from cockpit.node import procfs, supervisor
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
+Event = dict[str, Any]
+
+COMMAND = """
+i=0
+while [ $i -lt "$1" ]; do
+    RANK=$i LOCAL_RANK=$i WORLD_SIZE=$1 "$COCKPIT_DIR"/rankwrap 1 %s &
+    pids="$pids $!"
+    i=$((i + 1))
+done
+status=0
+for pid in $pids; do wait $pid || status=$?; done
+exit $status
+"""
+"""What stands in for a launcher: starts ranks, waits for all, passes a failure on."""
+
+
+def node_pyz() -> bytes:
+    """The node code as it is sent to a node."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(ROOT / "cockpit/__init__.py", "cockpit/__init__.py")
+        for part in ("base", "node"):
+            for path in sorted((ROOT / "cockpit" / part).glob("*.py")):
+                archive.write(path, f"cockpit/{part}/{path.name}")
+        archive.writestr(
+            "__main__.py", "import sys\nfrom cockpit.node.__main__ import main\nsys.exit(main())\n"
+        )
+    return buffer.getvalue()
+
+
+def command(ranks: int, program: Path) -> str:
+    """A launch script that starts ``program`` once a rank."""
+    return f"set -- {ranks}\n" + COMMAND % program
+
+
+def program(path: Path, text: str) -> Path:
+    """Write an executable shell script."""
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+class Run:
+    """One started run."""
+
+    def __init__(self, spec: dict[str, Any], pyz: bytes) -> None:
+        self.run: str = spec["run"]
+        self.node: str = spec["node"]
+        self.folder = Path(spec["dir"])
+        self.started = supervisor.start(spec, sys.executable, pyz)
+
+    def events(self, kind: str = "", **facts: object) -> list[Event]:
+        """The events so far; only those of a kind and with these facts."""
+        lines = (self.folder / record.EVENTS).read_text().splitlines()
+        events: list[Event] = [json.loads(line) for line in lines]
+        return [
+            event
+            for event in events
+            if kind in ("", event["e"]) and all(event.get(name) == value for name, value in facts.items())
+        ]
+
+    def event(self, kind: str, **facts: object) -> Event:
+        """Wait for an event and return the first such one."""
+        what = f"{kind} {facts} in {self.folder}"
+        return until(lambda: self.events(kind, **facts), what, timeout=150)[0]
+
+    def ended(self) -> list[Event]:
+        """Wait for the end; return all events."""
+        self.event("ended")
+        return self.events()
+
+    def log(self, rank: int) -> str:
+        """What a rank has written so far."""
+        path = self.folder / record.rank_log(rank)
+        return path.read_text() if path.exists() else ""
+
+    def says(self, rank: int, text: str) -> None:
+        """Wait until a rank has written something."""
+        until(lambda: text in self.log(rank), f"{text!r} from rank {rank}", timeout=150)
+
+    def stop(self, **wish: object) -> None:
+        """Ask to stop as the agent does."""
+        path = self.folder / record.STOP
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps({"reason": "test", "by": "me", **wish}))
+        new.rename(path)
+
+    def clean(self) -> None:
+        """End it, whatever state it is in."""
+        identity = self.started["pid"], self.started["ticks"]
+        if procfs.alive(*identity):
+            self.stop(hard=True)
+            until(lambda: not procfs.alive(*identity), "the supervisor ended")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    found = procfs.stat(pid)
+    return found is not None and found.state not in "ZX"
+
+
+def clean_environment() -> dict[str, str]:
+    """This environment with one thread a process and no accelerator."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}

@@ -1,0 +1,154 @@
+"""The real launchers above the wrapper: exact ends, and one SIGTERM a rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from cockpit.base import record
+from tests.needs import require_module
+from tests.node.conftest import Launch
+from tests.node.runs import Run, alive, clean_environment
+
+pytestmark = pytest.mark.launch
+
+RANK = """
+import json, os, signal, sys, time
+rank, end = int(os.environ["RANK"]), sys.argv[-1]
+other = os.path.join(os.environ["COCKPIT_DIR"], "told-%d" % (1 - rank))
+def told(number, frame):
+    print("got", number, flush=True)
+    open(os.path.join(os.environ["COCKPIT_DIR"], "told-%d" % rank), "w").close()
+    # Together: a launcher signals the others again once the first one has failed.
+    while not os.path.exists(other):
+        time.sleep(0.02)
+    sys.exit(0)
+def heard(number, frame):
+    print("got", number, flush=True)
+signal.signal(signal.SIGTERM, heard if end == "stubborn" else told)
+print(json.dumps(sys.argv[1:]), flush=True)
+if end in ("abort", "kill", "three") and rank == 1:
+    if end == "three":
+        sys.exit(3)
+    os.kill(os.getpid(), signal.SIGABRT if end == "abort" else signal.SIGKILL)
+if end not in ("abort", "kill", "three") or rank == 0:
+    while True:
+        time.sleep(0.02)
+"""
+
+
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread a process, no accelerator."""
+    for name, value in clean_environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def script(folder: Path, launcher: str, end: str) -> str:
+    """A launch script as a plan makes it."""
+    (folder / "rank.py").write_text(RANK)
+    python, wrapped = sys.executable, f'"$COCKPIT_DIR"/rankwrap 3 {sys.executable} -u {folder}/rank.py {end}'
+    address = "127.0.0.1"
+    if launcher == "deepspeed":
+        require_module("deepspeed")
+        return (
+            f"cd {folder}; exec {os.path.dirname(python)}/deepspeed --hostfile=$COCKPIT_DIR/hostfile --no_ssh"
+            f" --node_rank 0 --master_addr {address} --master_port {port()} --no_python {wrapped}"
+        )
+    require_module("torch")
+    return (
+        f"cd {folder}; exec {python} -m torch.distributed.run --nnodes 1 --node-rank 0 --nproc-per-node 2"
+        f" --master-addr {address} --master-port {port()} --no-python {wrapped}"
+    )
+
+
+def begin(launch: Launch, folder: Path, launcher: str, end: str, **facts: object) -> Run:
+    text = script(folder, launcher, end)
+    return launch(text, launcher=launcher, files={"hostfile": "localhost slots=2\n"}, **facts)
+
+
+def ready(run: Run, count: int = 2) -> None:
+    for rank in range(count):
+        run.says(rank, "]\n")
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+def test_one_sigterm_for_each_rank(launch: Launch, tmp_path: Path, launcher: str) -> None:
+    run = begin(launch, tmp_path, launcher, "wait")
+    ready(run)
+    run.stop()
+    run.ended()
+    for rank in (0, 1):
+        expected = ["wait"] if launcher == "torchrun" else [f"--local_rank={rank}", "wait"]
+        first, *rest = run.log(rank).splitlines()
+        assert json.loads(first) == expected
+        assert rest == ["got 15"]
+        exited = run.event("rank_exited", rank=rank)
+        assert (exited["code"], exited["signal"], exited["by"]) == (0, None, "wrapper")
+    assert len(run.events("rank_started")) == 2
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+@pytest.mark.parametrize(
+    ("end", "code", "number"), [("three", 3, None), ("abort", None, 6), ("kill", None, 9)]
+)
+def test_the_first_end_is_exact(
+    launch: Launch, tmp_path: Path, launcher: str, end: str, code: int | None, number: int | None
+) -> None:
+    run = begin(launch, tmp_path, launcher, end)
+    # The rank that ended by itself cannot give the word that the other one waits for.
+    (run.folder / "told-1").touch()
+    run.ended()
+    exited = run.event("rank_exited", rank=1)
+    assert (exited["code"], exited["signal"], exited["by"]) == (code, number, "wrapper")
+    assert run.event("rank_exited", rank=0)
+    assert run.event("launcher_exited")["code"] != 0
+
+
+def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
+    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=0.5)
+    ready(run)
+    run.stop()
+    run.ended()
+    for rank in (0, 1):
+        exited = run.event("rank_exited", rank=rank)
+        assert (exited["code"], exited["signal"]) == (None, 9)
+        assert "got 15" in run.log(rank)
+
+
+def test_deepspeed_launcher_killed(launch: Launch, tmp_path: Path) -> None:
+    run = begin(launch, tmp_path, "deepspeed", "wait")
+    ready(run)
+    # launch.py; the deepspeed runner above it then ends by itself, with status 0.
+    os.kill(run.event("rank_started")["parent"], signal.SIGKILL)
+    run.event("launcher_exited")
+    run.event("note")
+    pids = [event["pid"] for event in run.events("rank_started")]
+    assert all(alive(pid) for pid in pids)
+    run.stop()
+    run.ended()
+    for rank in (0, 1):
+        assert run.event("rank_exited", rank=rank)["code"] == 0
+        assert run.log(rank).count("got 15") == 1
+
+
+def test_stop_while_deepspeed_is_still_importing(launch: Launch, tmp_path: Path) -> None:
+    run = begin(launch, tmp_path, "deepspeed", "wait")
+    run.event("launcher_started")
+    run.stop()
+    events = run.ended()
+    assert [event["e"] for event in events if event["e"].startswith("rank_")] == []
+    assert not (run.folder / record.rank_log(0)).exists()

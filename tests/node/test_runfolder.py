@@ -1,0 +1,125 @@
+"""Making run folders: what is refused, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cockpit.node import procfs
+from cockpit.node.supervisor import RunFolderError, StartError, start
+from tests.needs import lacking, require
+from tests.node.conftest import Launch
+from tests.waiting import until
+
+
+def spec(base: Path, **facts: Any) -> dict[str, Any]:
+    common = {
+        "format": 1,
+        "run": f"refused-{uuid4().hex}",
+        "node": "node1",
+        "index": 0,
+        "dir": f"{base}/refused/node1",
+    }
+    rest = {"script": "true", "files": {}, "env": {}, "ranks": [0], "launcher": "command"}
+    return {**common, **rest, "profile": None, "grace_s": 1, "finalise_s": 1, **facts}
+
+
+def test_existing_folder_is_refused(launch: Launch, pyz: bytes) -> None:
+    run = launch("true")
+    run.ended()
+    before = (run.folder / "events.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="exists already"):
+        start(spec(run.folder.parents[1], dir=str(run.folder)), sys.executable, pyz)
+    assert (run.folder / "events.jsonl").read_bytes() == before
+
+
+def test_symbolic_link_is_refused(tmp_path: Path, pyz: bytes) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "base").symlink_to("real")
+    with pytest.raises(RunFolderError, match="symbolic link; use --node-dir"):
+        start(spec(tmp_path / "base"), sys.executable, pyz)
+    assert not list((tmp_path / "real").iterdir())
+
+
+@pytest.mark.parametrize("which", ["base", "base/refused"])
+def test_folder_that_others_may_write_is_refused(tmp_path: Path, pyz: bytes, which: str) -> None:
+    (tmp_path / "base/refused").mkdir(parents=True, mode=0o700)
+    (tmp_path / which).chmod(0o770)
+    with pytest.raises(RunFolderError, match=r"others may write .*mode 0770"):
+        start(spec(tmp_path / "base"), sys.executable, pyz)
+
+
+def test_folder_of_somebody_else_is_refused(tmp_path: Path, pyz: bytes) -> None:
+    if os.geteuid() != 0:
+        lacking("only root can make a folder of another user")
+    (tmp_path / "base").mkdir(mode=0o700)
+    os.chown(tmp_path / "base", 65534, 65534)
+    with pytest.raises(RunFolderError, match=r"base belongs to \w+, not to root; use --node-dir"):
+        start(spec(tmp_path / "base"), sys.executable, pyz)
+
+
+def test_noexec_is_refused(tmp_path: Path, pyz: bytes) -> None:
+    mount = require("mount")
+    base = tmp_path / "base"
+    base.mkdir(mode=0o700)
+    try:
+        options = ["-t", "tmpfs", "-o", "noexec,mode=700", "none", str(base)]
+        if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
+            lacking("mounting a tmpfs is not permitted")
+        with pytest.raises(RunFolderError, match="noexec"):
+            start(spec(base), sys.executable, pyz)
+        assert not list(base.iterdir())
+    finally:
+        subprocess.run(["umount", str(base)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [({"files": {"../x": ""}}, "not a file name"), ({"files": {"node.pyz": ""}}, "File exists")],
+)
+def test_nothing_stays_behind(tmp_path: Path, pyz: bytes, facts: dict[str, Any], said: str) -> None:
+    with pytest.raises(StartError, match=said):
+        start(spec(tmp_path / "base", **facts), sys.executable, pyz)
+    assert not list((tmp_path / "base").iterdir())
+
+
+def test_a_supervisor_that_says_nothing_is_ended(tmp_path: Path) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\ncat >/dev/null; sleep 1000 & echo $! >$0.pid; wait\n")
+    silent.chmod(0o700)
+    with pytest.raises(StartError, match="did not start within"):
+        start(spec(tmp_path / "base"), str(silent), b"", timeout_s=0.5)
+    assert not list((tmp_path / "base").iterdir())
+    found = procfs.stat(int(Path(f"{silent}.pid").read_text()))
+    assert found is None or found.state == "Z"
+
+
+def test_node_code_is_compiled_for_this_python(launch: Launch) -> None:
+    run = launch("true")
+    run.ended()
+    with zipfile.ZipFile(run.folder / "node.pyz") as archive:
+        names = archive.namelist()
+    assert "cockpit/node/wrapper.pyc" in names
+    assert not [name for name in names if name.endswith(".py")]
+
+
+def test_another_python_gets_the_sources(tmp_path: Path, pyz: bytes) -> None:
+    other = tmp_path / "other python"
+    other.symlink_to(sys.executable)
+    started = start(spec(tmp_path / "base"), str(other), pyz)
+    folder = Path(started["dir"])
+    assert (folder / "node.pyz").read_bytes() == pyz
+    until(lambda: '"ended"' in (folder / "events.jsonl").read_text(), "the run ended")
+
+
+def test_python_that_is_not_there(tmp_path: Path, pyz: bytes) -> None:
+    with pytest.raises(OSError, match="no-such-python"):
+        start(spec(tmp_path / "base"), "/no-such-python", pyz)
+    assert not list((tmp_path / "base").iterdir())

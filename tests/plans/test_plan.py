@@ -1,0 +1,234 @@
+"""Plans: command lines, ranks, notes and mistakes, with nothing started."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.errors import CockpitError, Exit
+from cockpit.plans import filters
+from cockpit.plans.hostfile import parse
+from cockpit.plans.launchers import _DEEPSPEED_OPTIONS, _TORCHRUN_OPTIONS, _ambiguous
+from cockpit.plans.plan import DIR, Job, NodeFacts, NodePlan, build_plans, host_of
+from cockpit.plans.profilers import NsysOptions, report_name
+from tests.needs import require_module
+
+HOSTS = parse("node[1-2] slots=2")
+JOB = Job("run-1", HOSTS, ("train.py", "--steps", "5"), "/work")
+FACTS = NodeFacts(
+    address="10.0.0.1",
+    port=4321,
+    cores="0-3",
+    numactl="/usr/bin/numactl",
+    nsys="/opt/nsys",
+    python="/v/bin/python",
+    deepspeed="0.19.8",
+    deepspeed_tool="/v/bin/deepspeed",
+    torch="2.13",
+    torchrun_tool="/v/bin/torchrun",
+)
+
+
+def second(facts: NodeFacts | None = None, **changes: Any) -> NodePlan:
+    job = replace(JOB, **changes)
+    return build_plans(job, [facts] * len(job.hosts))[1]
+
+
+def test_deepspeed_as_typed_and_as_run() -> None:
+    plan = second(FACTS)
+    start = f"/v/bin/deepspeed --hostfile={DIR}/hostfile --no_ssh --node_rank 1"
+    start += " --master_addr 10.0.0.1 --master_port 4321"
+    assert " ".join(plan.argv) == f"{start} train.py --steps 5"
+    run = f"{start} --no_python {DIR}/rankwrap 3 /v/bin/python -u train.py --steps 5"
+    assert " ".join(plan.run_argv) == run
+    assert plan.files == {"hostfile": "node1 slots=2\nnode2 slots=2\n"}
+    assert plan.ranks == (2, 3)
+    assert not plan.notes
+
+
+def test_torchrun_as_typed_and_as_run() -> None:
+    plan = second(FACTS, launcher="torchrun", launcher_args=("--max-restarts", "3"))
+    start = "/v/bin/torchrun --nnodes 2 --node-rank 1 --nproc-per-node 2"
+    start += " --master-addr 10.0.0.1 --master-port 4321"
+    assert " ".join(plan.argv) == f"{start} --max-restarts 3 train.py --steps 5"
+    run = f"{start} --max-restarts 3 --no-python {DIR}/rankwrap 3 /v/bin/python -u train.py --steps 5"
+    assert " ".join(plan.run_argv) == run
+
+
+def test_command_as_typed_and_as_run() -> None:
+    plan = second(launcher="command", program=("./prog", "x"))
+    assert plan.argv == ("bash", f"{DIR}/slots.sh", "./prog", "x")
+    assert plan.run_argv == ("bash", f"{DIR}/slots.sh", f"{DIR}/rankwrap", "1", "./prog", "x")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "program", "typed", "run"),
+    [
+        ("deepspeed", ("-m", "a.b", "x"), "--module a.b x", "4 python -u -m a.b x"),
+        ("deepspeed", ("./p", "x"), "--no_python ./p x", "1 ./p x"),
+        ("torchrun", ("-m", "a.b", "x"), "--module a.b x", "4 python -u -m a.b x"),
+        ("torchrun", ("./p", "x"), "--no-python ./p x", "1 ./p x"),
+        ("command", ("-m", "a.b", "x"), "python -u -m a.b x", "4 python -u -m a.b x"),
+    ],
+)
+def test_modules_and_other_programs(launcher: str, program: tuple[str, ...], typed: str, run: str) -> None:
+    plan = second(launcher=launcher, program=program)
+    assert " ".join(plan.argv).endswith(typed)
+    assert " ".join(plan.run_argv).endswith(f"{DIR}/rankwrap {run}")
+    assert not {"--module", "--no_python"} <= set(plan.run_argv)
+
+
+def test_without_facts_the_notes_say_what_run_asks() -> None:
+    plan = second(bind_cores="auto")
+    assert (plan.master_addr, plan.master_port) == ("node1", 29500)
+    text = "\n".join(plan.notes)
+    assert "if the nodes cannot resolve that name, run asks node1 for its address" in text
+    assert "run asks node1 for a free one" in text
+    assert "run asks each node" in text
+    given_both = second(master_addr="10.1.1.1", master_port=5)
+    assert (given_both.master_addr, given_both.master_port, given_both.notes) == ("10.1.1.1", 5, ())
+
+
+def test_tools_beside_the_python() -> None:
+    assert second(python="/v/bin/python").argv[0] == "/v/bin/deepspeed"
+    assert second(python="/v/bin/python", launcher="torchrun").argv[0] == "/v/bin/torchrun"
+    assert second().argv[0] == "deepspeed"
+
+
+def test_a_subset_of_slots() -> None:
+    hosts = filters.apply(HOSTS, include="node1:1@node2")
+    first, other = build_plans(replace(JOB, hosts=hosts))
+    assert "--include=node1:1@node2" in first.argv
+    assert first.files["hostfile"] == "node1 slots=2\nnode2 slots=2\n"
+    assert (first.ranks, first.slots, other.ranks) == ((0,), (1,), (1, 2))
+    torchrun = build_plans(replace(JOB, hosts=hosts, launcher="torchrun"))
+    assert [plan.env.get("CUDA_VISIBLE_DEVICES") for plan in torchrun] == ["1", None]
+
+
+def test_launch_py_where_deepspeed_cannot_say_it() -> None:
+    plan = second(replace(FACTS, no_ssh=False, deepspeed="0.5"))
+    assert plan.argv[:4] == ("/v/bin/python", "-u", "-m", "deepspeed.launcher.launch")
+    world = plan.argv[4].removeprefix("--world_info=")
+    assert json.loads(base64.urlsafe_b64decode(world)) == {"node1": [0, 1], "node2": [0, 1]}
+    assert "0.5 has no --no_ssh" in plan.notes[0]
+    hosts = filters.apply(parse("me@a slots=2\nb slots=2"), include="me@a:1@b")
+    assert "deepspeed.launcher.launch" in second(hosts=hosts).argv
+
+
+def test_binding() -> None:
+    words = ("--bind_cores_to_rank", "--bind_core_list")
+    plan = second(FACTS, bind_cores="auto")
+    place = plan.argv.index(words[0])
+    assert plan.argv[place : place + 3] == (*words, "0-3")
+    none = second(replace(FACTS, numactl=None), bind_cores="auto")
+    assert words[0] not in none.argv
+    assert "node2: no numactl" in none.notes[0]
+    few = second(replace(FACTS, cores="3"), bind_cores="auto")
+    assert "1 cores for 2 ranks" in few.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"program": ()}, "no program"),
+        ({"program": ("-m",)}, "no program"),
+        ({"program": ("train.py", f"{DIR}/x")}, "stands for something else"),
+        ({"program": ("train.py", "\0")}, "NUL"),
+        ({"program": ("python3", "train.py")}, "write `-- train.py"),
+        ({"hosts": ()}, "no host"),
+        ({"cwd": "work"}, "--cwd"),
+        ({"python": "python3"}, "--python"),
+        ({"master_port": 70000}, "--master-port"),
+        ({"master_addr": "-x"}, "--master-addr"),
+        ({"launcher": "mpi"}, "deepspeed, torchrun, command"),
+        ({"launcher_args": ("--enable_each_rank_log=x",)}, "a log of its own"),
+        ({"launcher_args": ("--nproc_per_node=1",), "launcher": "torchrun"}, "--nproc_per_node"),
+        ({"launcher_args": ("-x",), "launcher": "command"}, "no launcher"),
+        ({"bind_cores": "auto", "launcher": "torchrun"}, "--bind-cores"),
+        ({"bind_cores": "3-1"}, "ascending"),
+        ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),
+        ({"nsys": NsysOptions(duration_s=1.5)}, "whole seconds"),
+        ({"nsys": NsysOptions(extra=("-o", "x"))}, "cannot be given to nsys"),
+    ],
+)
+def test_mistakes(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(CockpitError) as caught:
+        second(**changes)
+    assert says in str(caught.value)
+    assert caught.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "says"),
+    [
+        (replace(FACTS, deepspeed=None), {}, "no deepspeed"),
+        (replace(FACTS, torch=None), {"launcher": "torchrun"}, "no torch"),
+        (replace(FACTS, nsys=None), {"nsys": NsysOptions()}, "no nsys"),
+    ],
+)
+def test_unfit_nodes_are_all_named(facts: NodeFacts, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(CockpitError) as caught:
+        second(facts, **changes)
+    lines = str(caught.value).splitlines()
+    assert caught.value.code is Exit.NODE_UNFIT
+    assert [line.split(":")[0] for line in lines] == ["node1", "node2"]
+    assert says in lines[0]
+
+
+def test_nsys_is_around_the_launcher() -> None:
+    plan = second(FACTS, nsys=NsysOptions(delay_s=2, duration_s=1, capture_range="nvtx", extra=("-p", "x")))
+    head = plan.argv[: plan.argv.index("/v/bin/deepspeed")]
+    assert head[:6] == ("/opt/nsys", "profile", "-o", f"{DIR}/reports/run-1-node2", "-f", "true")
+    assert "--kill=none" in head
+    assert "--capture-range-end=stop" in head
+    assert head[-2:] == ("-p", "x")
+    assert (plan.nsys, plan.report) == ("/opt/nsys", "reports/run-1-node2")
+
+
+def test_report_names() -> None:
+    assert report_name("r", "a@b:22", 3) == "r-a_b_22-n3"
+
+
+def test_host_part() -> None:
+    got = [host_of(name) for name in ("a", "u@a", "a:22", "[::1]", "[fe80::1]:22", "u@::1")]
+    assert got == ["a", "a", "a", "::1", "fe80::1", "::1"]
+
+
+def test_facts_from_a_node() -> None:
+    facts = NodeFacts.of({"cores": [0, 1, 5], "deepspeed": "1", "no_ssh": True, "more": 1}, port=7)
+    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", 7, None)
+
+
+def test_a_plan_does_not_show_its_secrets() -> None:
+    plan = second(env={"HF_TOKEN": "hush", "A": "1"}, secrets=frozenset({"HF_TOKEN"}))
+    assert dict(plan.env) == {"A": "1"}
+    assert dict(plan.secrets) == {"HF_TOKEN": "hush"}
+    assert "hush" not in repr(plan)
+
+
+WORD = st.builds(
+    "--{}{}".format,
+    st.sampled_from(_DEEPSPEED_OPTIONS.split() + _TORCHRUN_OPTIONS.split()).flatmap(
+        lambda name: st.integers(1, len(name)).map(lambda n: name[:n])
+    ),
+    st.sampled_from(["", "=3", "=a b"]),
+)
+
+
+@given(WORD)
+def test_words_that_argparse_stumbles_on_are_known(word: str) -> None:
+    """Without a guard, the real parsers must get everything that we do not guard."""
+    require_module("deepspeed")
+    from deepspeed.launcher.runner import parse_args
+    from torch.distributed.run import get_args_parser
+
+    if not _ambiguous(("t.py", word), _DEEPSPEED_OPTIONS):
+        assert parse_args(["--no_ssh", "t.py", word]).user_args == [word]
+    if not _ambiguous(("t.py", word), _TORCHRUN_OPTIONS):
+        assert get_args_parser().parse_args(["t.py", word]).training_script_args == [word]
