@@ -47,7 +47,7 @@ class Narrator:
         elif event.kind == "stop_asked":
             say(f"stopping: {data.get('reason')}")
         elif event.kind == "stage":
-            say(f"{node}: {_STAGES.get(str(data.get('stage')), str(data.get('stage')))}")
+            say(f"{node}: {STAGES.get(str(data.get('stage')), str(data.get('stage')))}")
         elif event.kind == "report" and data.get("state") != "ready":
             say(f"{node}: report {data.get('name', '')}: {data.get('state')} {_report_text(data)}")
         elif event.kind == "survivors":
@@ -68,7 +68,7 @@ class Narrator:
             say(f"rank {number} on {rank.node} {rank.text}: the first to fail")
 
 
-_STAGES = {
+STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
     "finalising": "its ranks have ended; the profiler writes its report",
     "kill": "killing what is left (SIGKILL)",

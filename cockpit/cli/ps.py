@@ -5,28 +5,45 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from cockpit.cli.parsing import Parser
+from cockpit.cli.parsing import Parser, add_link_options
 from cockpit.core.model import LIVE, RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.errors import Exit
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from cockpit.engine.runs import RunFolder
 
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS"
 
 
 def main(words: list[str]) -> int:
-    """List runs."""
+    """List runs, or show one."""
     parser = Parser(
         "ps",
-        "List runs, newest last. Nodes of runs that have not ended are asked.",
+        "List runs, newest last; with RUN, its nodes and ranks. Nodes of runs that have not ended are asked.",
+        "A run started from another machine: cockpit ps --hostfile FILE finds it on its nodes.",
     )
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     parser.add_argument("-a", "--all", action="store_true", help="all runs, not just the newest 20")
     parser.add_argument("--no-connect", action="store_true", help="ask no node: what was known last")
-    parser.add_argument("--json", action="store_true", help="a JSON list")
+    parser.add_argument("--hostfile", metavar="FILE", help="look on these nodes for runs not known here")
+    parser.add_argument("--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile")
+    parser.add_argument("--json", action="store_true", help="JSON")
+    add_link_options(parser)
     args = parser.parse_args(words)
-    from cockpit.engine.runs import list_runs
+    from cockpit.engine.runs import RunFolder, list_runs
 
+    if args.hostfile:
+        _adopt(args)
+    if args.run:
+        from cockpit.cli.show import show
+
+        return show(RunFolder.find(args.run), connect=not args.no_connect, as_json=args.json)
     folders = list_runs() if args.all else list_runs()[-20:]
     rows = [_row(folder, connect=not args.no_connect) for folder in folders]
     if args.json:
@@ -38,32 +55,41 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-def _row(folder: Any, *, connect: bool) -> dict[str, Any]:
+def _adopt(args: Namespace) -> None:
+    from cockpit.cli.narration import say
+    from cockpit.engine.fleet import PYTHONS, Fleet
+    from cockpit.engine.joining import adopt
+    from cockpit.plans import hostfile
+
+    names = [host.name for host in hostfile.read(args.hostfile)]
+
+    async def look() -> None:
+        fleet = Fleet(list(PYTHONS), args.transport, args.ssh_config)
+        try:
+            errors = await adopt(fleet, args.transport, args.ssh_config, names, args.node_dir)
+        finally:
+            await fleet.close()
+        for error in errors.values():
+            say(str(error))
+
+    asyncio.run(look())
+
+
+def _row(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
     manifest = folder.manifest
-    model: RunModel = folder.model()
+    model = folder.model()
     unreachable: list[str] = []
     if connect and not model.over:
-        from cockpit.core.events import Event
-        from cockpit.engine.joining import ask_all
-        from cockpit.engine.runs import planned
+        from cockpit.engine.joining import model_now
 
-        answers, errors = asyncio.run(ask_all(manifest, "status"))
-        model = RunModel()
-        model.apply(planned(manifest))
-        for name, answer in answers.items():
-            for line in answer["events"]:
-                model.apply(Event.from_json(line, name))
-        for name, error in errors.items():
-            if getattr(error, "kind", "") == "gone":
-                model.apply(Event(time.time(), "node_lost", name, {"why": error.what}))
-            else:
-                unreachable.append(name)
+        model, errors = asyncio.run(model_now(manifest))
+        unreachable = [name for name in errors if not model.nodes[name].lost]
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],
         "ranks": len(model.ranks),
         "running": model.alive(),
-        "state": _state(model),
+        "state": state_text(model),
         "unreachable": unreachable,
         "launcher": manifest.launcher,
         "program": manifest.program,
@@ -71,20 +97,21 @@ def _row(folder: Any, *, connect: bool) -> dict[str, Any]:
     }
 
 
-def _state(model: RunModel) -> str:
+def state_text(model: RunModel) -> str:
+    """A run's state in a few words, the cause of a failure among them."""
+    first = model.first_failure()
     if model.over:
-        code = model.exit_code()
-        first = model.first_failure()
         if first is not None:
             return f"failed: rank {first.rank} {first.text}"
-        if model.stop_reason or any(node.stop_requested_at for node in model.nodes.values()):
+        if any(node.stop_requested_at for node in model.nodes.values()):
             return "stopped"
-        return "ended" if code == 0 else "failed"
-    states = {rank.state for rank in model.ranks.values()}
-    first = model.first_failure()
+        return "ended" if model.exit_code() is Exit.OK else "failed"
     if first is not None:
         return f"failing: rank {first.rank} {first.text}"
-    return "running" if model.alive() else "starting" if states & LIVE else "ending"
+    if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
+        starting = any(rank.state in LIVE for rank in model.ranks.values())
+        return "running" if model.alive() else "starting" if starting else "ending"
+    return "unknown: no node answers"
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
@@ -97,10 +124,19 @@ def _table(rows: list[dict[str, Any]]) -> None:
         alive = f"{row['running']}/{row['ranks']}"
         program = " ".join(row["program"])[:60]
         lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
-    for line in lines:
-        cells = [f"{cell:<{width}}" for cell, width in zip(line, widths, strict=False)]
-        print("  ".join([*cells, line[-1]]))
+    print_table(lines)
     live = [row["run"] for row in rows if row["state"] in ("running", "starting")]
     if live:
         print(f"\nwatch: cockpit attach {live[-1]} · stop: cockpit stop {live[-1]}")
+
+
+def print_table(lines: Sequence[tuple[str, ...]]) -> None:
+    """Print rows in aligned columns; what nodes sent is made harmless."""
+    from cockpit.core.text import sanitise
+
+    shown = [
+        [sanitise(cell.encode(errors="surrogateescape"), colour=False) for cell in line] for line in lines
+    ]
+    widths = [max(len(line[column]) for line in shown) for column in range(len(shown[0]))]
+    for line in shown:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

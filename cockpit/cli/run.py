@@ -14,16 +14,13 @@ from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.ranks import nodes_text
-from cockpit.engine.fleet import Fleet, close_all
+from cockpit.engine.fleet import PYTHONS, Fleet, close_all
 from cockpit.engine.link import Link
 from cockpit.engine.prepare import Prepared, Times, prepare
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.session import Session
 from cockpit.errors import Exit
 from cockpit.plans.script import plan_json
-
-_FALLBACK_PYTHONS = ["/usr/bin/python3", "python3", "python"]
-"""For the agent, which needs any Python from 3.8 on, where the ranks' own is not known yet."""
 
 
 def main(words: list[str]) -> int:
@@ -64,7 +61,7 @@ def _parser() -> Parser:
 
 async def _run(launch: cluster.Launch) -> int:
     args, job = launch.args, launch.job
-    pythons = ([job.python] if job.python else []) + _FALLBACK_PYTHONS
+    pythons = [*([job.python] if job.python else []), *PYTHONS]
     fleet = Fleet(pythons, args.transport, args.ssh_config)
     names = [host.name for host in job.hosts]
     links: dict[str, Link] = {}
@@ -149,6 +146,7 @@ def _manifest(
         profile=profile,
         on_failure=args.on_failure,
         failure_wait_s=args.failure_wait,
+        transport=args.transport,
         ssh_config=str(Path(args.ssh_config).absolute()) if args.ssh_config else "",
         plans=[plan_json(plan) for plan in prepared.plans],
     )

@@ -9,14 +9,14 @@ import socket
 import sys
 from typing import Any
 
-from cockpit.cli.narration import say, survivor_text
+from cockpit.cli.narration import STAGES, say, survivor_text
 from cockpit.cli.parsing import Parser, seconds
-from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
-from cockpit.engine.joining import ask_all
-from cockpit.engine.runs import Manifest, RunFolder, planned
-from cockpit.errors import Exit
+from cockpit.engine.joining import ask_all, model_now
+from cockpit.engine.link import Link
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.errors import CockpitError, Exit
 
 
 def main(words: list[str]) -> int:
@@ -43,31 +43,41 @@ def main(words: list[str]) -> int:
 
 
 async def _stop(manifest: Manifest, wish: dict[str, Any], *, as_json: bool) -> Exit:
-    _, errors = await ask_all(manifest, "stop", **wish)
+    async def ask(link: Link, node: NodeEntry) -> dict[str, Any]:
+        return await link.call("stop", dir=node.dir, **wish)
+
+    answers, errors = await ask_all(manifest, ask)
     for error in errors.values():
         say(str(error))
-    model = RunModel()
     told: set[str] = set()
     while True:
-        answers, unasked = await ask_all(manifest, "status")
-        model = RunModel()
-        model.apply(planned(manifest))
-        for name, answer in answers.items():
-            for line in answer["events"]:
-                model.apply(Event.from_json(line, name))
+        model, unasked = await model_now(manifest)
         for node in model.nodes.values():
             if node.stage and not node.over and (key := f"{node.name} {node.stage}") not in told:
                 told.add(key)
-                say(f"{node.name}: {node.stage}")
-        if all(not answer["alive"] for answer in answers.values()):
+                say(f"{node.name}: {STAGES.get(node.stage, node.stage)}")
+        # A node without a supervisor was swept at once.
+        if all(
+            node.over or node.name in unasked or not answers.get(node.name, {}).get("alive")
+            for node in model.nodes.values()
+        ):
             break
         await asyncio.sleep(0.5)
-    errors.update(unasked)
-    return _report(manifest, model, {**errors}, as_json=as_json)
-
-
-def _report(manifest: Manifest, model: RunModel, errors: dict[str, Any], *, as_json: bool) -> Exit:
     survivors = {node.name: list(node.survivors) for node in model.nodes.values() if node.survivors}
+    survivors.update(
+        {name: answer["survivors"] for name, answer in answers.items() if answer.get("survivors")}
+    )
+    return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)
+
+
+def _report(
+    manifest: Manifest,
+    model: RunModel,
+    survivors: dict[str, list[Any]],
+    errors: dict[str, CockpitError],
+    *,
+    as_json: bool,
+) -> Exit:
     code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
     if as_json:
         ranks = {rank.rank: rank.text for rank in model.ranks.values()}

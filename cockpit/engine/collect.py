@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.engine.fleet import Fleet, close_all, settle
+from cockpit.engine.joining import reach
 from cockpit.engine.link import Link
 from cockpit.engine.runs import NodeEntry, RunFolder, safe_name
 from cockpit.errors import CockpitError, Exit
@@ -110,7 +111,7 @@ async def _collect_node(node: NodeEntry, fleet: Fleet, collected: Collected, ind
     for attempt in range(1, _TRIES + 1):
         try:
             if link is None or link.lost.done():
-                link = await fleet.open(node.name)
+                link = await reach(fleet, node)
             await _collect_over(link, node, collected, index)
             await link.close()
             return

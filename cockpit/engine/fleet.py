@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PYTHONS = ("/usr/bin/python3", "python3", "python")
+"""For the agent, which needs any Python from 3.8 on, where the ranks' own is not there or not known."""
+
 AT_ONCE = 64
 """Links opened at the same time over all hops."""
 

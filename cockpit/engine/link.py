@@ -250,12 +250,19 @@ class Link:
                 )
             )
 
+    async def measure_clock(self) -> None:
+        """Ask for the node's clock once more; the best answer so far is in :attr:`clock`.
+
+        :raises CockpitError: no answer
+        """
+        sent = time.time()
+        answer = await self.call("ping", deadline_s=self.times.silence)
+        self.clock.measure(sent, float(answer["t"]), time.time())
+
     async def _beat(self) -> None:
         try:
             while True:
-                sent = time.time()
-                answer = await self.call("ping", deadline_s=self.times.silence)
-                self.clock.measure(sent, float(answer["t"]), time.time())
+                await self.measure_clock()
                 await asyncio.sleep(self.times.beat)
         except CockpitError as error:
             # A busy link answers pings late, but it speaks: only silence means loss.

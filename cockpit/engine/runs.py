@@ -87,6 +87,7 @@ class Manifest:
     profile: dict[str, Any] | None = None
     on_failure: str = "stop"
     failure_wait_s: float = 30.0
+    transport: str = "auto"
     ssh_config: str = ""
     plans: list[dict[str, Any]] = field(default_factory=list)
     version: str = __version__

@@ -14,6 +14,7 @@ from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
 from cockpit.core.events import Event
 from cockpit.core.model import LIVE, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
+from cockpit.engine.joining import reach
 from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.spool import Spool
@@ -150,7 +151,7 @@ class Session:
             link = self._links.get(name)
             try:
                 if link is None or link.lost.done():
-                    link = self._links[name] = await self._fleet.open(name)
+                    link = self._links[name] = await reach(self._fleet, entry)
                 self._link_event(name, "ok")
                 tries = 0
                 await self._follow(entry, link)

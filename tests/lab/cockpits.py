@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,16 @@ class Cockpits:
         return ["cockpit", "run", str(hostfile), "--name", self.name, *python, *sent, *options, "--", *program]
 
     def run(
-        self, *options: str, program: list[str], nodes: str | None = None, timeout: float = 120
+        self,
+        *options: str,
+        program: list[str],
+        nodes: str | None = None,
+        timeout: float = 120,
+        env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A whole ``cockpit run``."""
-        return self.cockpit(*self.words(*options, program=program, nodes=nodes)[1:], timeout=timeout)
+        words = self.words(*options, program=program, nodes=nodes)
+        return self.cockpit(*words[1:], timeout=timeout, env=env)
 
     def start(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
         """A ``cockpit run`` in the background; returns once all ranks have started."""
@@ -45,13 +52,16 @@ class Cockpits:
             stdin=subprocess.DEVNULL,
             stdout=keywords.get("stdout", subprocess.DEVNULL),
             stderr=keywords.get("stderr", subprocess.DEVNULL),
+            text=True,
         )
         until(self.all_started, f"all ranks of {self.name} started", timeout=90)
         return process
 
-    def cockpit(self, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        """Any other verb."""
-        return self.lab.run(["cockpit", *words], env=ENV, timeout=timeout)
+    def cockpit(
+        self, *words: str, timeout: float = 120, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Any other verb; ``env`` is added to what this shell has."""
+        return self.lab.run(["cockpit", *words], env={**ENV, **(env or {})}, timeout=timeout)
 
     @property
     def folder(self) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.lab.cockpits import Cockpits
 from tests.lab.lab import Lab
 from tests.needs import lacking
 
@@ -24,6 +25,15 @@ def lab2() -> Iterator[Lab]:
     need_lab()
     with Lab(nodes=2) as lab:
         yield lab
+
+
+@pytest.fixture
+def cockpits(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Cockpits]:
+    """Cockpits for one run on two nodes, named after the test; the run is ended with the test."""
+    made = Cockpits(lab2, "".join(c if c.isalnum() else "-" for c in request.node.name)[:50])
+    yield made
+    if made.folder.exists() and not made.ended():
+        made.cockpit("stop", made.name, "--now")
 
 
 @pytest.fixture

@@ -1,0 +1,67 @@
+"""One run in detail: its nodes with links and measurements, its ranks with state and process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Any
+
+from cockpit.cli.ps import print_table, state_text
+from cockpit.core.model import Node, Rank, RunModel
+from cockpit.engine.joining import model_now
+from cockpit.engine.runs import RunFolder
+from cockpit.errors import Exit
+
+
+def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
+    """Print a run's nodes and ranks; a node that does not answer is listed with the reason."""
+    model = folder.model()
+    if connect and not model.over:
+        model, _ = asyncio.run(model_now(folder.manifest, measure=True))
+    if as_json:
+        print(json.dumps(_json(folder, model)))
+        return Exit.OK
+    print(f"{folder.name}: {state_text(model)}\n")
+    print_table(
+        [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
+    )
+    print()
+    header = ("RANK", "NODE", "STATE", "PID", "CPU", "RSS", "THREADS", "CHILDREN")
+    print_table([header, *(_rank(model.ranks[number]) for number in sorted(model.ranks))])
+    for node in model.nodes.values():
+        for note in node.notes:
+            print(f"\n{node.name}: {note}")
+    return Exit.OK
+
+
+def _node(node: Node) -> tuple[str, ...]:
+    sample: Any = node.sample
+    link = "ended" if node.ended else f"{node.link}: {node.link_why}" if node.link_why else node.link
+    clock = "" if node.rtt_s is None else f"{node.offset_s:+.3f} s"
+    if not sample:
+        return (node.name, link, clock, "", "", "", "")
+    memory = f"{sample['memory_bytes'] / 1e9:.1f}/{sample['memory_total_bytes'] / 1e9:.1f} GB"
+    gpus = " ".join(_gpu(gpu) for gpu in node.gpus) or "none"
+    free = f"{sample['disk_free_bytes'] / 1e9:.1f} GB"
+    return (node.name, link, clock, f"{sample['load']:.2f}", memory, free, gpus)
+
+
+def _gpu(gpu: Any) -> str:
+    share, used = gpu.get("utilisation_percent"), gpu.get("memory_bytes")
+    return f"{'?' if share is None else share}%/{'?' if used is None else f'{used / 1e9:.1f}'}GB"
+
+
+def _rank(rank: Rank) -> tuple[str, ...]:
+    sample: Any = rank.sample
+    head = (str(rank.rank), rank.node, rank.text, str(rank.pid or ""))
+    if not sample:
+        return (*head, "", "", "", "")
+    rss = f"{sample['rss_bytes'] / 1e6:.0f} MB"
+    return (*head, f"{sample['cpu_percent']:.0f} %", rss, str(sample["threads"]), str(sample["children"]))
+
+
+def _json(folder: RunFolder, model: RunModel) -> dict[str, Any]:
+    nodes = [asdict(node) for node in model.nodes.values()]
+    ranks = [{**asdict(rank), "state": rank.state.value, "text": rank.text} for rank in model.ranks.values()]
+    return {"run": folder.name, "state": state_text(model), "nodes": nodes, "ranks": ranks}
