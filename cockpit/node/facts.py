@@ -44,7 +44,7 @@ if where:
         facts["no_ssh"] = "--no_ssh" in source.read()
 if folder("torch"):
     facts["torch"] = version("torch") or "unknown"
-print(%r + json.dumps(facts))
+print("\\n" + %r + json.dumps(facts))
 """
 
 _NSYS_PLACES = (
@@ -84,12 +84,14 @@ def facts(call: Call) -> Dict[str, Any]:
 
 
 def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
-    shell = shutil.which("bash") or "/bin/sh"
+    # Without --norc, `bash -c` under sshd reads .bashrc, which the launch script's bash does not.
+    bash = shutil.which("bash")
+    shell = [bash, "--norc"] if bash else ["/bin/sh"]
     script = 'cd -- "$1" || exit 91\n%s\ntrue || exit\npython=$2\n' % (setup or ":")
     script += '[ -n "$python" ] || python=$(command -v python || command -v python3) || exit 92\n'
     script += 'command -v "$python" >/dev/null || exit 92\nexec "$python" -c "$3" "$4"\n'
     done = subprocess.run(
-        [shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, program],
+        [*shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, program],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,

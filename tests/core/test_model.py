@@ -32,12 +32,19 @@ def started(at: float, node: str, rank: int, attempt: int = 0, restarts: int = 0
 def test_states_and_words() -> None:
     seen = model(started(1, "a", 0), exited(2, "a", 0, 3), exited(2, "a", 1, None, 9))
     seen.apply(Event(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
-    assert [seen.ranks[n].text for n in range(4)] == ["exited 3", "killed by SIGKILL", "lost: no record", "waiting"]
+    assert [seen.ranks[n].text for n in range(4)] == [
+        "exited 3",
+        "killed by SIGKILL",
+        "lost: no record",
+        "waiting",
+    ]
 
 
 def test_the_first_failure_is_on_a_common_clock() -> None:
     # b's clock is 10 s ahead: its rank failed earlier although its record says later.
-    skewed = model((0, "clock", "b", {"offset_s": 10.0, "rtt_s": 0.001}), exited(15, "b", 2, 1), exited(6, "a", 0, 1))
+    skewed = model(
+        (0, "clock", "b", {"offset_s": 10.0, "rtt_s": 0.001}), exited(15, "b", 2, 1), exited(6, "a", 0, 1)
+    )
     first = skewed.first_failure()
     assert first is not None
     assert first.rank == 2
@@ -74,7 +81,9 @@ def test_exit_codes() -> None:
     assert model(*good[:2], ends[0]).exit_code() is Exit.NODE_UNFIT
     never_started = model((0, "launched", "a", {}), (0, "launched", "b", {}), *ends)
     assert never_started.exit_code() is Exit.RANK_FAILED
-    assert model(*good[:2], ends[0], (3, "node_lost", "b", {"why": "rebooted"})).exit_code() is Exit.RANK_FAILED
+    assert (
+        model(*good[:2], ends[0], (3, "node_lost", "b", {"why": "rebooted"})).exit_code() is Exit.RANK_FAILED
+    )
 
 
 def test_done_means_ended_and_here() -> None:
@@ -85,7 +94,9 @@ def test_done_means_ended_and_here() -> None:
     assert ended.done
 
 
-KINDS = st.sampled_from(["rank_started", "rank_exited", "rank_lost", "launcher_exited", "ended", "link", "unknown"])
+KINDS = st.sampled_from(
+    ["rank_started", "rank_exited", "rank_lost", "launcher_exited", "ended", "link", "unknown"]
+)
 
 
 @given(st.lists(st.tuples(KINDS, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))))

@@ -29,8 +29,21 @@ class Cockpits:
         text = nodes or "".join(f"{node} slots=2\n" for node in self.lab.nodes)
         self.lab.write(None, hostfile, text)
         sent = [word for name in ENV for word in ("--env", name)]
-        python = ["--python", self.lab.python] if "--python" not in options and "--setup" not in options else []
-        return ["cockpit", "run", str(hostfile), "--name", self.name, *python, *sent, *options, "--", *program]
+        python = (
+            ["--python", self.lab.python] if "--python" not in options and "--setup" not in options else []
+        )
+        return [
+            "cockpit",
+            "run",
+            str(hostfile),
+            "--name",
+            self.name,
+            *python,
+            *sent,
+            *options,
+            "--",
+            *program,
+        ]
 
     def run(
         self,

@@ -57,9 +57,7 @@ def test_a_node_that_cannot_be_reached(cockpits: Cockpits, fault: str) -> None:
 
 
 def test_an_unknown_host_name(cockpits: Cockpits) -> None:
-    done = cockpits.run(
-        "--launcher", "command", program=[PLAIN], nodes="node1 slots=1\nnowhere slots=1\n"
-    )
+    done = cockpits.run("--launcher", "command", program=[PLAIN], nodes="node1 slots=1\nnowhere slots=1\n")
     assert done.returncode == 3
     assert "nowhere: name unknown" in done.stderr
 
@@ -96,7 +94,8 @@ def test_a_run_folder_of_somebody_else(cockpits: Cockpits) -> None:
 
 def test_a_port_in_use(cockpits: Cockpits) -> None:
     lab = cockpits.lab
-    script = "import socket,sys; s=socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    script = "import socket, sys\ns = socket.create_server(('', 0))\nprint(s.getsockname()[1], flush=True)\n"
+    script += "sys.stdin.read()"
     holder = lab.popen([lab.python, "-c", script], node="node1", stdin=-1, stdout=-1, text=True)
     try:
         port = holder.stdout.readline().strip()

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.lab
 def test_sixty_four_nodes(make_lab: Callable[[int], Lab]) -> None:
     cockpits = Cockpits(make_lab(64), "many")
     program = ["/bin/sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"; echo same']
-    done = cockpits.run(
-        "--launcher", "command", program=program, nodes="node[1-64] slots=1\n", timeout=500
-    )
+    done = cockpits.run("--launcher", "command", program=program, nodes="node[1-64] slots=1\n", timeout=500)
     assert done.returncode == 0, done.stderr
     assert "64 ranks on 64 nodes" in done.stderr
     assert "ranks 0-63 exited 0" in done.stderr

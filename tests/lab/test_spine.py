@@ -56,11 +56,12 @@ def test_any_program_one_a_slot(cockpits: Cockpits) -> None:
 
 @pytest.mark.launch
 @pytest.mark.nsys
+@pytest.mark.timeout(420)
 def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
     nsys = require("nsys")
     require_module("deepspeed")
     program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "20"]
-    done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, timeout=170)
+    done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, timeout=400)
     assert done.returncode == 0, done.stderr
     reports = sorted((cockpits.folder / "reports").glob("*/*.nsys-rep"))
     assert [report.stem for report in reports] == [f"{cockpits.name}-node1", f"{cockpits.name}-node2"]
@@ -176,3 +177,55 @@ def test_logs_of_some_ranks(cockpits: Cockpits) -> None:
     assert re.search(r"^node2:2 +\| step 4/5", some.stdout, re.MULTILINE)
     tail = cockpits.cockpit("logs", cockpits.name, "--node", "node1", "--rank", "0", "--tail", "1")
     assert re.fullmatch(r"node1:0 +\| done\n", tail.stdout)
+
+
+def test_an_alias_that_only_ssh_knows(cockpits: Cockpits) -> None:
+    """Names of ~/.ssh/config are no names to the ranks: they get the first node's address."""
+    lab = cockpits.lab
+    config = lab.home() / ".ssh/config"
+    kept = config.read_text()
+    aliases = "".join(
+        f"Host {alias}\n  HostName {lab.addresses[node]}\n"
+        for alias, node in (("alpha", "node1"), ("beta", "node2"))
+    )
+    nodes = "alpha slots=1\nbeta slots=1\n"
+    try:
+        lab.write(None, config, aliases + kept.replace("Host node*", "Host alpha beta node*"))
+        done = cockpits.run("--launcher", "command", program=["/usr/bin/env"], nodes=nodes)
+    finally:
+        lab.write(None, config, kept)
+    assert done.returncode == 0, done.stderr
+    assert f"| MASTER_ADDR={lab.addresses['node1']}\n" in done.stdout
+
+
+def test_a_run_is_found_by_its_nodes_alone(cockpits: Cockpits) -> None:
+    process = cockpits.start("--launcher", "command", program=[PLAIN, "--steps", "100000"])
+    process.kill()
+    process.wait()
+    lab = cockpits.lab
+    lab.run(["rm", "-r", str(cockpits.folder)], check=True)
+    listed = cockpits.cockpit("ps", "--hostfile", str(lab.hostfile))
+    assert re.search(rf"^{cockpits.name} +running +4/4 +node\[1-2\]", listed.stdout, re.MULTILINE), listed
+    shown = cockpits.cockpit("ps", cockpits.name)
+    assert len(re.findall(r"^[0-3] +node[12] +running", shown.stdout, re.MULTILINE)) == 4
+    assert cockpits.cockpit("stop", cockpits.name).returncode == 0
+    assert not cockpits.left_over()
+
+
+def test_a_killed_supervisor_is_said_and_its_ranks_are_stopped(cockpits: Cockpits) -> None:
+    process = cockpits.start(
+        "--launcher", "command", program=[PLAIN, "--steps", "100000"], stderr=subprocess.PIPE
+    )
+    lab = cockpits.lab
+    pid = next(event["pid"] for event in cockpits.events("node1") if event["e"] == "supervisor_started")
+    lab.run(["kill", "-9", str(pid)], node="node1", check=True)
+    assert process.stderr
+    line = ""
+    while "supervisor was killed" not in line:
+        line = process.stderr.readline()
+        assert line, "the cockpit ended"
+    assert len(cockpits.left_over()) > 4
+    assert cockpits.cockpit("stop", cockpits.name).returncode == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert not cockpits.left_over()

@@ -262,7 +262,8 @@ def test_real_launchers(
 BUSY = """
 import glob, os, time
 end = time.monotonic() + 60
-while os.environ["WINDOW"] and not glob.glob(os.environ["OUT"] + "/run/reports/*.*") and time.monotonic() < end:
+reports = os.environ["OUT"] + "/run/reports/*.*"
+while os.environ["WINDOW"] and not glob.glob(reports) and time.monotonic() < end:
     time.sleep(0.05)
 open(os.environ["OUT"] + "/done" + os.environ["RANK"], "w").close()
 """

@@ -93,7 +93,9 @@ def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
-        place.config.write_text(f"Host alpha\n  HostName 127.0.0.1\n  Port {port}\n" + place.config.read_text())
+        place.config.write_text(
+            f"Host alpha\n  HostName 127.0.0.1\n  Port {port}\n" + place.config.read_text()
+        )
         closed = refused(place, "alpha")
         assert "connection refused: no sshd listens there" in str(closed)
         assert closed.retry
@@ -130,7 +132,9 @@ def test_one_connection_to_a_jump_host_serves_all(tmp_path: Path) -> None:
         place = Place(tmp_path)
         async with place.server("jump") as jump, place.server("n*", "ProxyJump jump") as nodes:
             hops = place.hops()
-            pipes = await asyncio.gather(*(hops.transport(f"n{n}").open("echo yes; exec cat") for n in range(5)))
+            pipes = await asyncio.gather(
+                *(hops.transport(f"n{n}").open("echo yes; exec cat") for n in range(5))
+            )
             assert [await pipe.read(100) for pipe in pipes] == [b"yes\n"] * 5
             assert (jump.connections, nodes.connections) == (1, 5)
             await hops.close()

@@ -1,0 +1,77 @@
+"""GPUs, read through a recorded NVML: there is no GPU here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cockpit.node import gpu
+
+
+class NVMLError(Exception):
+    """As pynvml's."""
+
+
+def recorded(**refuses: bool) -> Any:
+    """What pynvml answers for two GPUs, one process on the first; ``refuses`` names calls that fail."""
+
+    def call(name: str, value: Any) -> Any:
+        def ask(handle: int) -> Any:
+            if refuses.get(name):
+                raise NVMLError("Not Supported")
+            return value(handle)
+
+        return ask
+
+    gib = 1 << 30
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetName=call("name", lambda handle: b"NVIDIA H100 80GB HBM3" if handle else "NVIDIA H100"),
+        nvmlDeviceGetMemoryInfo=call(
+            "memory", lambda handle: SimpleNamespace(used=(40 - 39 * handle) * gib, total=80 * gib)
+        ),
+        nvmlDeviceGetUtilizationRates=call("rates", lambda handle: SimpleNamespace(gpu=97 - 97 * handle)),
+        nvmlDeviceGetComputeRunningProcesses=call(
+            "processes",
+            lambda handle: [] if handle else [SimpleNamespace(pid=4711, usedGpuMemory=39 * gib)],
+        ),
+    )
+
+
+def test_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "NVML", recorded())
+    first, second = gpu.Gpus().sample()
+    assert first == {
+        "index": 0,
+        "name": "NVIDIA H100",
+        "utilisation_percent": 97,
+        "memory_bytes": 40 << 30,
+        "memory_total_bytes": 80 << 30,
+        "processes": {"4711": 39 << 30},
+    }
+    assert (second["utilisation_percent"], second["memory_bytes"], second["processes"]) == (0, 1 << 30, {})
+    assert second["name"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_what_the_driver_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "NVML", recorded(rates=True, processes=True))
+    sample = gpu.Gpus().sample()[0]
+    assert sample["utilisation_percent"] is None
+    assert sample["processes"] == {}
+    assert sample["memory_total_bytes"] == 80 << 30
+
+
+def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = recorded()
+
+    def fails() -> None:
+        raise NVMLError("Driver Not Loaded")
+
+    broken.nvmlInit = fails
+    monkeypatch.setattr(gpu, "NVML", broken)
+    assert gpu.Gpus().sample() == []
