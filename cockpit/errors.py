@@ -27,9 +27,7 @@ class CockpitError(Exception):
     :param code: the exit code this error ends the program with, unless something worse happened too
     """
 
-    def __init__(
-        self, what: str, *, where: str = "", hint: str = "", code: Exit = Exit.USAGE
-    ) -> None:
+    def __init__(self, what: str, *, where: str = "", hint: str = "", code: Exit = Exit.USAGE) -> None:
         super().__init__(what)
         self.what = what
         self.where = where

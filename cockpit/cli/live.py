@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.runs import Manifest
 from cockpit.engine.session import Session
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
 
 TICK_S = 0.1
 
@@ -76,6 +77,17 @@ class Live:
         """Print what has come."""
         self._printer.tick(time.monotonic())
 
+    def over(self, model: RunModel, run: str, code: Exit) -> None:
+        """Print the outcome, once all output is out."""
+        if self._json:
+            first = model.first_failure()
+            failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
+            self._json.event("over", run=run, exit=int(code), first_failure=failed)
+            self._json.close()
+            return
+        for line in summary(model, run):
+            say(line)
+
     def close(self) -> None:
         """Print all that is left."""
         self._printer.close()
@@ -106,13 +118,33 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
                 errors = await session.stop("asked at the terminal", hard=answer == "kill")
                 for error in errors:
                     say(str(error))
+    except OSError:
+        if not _mute():
+            raise
+        return leave(session)
+    except CockpitError:
+        leave(session)  # our own trouble (a full disk here) is none of the run's
+        raise
     finally:
         asks.remove()
         live.close()
-    if not output.json:
-        for line in summary(session.model, session.folder.name):
-            say(line)
-    return session.model.exit_code()
+    code = session.model.exit_code()
+    live.over(session.model, session.folder.name, code)
+    return code
+
+
+def _mute() -> bool:
+    """Point stdout and stderr to nowhere if nobody reads them any more (`| head`, a closed terminal)."""
+    muted = False
+    for stream in (sys.stdout, sys.stderr):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        if poll.poll(0):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            muted = True
+    return muted
 
 
 def _given_up(model: RunModel, after_s: float) -> list[str]:

@@ -19,12 +19,18 @@ from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.spool import Spool
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.base import LinkError
 
 CREDIT = 2 << 20
 """Bytes of logs in flight a node: enough to fill a link, little enough that keys stay quick."""
 
 _RETRY_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries to get a lost link back; the last one repeats."""
+_SLOW_S = 60.0
+"""The pause where trying again hardly helps."""
+
+_NO_RUN_THERE = ("gone", "folder", "shrunk")
+"""Answers after which nothing can come from a node any more."""
 
 
 class Listener(Protocol):
@@ -156,21 +162,24 @@ class Session:
                 tries = 0
                 await self._follow(entry, link)
             except RemoteError as error:
-                if error.kind not in ("gone", "folder", "shrunk"):
-                    raise
-                self._emit(Event(time.time(), "node_lost", name, {"why": error.what}))
-            except CockpitError as error:
-                if link is not None:
-                    await link.close()
-                retry = getattr(error, "retry", False)
-                state = "stale" if retry else "gone"
-                self._link_event(name, state, error.what)
-                if not hasattr(error, "retry"):
-                    raise
+                if error.kind in _NO_RUN_THERE:
+                    self._emit(Event(time.time(), "node_lost", name, {"why": error.what}))
+                else:
+                    # A fault of one node or of its agent must not end the watch over the others.
+                    await self._pause(name, link, error.what, _SLOW_S)
+            except LinkError as error:
                 # Even a refused key may be accepted again: the run goes on, so do we, only slower.
-                pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if retry else 60.0
+                pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
                 tries += 1
-                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+                await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
+
+    async def _pause(
+        self, name: str, link: Link | None, why: str, seconds: float, state: str = "gone"
+    ) -> None:
+        if link is not None:
+            await link.close()
+        self._link_event(name, state, why)
+        await asyncio.sleep(seconds * random.uniform(0.7, 1.3))
 
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
         if self._stop is not None and not self.model.nodes[entry.name].over:

@@ -46,8 +46,9 @@ def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
         if value != int(value):
             raise CockpitError("nsys counts whole seconds", where=f"--{name} {value:g}", hint="round it")
     argv = [nsys, "profile", "-o", report, "-f", "true", f"--trace={options.trace}"]
-    # By default nsys ends the job together with the trace.
-    argv += ["--sample=none", "--cpuctxsw=process-tree", "--kill=none"]
+    # By default nsys ends the job together with the trace. Context switches are off because 2022.4 then often
+    # never finishes its report on a new kernel (6.18: 7 of 12 times; without them never).
+    argv += ["--sample=none", "--cpuctxsw=none", "--kill=none"]
     if options.delay_s:
         argv.append(f"--delay={int(options.delay_s)}")
     if options.duration_s:

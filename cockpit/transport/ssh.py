@@ -45,7 +45,8 @@ class SshOptions:
 
     config: Path | None = None
     """An ssh configuration file in place of the user's and the system's (as ``ssh -F``)."""
-    connect_timeout: float = 10
+    connect_timeout: float = 20
+    """Covers the login too: on a busy node sshd takes seconds for it."""
     login_timeout: float = 20
     keepalive_interval: float = 5
     keepalive_count: int = 3

@@ -98,6 +98,7 @@ def test_a_port_in_use(cockpits: Cockpits) -> None:
     script += "sys.stdin.read()"
     holder = lab.popen([lab.python, "-c", script], node="node1", stdin=-1, stdout=-1, text=True)
     try:
+        assert holder.stdout
         port = holder.stdout.readline().strip()
         (line,) = refused(cockpits, "--master-port", port)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -74,6 +75,22 @@ def test_a_closed_terminal_leaves(cockpits: Cockpits) -> None:
         made.wait_for("step 5/100000", timeout=90)
         made.hang_up()
         assert made.process.wait(60) == 130
+    assert len(cockpits.left_over()) >= 4
+
+
+def test_a_reader_that_ends_leaves(cockpits: Cockpits) -> None:
+    process = cockpits.start(
+        "--launcher",
+        "command",
+        program=[PLAIN, "--steps", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert f"cockpit attach {cockpits.name}" in said
     assert len(cockpits.left_over()) >= 4
 
 

@@ -9,7 +9,7 @@ with open(f"{os.environ['OUT']}/{os.environ['RANK']}.json", "w") as file:
         "argv": sys.argv,
         "cwd": os.getcwd(),
         "env": dict(os.environ),
-        "unbuffered": sys.stdout.write_through,  # type: ignore[union-attr],
+        "unbuffered": getattr(sys.stdout, "write_through", None),
     }
     json.dump(facts, file)
 sys.exit(int(os.environ.get("EXIT_%s" % os.environ["RANK"], "0")))
