@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser
+from cockpit.core.text import RemoteText
 from cockpit.engine.collect import WARNING, Collected, collect
 from cockpit.engine.joining import fleet_for
 from cockpit.engine.runs import RunFolder
@@ -50,14 +51,20 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
             path, size = collected.folder / report.file, report.size / 1e6
             print(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
         else:
-            print(f"{report.node}: {report.name}: {report.state}: {report.why}")
+            _print(f"{report.node}: {report.name}: {report.state}: {report.why}")
     for node, why in collected.missing.items():
-        print(f"{node}: no report: {why}")
+        _print(f"{node}: no report: {why}")
+    for node, names in collected.passed_over.items():
+        say(f"{node}: not fetched, as they are no reports: {', '.join(map(repr, names))}")
     if collected.reports:
         say(WARNING)
     if not collected.complete:
         say(f"not complete; to try again: cockpit collect {folder.name}")
     return collected.exit_code()
+
+
+def _print(text: str) -> None:
+    print(RemoteText.of(text).shown())
 
 
 class _Bar:

@@ -58,6 +58,8 @@ class Collected:
     reports: list[Report] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     """Nodes without a report, and why."""
+    passed_over: dict[str, list[str]] = field(default_factory=dict)
+    """Names, by node, of files beside the reports that are none; they are not fetched."""
 
     @property
     def complete(self) -> bool:
@@ -115,10 +117,10 @@ async def _collect_node(node: NodeEntry, fleet: Fleet, collected: Collected, ind
             await _collect_over(link, node, collected, index)
             await link.close()
             return
-        except LinkError as error:
+        except CockpitError as error:
             if link is not None:
                 await close_all([link])
-            if attempt == _TRIES or not error.retry:
+            if attempt == _TRIES or not getattr(error, "retry", False):
                 _fail(collected, node.name, error)
                 raise
             await asyncio.sleep(0.5 * attempt)
@@ -133,19 +135,30 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
 async def _collect_over(link: Link, node: NodeEntry, collected: Collected, index: int) -> None:
     listed = (await link.call("reports", dir=node.dir))["files"]
     known = {report.name: report for report in collected.reports if report.node == node.name}
-    for entry in listed:
-        name = str(entry["name"])
+    names = [str(entry["name"]) for entry in listed]
+    if others := [name for name in names if not name.endswith(SUFFIXES)]:
+        collected.passed_over[node.name] = others
+    for name, entry in zip(names, listed, strict=True):
         if name in known or not name.endswith(SUFFIXES):
             continue
+        taken = {report.file for report in known.values()}
         known[name] = Report(node.name, name, int(entry["size"]))
-        # Ours, short, unique: a name made by a node is data.
-        suffix = next(suffix for suffix in SUFFIXES if name.endswith(suffix))
-        stem = safe_name(name.removesuffix(suffix))[:100]
-        known[name].file = f"{index:04d}-{safe_name(node.name)}/{stem}{suffix}"
+        known[name].file = _local_name(f"{index:04d}-{safe_name(node.name)}", name, taken)
         collected.reports.append(known[name])
     for report in known.values():
         if report.state not in ("collected", "changed"):
             await _fetch(link, node, report, collected.folder)
+
+
+def _local_name(folder: str, name: str, taken: set[str]) -> str:
+    """Where a report goes: ours, short and unique, for a name made by a node is data."""
+    suffix = next(suffix for suffix in SUFFIXES if name.endswith(suffix))
+    stem = safe_name(name.removesuffix(suffix))[:100]
+    file, number = f"{folder}/{stem}{suffix}", 1
+    while file in taken:
+        number += 1
+        file = f"{folder}/{stem}-{number}{suffix}"
+    return file
 
 
 async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path) -> None:
@@ -249,6 +262,7 @@ def _write_manifest(folder: RunFolder, collected: Collected) -> None:
             "plan": asdict(manifest),
             "reports": [asdict(report) for report in collected.reports],
             "missing": collected.missing,
+            "passed_over": collected.passed_over,
         },
         indent=1,
     )
