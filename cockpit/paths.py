@@ -24,11 +24,6 @@ def plans() -> Path:
     return state() / "plans"
 
 
-def config() -> Path:
-    """Folder of the user's configuration and themes."""
-    return Path(platformdirs.user_config_dir(APP))
-
-
 def private_dir(path: Path) -> Path:
     """Make ``path`` with mode 0700 if it is missing (parents too), and return it."""
     for folder in (*reversed(path.parents), path):

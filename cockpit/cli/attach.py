@@ -23,7 +23,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
     parser.add_argument("--headless", action="store_true", help="ask nothing; SIGTERM stops the run")
-    parser.add_argument("--give-up", type=seconds, default=600.0, metavar="S", help="on lost links (600 s)")
+    parser.add_argument(
+        "--give-up",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="wait so long for lost links when all else has ended (600)",
+    )
     args = parser.parse_args(words)
     return asyncio.run(_attach(RunFolder.find(args.run), Output(args.json, args.headless, args.give_up)))
 

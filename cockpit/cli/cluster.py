@@ -23,7 +23,7 @@ EPILOG = """examples:
   cockpit {verb} hostfile --launcher command -- ./any-program
 
 The hostfile is DeepSpeed's ("gpu01 slots=8"), with ranges on top ("gpu[01-16] slots=8").
-The ssh connection needs no password: keys, the agent and ~/.ssh/config are used.
+Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
 
 
@@ -31,7 +31,7 @@ def parser(verb: str, description: str) -> Parser:
     """A parser with every option of a launch."""
     made = Parser(verb, description, EPILOG.format(verb=verb))
     made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
-    made.add_argument("hostfile", metavar="HOSTFILE")
+    made.add_argument("hostfile", metavar="HOSTFILE", help="lines like: gpu[01-16] slots=8")
     _add_job_options(made)
     _add_environment_options(made)
     _add_profile_options(made)
@@ -52,11 +52,18 @@ def _add_job_options(made: Parser) -> None:
         help="default: deepspeed",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
-    group.add_argument("--python", metavar="PATH", default="", help="python of the ranks, on every node")
+    group.add_argument(
+        "--python",
+        metavar="PATH",
+        default="",
+        help="of the ranks, on every node (default: the active virtualenv or conda)",
+    )
     group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'source venv/bin/activate'")
-    group.add_argument("--cwd", metavar="DIR", help="working directory on the nodes (default: this one)")
+    group.add_argument("--cwd", metavar="DIR", help="working directory, on every node (default: this one)")
     group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
-    group.add_argument("--master-addr", metavar="ADDRESS", help="default: the first node")
+    group.add_argument(
+        "--master-addr", metavar="ADDRESS", help="default: the first node's name, or its address"
+    )
     group.add_argument("--master-port", type=_port, metavar="PORT", help="default: a free one")
     group.add_argument(
         "--bind-cores", metavar="auto|LIST", help="bind ranks to cores (deepspeed, needs numactl)"
@@ -68,8 +75,20 @@ def _add_environment_options(made: Parser) -> None:
         "environment",
         "Sent anyway: PYTHON*, NCCL*, MLFLOW*, UCX*, MV2* and .deepspeed_env, as DeepSpeed does.",
     )
-    group.add_argument("--env", metavar="NAME[=VALUE]", action="append", default=[], help="repeatable")
-    group.add_argument("--env-file", metavar="FILE", action="append", default=[], help="NAME=VALUE lines")
+    group.add_argument(
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="a variable for the ranks (repeatable)",
+    )
+    group.add_argument(
+        "--env-file",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a file of NAME=VALUE lines (repeatable)",
+    )
 
 
 def _add_profile_options(made: Parser) -> None:
@@ -103,7 +122,11 @@ def parse(made: Parser, words: list[str]) -> Launch:
     :raises CockpitError: anything wrong with them, all that can be said at once
     """
     options, program = split_program(words)
-    args = made.parse_args(options)
+    args, odd = made.parse_known_args(options)
+    if odd and not program and not odd[0].startswith("-"):
+        made.error(f"write -- before the program: -- {' '.join(odd)}")
+    if odd:
+        made.error(f"unrecognized arguments: {' '.join(odd)}")
     if not program:
         hint = f"like this: {made.prog} {args.hostfile} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)

@@ -58,7 +58,7 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
         say(f"{node}: not fetched, as they are no reports: {', '.join(map(repr, names))}")
     if collected.reports:
         say(WARNING)
-    if not collected.complete:
+    if not collected.complete and (collected.reports or folder.manifest.profile):
         say(f"not complete; to try again: cockpit collect {folder.name}")
     return collected.exit_code()
 

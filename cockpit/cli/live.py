@@ -115,12 +115,17 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
                 live.close()
                 return leave(session)
             if answer in ("stop", "kill"):
-                errors = await session.stop("asked at the terminal", hard=answer == "kill")
+                reason = "asked at the terminal" if output.asks else "SIGTERM to the cockpit"
+                errors = await session.stop(reason, hard=answer == "kill")
                 for error in errors:
                     say(str(error))
     except OSError:
         if not _mute():
             raise
+        return leave(session)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); Python would complain about stdout once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return leave(session)
     except CockpitError:
         leave(session)  # our own trouble (a full disk here) is none of the run's

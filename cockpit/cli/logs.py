@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ClusterShell.RangeSet import RangeSet, RangeSetParseError
@@ -64,7 +65,7 @@ class _Wanted:
     nodes: set[str] | None
     grep: re.Pattern[bytes] | None
     tail: int | None
-    lines: dict[tuple[str, int | None], LineAssembler] = field(default_factory=dict)
+    lines: dict[tuple[str, int | None], _Lines] = field(default_factory=dict)
 
     def check(self, folder: RunFolder) -> None:
         """Refuse ranks and nodes that the run does not have."""
@@ -83,12 +84,26 @@ class _Wanted:
         """Whether a source is wanted; the launcher's console only where no rank was named."""
         return (self.nodes is None or node in self.nodes) and (self.ranks is None or rank in self.ranks)
 
-    def filter(self, node: str, rank: int | None, data: bytes) -> bytes:
-        """The bytes to show of new bytes: whole lines that match, or all."""
+    def filter(self, node: str, rank: int | None, offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """What to show of new bytes, with its offsets: all of them, or the whole lines that match."""
         if self.grep is None:
-            return data
-        assembler = self.lines.setdefault((node, rank), LineAssembler())
-        return b"".join(line + b"\n" for line in assembler.feed(data) if self.grep.search(line))
+            yield offset, data
+            return
+        lines = self.lines.setdefault((node, rank), _Lines(offset))
+        yield from ((at, line + b"\n") for at, line in lines.feed(data) if self.grep.search(line))
+
+
+class _Lines:
+    """Lines of one log with their offsets."""
+
+    def __init__(self, offset: int) -> None:
+        self._at = offset
+        self._assembler = LineAssembler()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        for line, span in zip(self._assembler.feed(data), self._assembler.spans, strict=True):
+            yield self._at, line
+            self._at += span
 
 
 class _Show:
@@ -99,8 +114,9 @@ class _Show:
         self._wanted = wanted
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        if self._wanted.takes(node, rank) and (shown := self._wanted.filter(node, rank, data)):
-            self._live.log(node, rank, offset, shown)
+        if self._wanted.takes(node, rank):
+            for at, shown in self._wanted.filter(node, rank, offset, data):
+                self._live.log(node, rank, at, shown)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """Logs only: events are for ``attach``."""
@@ -171,20 +187,25 @@ def _raw(folder: RunFolder, wanted: _Wanted) -> None:
 
 
 def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float) -> None:
-    last: dict[tuple[str, int | None], deque[bytes]] = {}
-    splitters: dict[tuple[str, int | None], LineAssembler] = {}
+    last: dict[tuple[str, int | None], deque[tuple[int, bytes]]] = {}
+    splitters: dict[tuple[str, int | None], _Lines] = {}
     for piece in history(folder, since):
         source = (piece.node, piece.rank)
-        if not wanted.takes(*source) or not (shown := wanted.filter(*source, piece.data)):
+        if not wanted.takes(*source):
             continue
-        if wanted.tail is None:
-            live.log(*source, piece.offset, shown)
-            live.tick()
-            continue
-        kept = last.setdefault(source, deque(maxlen=wanted.tail))
-        kept.extend(splitters.setdefault(source, LineAssembler()).feed(shown))
-    for source, lines in last.items():
-        live.log(*source, 0, b"".join(line + b"\n" for line in lines))
+        for at, shown in wanted.filter(*source, piece.offset, piece.data):
+            if wanted.tail is None:
+                live.log(*source, at, shown)
+            else:
+                kept = last.setdefault(source, deque(maxlen=wanted.tail))
+                # What a filter lets through is one line; else lines go on from piece to piece.
+                whole = wanted.grep is not None
+                lines = _Lines(at) if whole else splitters.setdefault(source, _Lines(at))
+                kept.extend(lines.feed(shown))
+        live.tick()
+    for source, kept in last.items():
+        for at, line in kept:
+            live.log(*source, at, line + b"\n")
     live.tick()
 
 

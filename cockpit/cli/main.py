@@ -54,8 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(module.main(words[1:]))
     except CockpitError as error:
+        from cockpit.cli.narration import say
+
         for line in str(error).splitlines():
-            print(f"cockpit: {line}", file=sys.stderr)
+            say(line)
         return error.code
     except KeyboardInterrupt:
         return Exit.LEFT

@@ -10,13 +10,12 @@ from typing import Any
 from cockpit.core.events import Event
 from cockpit.core.model import Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.text import sanitise
+from cockpit.core.text import RemoteText
 
 
 def say(text: str) -> None:
     """One line of narration, on stderr; remote text in it is made harmless."""
-    line = sanitise(text.encode(errors="surrogateescape"), colour=False, limit=2000)
-    print(f"cockpit: {line}", file=sys.stderr, flush=True)
+    print(f"cockpit: {RemoteText.of(text).shown(limit=2000)}", file=sys.stderr, flush=True)
 
 
 def survivor_text(node: str, process: Mapping[str, Any]) -> str:
@@ -49,7 +48,7 @@ class Narrator:
         elif event.kind == "stage":
             say(f"{node}: {STAGES.get(str(data.get('stage')), str(data.get('stage')))}")
         elif event.kind == "report" and data.get("state") != "ready":
-            say(f"{node}: report {data.get('name', '')}: {data.get('state')} {_report_text(data)}")
+            say(f"{node}: report {data.get('name', '')}: {_report_text(data)}")
         elif event.kind == "survivors":
             for process in data.get("procs", ()):
                 say(survivor_text(node, process))
@@ -62,27 +61,25 @@ class Narrator:
         rank = self.model.ranks.get(number)
         if rank is None or not rank.failed:
             return
+        # Its place in time is settled by clocks: records of earlier failures may still come.
         first = self.model.first_failure()
-        if first is not None and first.rank == number and "failed" not in self._told:
-            self._told.add("failed")
-            say(f"rank {number} on {rank.node} {rank.text}: the first to fail")
+        if first is not None and first.rank == number:
+            say(f"rank {number} on {rank.node} {rank.text}: first failure so far")
 
 
 STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
     "finalising": "its ranks have ended; the profiler writes its report",
     "kill": "killing what is left (SIGKILL)",
-    "sweep": "ending left-over processes of the run",
+    "sweep": "ending processes that the run left behind",
 }
 
 
 def _report_text(data: Mapping[str, Any]) -> str:
-    size = data.get("size")
-    return (
-        f"{int(size) / 1e6:.1f} MB so far"
-        if data.get("state") == "writing" and size
-        else str(data.get("text", ""))
-    )
+    size, state = int(data.get("size") or 0), data.get("state")
+    if state == "writing":
+        return f"being written, {size / 1e6:.1f} MB so far"
+    return f"{state}: {data['text']}" if data.get("text") else str(state)
 
 
 def summary(model: RunModel, run: str) -> list[str]:
@@ -99,6 +96,10 @@ def summary(model: RunModel, run: str) -> list[str]:
     ended = "; ".join(f"{_ranks(numbers)} {text}" for text, numbers in sorted(others.items()))
     if ended:
         lines.append(f"others: {ended}" if first else ended)
+    odd = [node for node in model.nodes.values() if node.launcher_code]
+    if odd and first is None and not any(rank.failed for rank in model.ranks.values()):
+        words = f"{nodes_text([node.name for node in odd])}: the launcher ended with {odd[0].launcher_code}"
+        lines.append(f"{words}, although its ranks exited 0: cockpit logs {run} has its words")
     lost = [node.name for node in model.nodes.values() if node.lost]
     if lost:
         lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")

@@ -221,12 +221,13 @@ class JsonPrinter:
     def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
         """Take the next bytes of one log; see :meth:`Printer.feed`.
 
-        :param offset: where in the log the *first* chunk begins; afterwards it is counted here
+        :param offset: where in the log the chunk begins; bytes before it may have been left out
         """
         source: Source = (node, LAUNCHER if rank is None else rank)
         log = self._logs.get(source)
         if log is None:
             log = self._logs[source] = LineAssembler()
+        if not log.pending():
             self._offsets[source] = offset
         self._lines(source, log, log.feed(data))
 

@@ -115,7 +115,7 @@ def state_text(model: RunModel) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    lines = [("RUN", "STATE", "RANKS", "NODES", "STARTED", "PROGRAM")]
+    lines = [("RUN", "STATE", "RUNNING", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
         state = row["state"]
         if row["unreachable"]:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cockpit import paths
 from cockpit.cli import cluster
 from cockpit.cli.collect import fetch
 from cockpit.cli.live import Live, Output, watch
@@ -19,13 +20,19 @@ from cockpit.engine.link import Link
 from cockpit.engine.prepare import Prepared, Times, prepare
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.session import Session
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
+from cockpit.plans.plan import build_plans
 from cockpit.plans.script import plan_json
 
 
 def main(words: list[str]) -> int:
     """Launch, watch, and collect at the end of a profiled run."""
     launch = cluster.parse(_parser(), words)
+    build_plans(launch.job)  # what is wrong with the job itself is said before any node is asked
+    if (paths.runs() / launch.job.run).exists():
+        raise CockpitError(
+            "a run of that name is known here", where=launch.job.run, hint="use another --name"
+        )
     return asyncio.run(_run(launch))
 
 
@@ -39,18 +46,31 @@ def _parser() -> Parser:
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
     group.add_argument(
-        "--failure-wait", type=seconds, default=30.0, metavar="S", help="before that stop (30)"
+        "--failure-wait", type=seconds, default=30.0, metavar="S", help="stop so long after the failure (30)"
     )
     group.add_argument(
-        "--grace", type=seconds, default=30.0, metavar="S", help="of a stop, TERM to KILL (30)"
+        "--grace",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="of a stop: SIGKILL so long after SIGTERM (30)",
     )
     group.add_argument(
         "--finalise-wait", type=seconds, default=600.0, metavar="S", help="for a profiler to write (600)"
     )
     group.add_argument(
-        "--give-up", type=seconds, default=600.0, metavar="S", help="on lost links once all else ended (600)"
+        "--give-up",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="wait so long for lost links when all else has ended (600)",
     )
-    group.add_argument("--node-dir", metavar="DIR", default="", help="base of run folders on the nodes")
+    group.add_argument(
+        "--node-dir",
+        metavar="DIR",
+        default="",
+        help="where run folders go on the nodes (default: $TMPDIR or /tmp there)",
+    )
     group.add_argument("--headless", action="store_true", help="ask nothing; SIGTERM stops, SIGHUP leaves")
     group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
     group.add_argument(

@@ -11,6 +11,7 @@ from typing import Any
 
 from cockpit.cli.narration import STAGES, say, survivor_text
 from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.ps import state_text
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.joining import ask_all, model_now
@@ -49,6 +50,11 @@ async def _stop(manifest: Manifest, wish: dict[str, Any], *, as_json: bool) -> E
     answers, errors = await ask_all(manifest, ask)
     for error in errors.values():
         say(str(error))
+    if not errors and not any(answer["alive"] or answer["survivors"] for answer in answers.values()):
+        model, _ = await model_now(manifest)
+        if model.over and not as_json:
+            print(f"{manifest.run}: nothing to stop: {state_text(model)}")
+            return Exit.OK
     told: set[str] = set()
     while True:
         model, unasked = await model_now(manifest)

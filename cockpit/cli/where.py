@@ -17,7 +17,6 @@ def main(words: list[str]) -> int:
     found = {
         "runs": str(paths.runs()),
         "secrets of printed plans": str(paths.plans()),
-        "configuration": str(paths.config()),
         "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",
     }
     if args.json:

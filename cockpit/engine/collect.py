@@ -19,7 +19,7 @@ from typing import Any
 
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.joining import reach
-from cockpit.engine.link import Link
+from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import NodeEntry, RunFolder, safe_name
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
@@ -191,6 +191,8 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path) -> N
             report.state, report.why = ("waiting", "refetching") if first else ("failed", "sha256 differs")
             if first:
                 await _fetch(link, node, report, folder)
+    except RemoteError as error:
+        report.state, report.why = "failed", error.what
     except OSError as error:
         report.state, report.why = "failed", f"cannot write {part}: {error.strerror}"
     finally:

@@ -139,7 +139,7 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
                 created=float(record["t"]),
                 nodes=entries,
                 launcher=str(record["launcher"]),
-                program=["(started from another machine)"],
+                program=["(found on its nodes)"],
                 cwd="",
                 pythons=fleet.pythons,
                 profile=record["profile"],

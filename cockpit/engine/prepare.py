@@ -51,7 +51,7 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         "setup": job.setup,
         "python": job.python or "",
         "nsys": (job.nsys.path or "") if job.nsys else "",
-        "script": job.program[0] if job.program[0].endswith(".py") else "",
+        "script": job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
     }
     answers, errors = await settle(
         {name: link.call("facts", base=_base(link, node_dir), **wish) for name, link in links.items()}

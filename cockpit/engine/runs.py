@@ -228,7 +228,8 @@ def list_runs() -> list[RunFolder]:
     root = paths.runs()
     if not root.is_dir():
         return []
-    return [RunFolder(path) for path in sorted(root.iterdir()) if (path / "manifest.json").is_file()]
+    found = [RunFolder(path) for path in root.iterdir() if (path / "manifest.json").is_file()]
+    return sorted(found, key=lambda folder: (folder.manifest.created, folder.name))
 
 
 def safe_name(name: str) -> str:

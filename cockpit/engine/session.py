@@ -286,12 +286,14 @@ class Session:
 
     async def _mind_failures(self) -> None:
         """The failure policy: a rank's recorded failure, and a while later the rest is stopped."""
+        # Who comes back to a run that failed long ago gets as much time to decide as everybody else.
+        joined = time.time()
         while not self.model.over:
             first = self.model.first_failure()
             if first is None:
                 await asyncio.sleep(0.2)
                 continue
-            due = self.model.ended_at(first) + self.manifest.failure_wait_s
+            due = max(self.model.ended_at(first), joined) + self.manifest.failure_wait_s
             if time.time() < due:
                 await asyncio.sleep(min(0.2, self.manifest.failure_wait_s))
                 continue

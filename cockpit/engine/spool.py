@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cockpit import paths
 from cockpit.errors import CockpitError
 
 
@@ -54,7 +55,7 @@ class Spool:
     def _open(self, name: str) -> int:
         number = self._files.get(name)
         if number is None:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            paths.private_dir(self.folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             number = self._files[name] = os.open(self.folder / name, flags, 0o600)
         return number

@@ -87,7 +87,8 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     # Without --norc, `bash -c` under sshd reads .bashrc, which the launch script's bash does not.
     bash = shutil.which("bash")
     shell = [bash, "--norc"] if bash else ["/bin/sh"]
-    script = 'cd -- "$1" || exit 91\n%s\ntrue || exit\npython=$2\n' % (setup or ":")
+    # As launch.sh does it: what fails at its end has failed.
+    script = 'cd -- "$1" || exit 91\n{\n%s\n} || exit 93\npython=$2\n' % (setup or ":")
     script += '[ -n "$python" ] || python=$(command -v python || command -v python3) || exit 92\n'
     script += 'command -v "$python" >/dev/null || exit 92\nexec "$python" -c "$3" "$4"\n'
     done = subprocess.run(
@@ -104,7 +105,7 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     if done.returncode == 92:
         wanted = python or "python"
         raise NodeError("python", "no %s on PATH" % wanted, "give one that exists there: --python PATH")
-    what = "--setup or python fails: " if setup else "python fails: "
+    what = "--setup fails: " if done.returncode == 93 else "--setup or python fails: "
     raise NodeError("setup", what + said[0], "try it by hand on that node")
 
 

@@ -67,4 +67,4 @@ def stop(call: Call) -> Dict[str, Any]:
     with os.fdopen(number, "w") as file:
         json.dump(wish, file)
     os.replace(path + ".new", path)
-    return {"alive": True}
+    return {"alive": True, "survivors": []}

@@ -15,7 +15,7 @@ from cockpit.base.record import REPORTS
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.job import DEFAULT_PORT, DIR, Job, NodeFacts, Place
 from cockpit.plans.launchers import command
-from cockpit.plans.profilers import nsys_argv, report_name
+from cockpit.plans.profilers import HELD, HELD_SH, nsys_argv, report_name
 
 __all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]
 
@@ -150,6 +150,7 @@ def _is_ip(name: str) -> bool:
 def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
     job, facts = place.job, place.facts
     made = command(place)
+    files = dict(made.files)
     nsys = report = None
     before: tuple[str, ...] = ()
     if job.nsys:
@@ -158,7 +159,8 @@ def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
             hint = "install Nsight Systems there, or give its path: --nsys PATH"
             raise CockpitError("no nsys", where=place.host.name, hint=hint, code=Exit.NODE_UNFIT)
         report = f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}"
-        before = nsys_argv(job.nsys, nsys, f"{DIR}/{report}")
+        before = (*nsys_argv(job.nsys, nsys, f"{DIR}/{report}"), "bash", f"{DIR}/{HELD_SH}")
+        files[HELD_SH] = HELD
     return NodePlan(
         run=job.run,
         node=place.host.name,
@@ -172,7 +174,7 @@ def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
         cwd=job.cwd,
         setup=job.setup,
         python=place.python,
-        files=made.files,
+        files=files,
         ranks=tuple(place.ranks),
         slots=place.host.slots,
         world_size=job.world_size,

@@ -10,6 +10,26 @@ from cockpit.errors import CockpitError
 DEFAULT_TRACE = "cuda,nvtx,osrt"
 """Also right without a GPU: nsys then warns and goes on."""
 
+HELD_SH = "held.sh"
+HELD = """\
+#!/bin/bash
+# Runs "$@" and leaves pid and status to launch.sh: nsys ends with its window, the launcher goes on.
+echo $$ >"$COCKPIT_DIR"/launcher.pid
+"$@"
+cockpit_status=$?
+echo $cockpit_status >"$COCKPIT_DIR"/launcher.status.new
+mv "$COCKPIT_DIR"/launcher.status.new "$COCKPIT_DIR"/launcher.status
+exit $cockpit_status
+"""
+"""Stands between nsys and the launcher, with :data:`WAIT` after nsys."""
+WAIT = """\
+cockpit_status=$?
+while [ ! -e "$COCKPIT_DIR"/launcher.status ] && kill -0 "$(cat "$COCKPIT_DIR"/launcher.pid)"; do
+  sleep 0.5
+done 2>/dev/null
+exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"
+"""
+
 
 @dataclass(frozen=True)
 class NsysOptions:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.plans.plan import DIR, NodePlan
+from cockpit.plans.profilers import WAIT
 
 _WIDTH = 100
 _SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
@@ -77,7 +78,9 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     lines += _exports(plan.env)
     if plan.report:
         lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
-    lines.append("exec " + render_argv(plan.run_argv if wrapped else plan.argv))
+    command = render_argv(plan.run_argv if wrapped else plan.argv)
+    # nsys ends before the launcher where it has a window.
+    lines.append(f"{command}\n{WAIT.rstrip()}" if plan.nsys else "exec " + command)
     return "\n".join(lines) + "\n"
 
 

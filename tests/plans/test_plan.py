@@ -187,7 +187,7 @@ def test_nsys_is_around_the_launcher() -> None:
     assert head[:6] == ("/opt/nsys", "profile", "-o", f"{DIR}/reports/run-1-node2", "-f", "true")
     assert "--kill=none" in head
     assert "--capture-range-end=stop" in head
-    assert head[-2:] == ("-p", "x")
+    assert head[-4:] == ("-p", "x", "bash", f"{DIR}/held.sh")
     assert (plan.nsys, plan.report) == ("/opt/nsys", "reports/run-1-node2")
 
 

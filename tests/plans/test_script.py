@@ -260,26 +260,27 @@ def test_real_launchers(
 
 
 BUSY = """
-import glob, os, time
+import glob, os, sys, time
 end = time.monotonic() + 60
 reports = os.environ["OUT"] + "/run/reports/*.*"
 while os.environ["WINDOW"] and not glob.glob(reports) and time.monotonic() < end:
     time.sleep(0.05)
 open(os.environ["OUT"] + "/done" + os.environ["RANK"], "w").close()
+sys.exit(3)
 """
 
 
 @pytest.mark.nsys
 @pytest.mark.parametrize("window", ["", "1"], ids=["whole", "window"])
 def test_nsys_writes_a_report_and_kills_nothing(tmp_path: Path, window: str) -> None:
-    """With a window the ranks end only after the report is there."""
+    """With a window the ranks end only after the report is there; the launcher's status is what counts."""
     nsys = require("nsys")
     script = tmp_path / "busy.py"
     script.write_text(BUSY)
     options = NsysOptions(delay_s=1, duration_s=1) if window else NsysOptions()
     asked = job(tmp_path, (str(script),), hosts=parse("n slots=2"), nsys=options, env={"WINDOW": window})
     [plan] = build_plans(asked, [replace(FACTS, nsys=nsys)])
-    assert execute(plan, tmp_path / "run", True) == 0
+    assert execute(plan, tmp_path / "run", True) == 3
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
     assert plan.report
     written = (tmp_path / "run").glob(plan.report + ".*")

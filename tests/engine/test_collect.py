@@ -1,0 +1,202 @@
+"""Collecting from nodes that are made up here: what is fetched, what is kept, what a lying node can do."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cockpit.engine.collect import Collected, collect
+from cockpit.engine.fleet import Fleet
+from cockpit.engine.link import RemoteError
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.transport.base import LinkError
+
+CHUNK = 1000
+
+
+class Node:
+    """A node with reports, as its link; it counts what it sends."""
+
+    def __init__(self, reports: dict[str, bytes]) -> None:
+        self.reports = reports
+        self.sent: list[tuple[str, int, int]] = []
+        """Name, offset and length of everything sent."""
+        self.cut_after = -1
+        """Chunks until the link breaks."""
+        self.lost: asyncio.Future[None] = asyncio.Future()
+        self.hello: dict[str, Any] = {}
+
+    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        if verb == "reports":
+            return {"files": [{"name": n, "size": len(d), "mtime": 0} for n, d in self.reports.items()]}
+        data = self.reports[fields["file"]]
+        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "changed": False}
+
+    async def stream(self, verb: str, **fields: Any) -> Stream:
+        return Stream(self, fields["file"], fields["offset"])
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Stream:
+    """A report on its way."""
+
+    def __init__(self, node: Node, name: str, offset: int) -> None:
+        self.node, self.name, self.offset = node, name, offset
+
+    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+        data = self.node.reports[self.name]
+        for offset in range(self.offset, len(data), CHUNK):
+            if self.node.cut_after == 0:
+                self.node.cut_after = -1
+                raise LinkError("cut", where="node1")
+            self.node.cut_after -= 1
+            piece = data[offset : offset + CHUNK]
+            self.node.sent.append((self.name, offset, len(piece)))
+            yield {"offset": offset}, piece
+
+    async def credit(self, size: int) -> None:
+        """It sends without."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Fakes:
+    """A fleet of made-up nodes; one without reports cannot be reached."""
+
+    def __init__(self, nodes: dict[str, Node | None]) -> None:
+        self.nodes = nodes
+
+    async def open(self, name: str) -> Node:
+        node = self.nodes[name]
+        if node is None:
+            raise LinkError("login refused", where=name, retry=False)
+        return node
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    """A run on two nodes."""
+    nodes = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(("node1", "node2"))]
+    return RunFolder.create(Manifest("run", 0.0, nodes, "command", ["true"], "/", profile={"nsys": "nsys"}))
+
+
+def gather(
+    folder: RunFolder, target: Path, first: dict[str, bytes], cut_after: int = -1
+) -> tuple[Collected, Node]:
+    """Collect from node1, which has these reports, and node2, which has one."""
+
+    async def main() -> tuple[Collected, Node]:
+        node1, node2 = Node(first), Node({"b.nsys-rep": b"two"})
+        node1.cut_after = cut_after
+        fleet = cast("Fleet", Fakes({"node1": node1, "node2": node2}))
+        return await collect(folder, fleet, target), node1
+
+    return asyncio.run(main())
+
+
+DATA = bytes(range(256)) * 20
+
+
+def test_a_right_start_is_kept(folder: RunFolder, tmp_path: Path) -> None:
+    part = tmp_path / "0000-node1/a.nsys-rep.part"
+    part.parent.mkdir()
+    part.write_bytes(DATA[:3500])
+    collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA})
+    assert collected.complete
+    assert [sent[1:] for sent in node.sent] == [(3500, 1000), (4500, 620)]
+    assert (tmp_path / "0000-node1/a.nsys-rep").read_bytes() == DATA
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("start", [b"x" * 3500, DATA + b"and more", b"x" * len(DATA)])
+def test_a_wrong_start_is_repaired(folder: RunFolder, tmp_path: Path, start: bytes) -> None:
+    part = tmp_path / "0000-node1/a.nsys-rep.part"
+    part.parent.mkdir()
+    part.write_bytes(start)
+    collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA})
+    assert collected.complete
+    assert (tmp_path / "0000-node1/a.nsys-rep").read_bytes() == DATA
+    assert ("a.nsys-rep", 0, 1000) in node.sent
+
+
+def test_a_cut_goes_on_at_the_byte(folder: RunFolder, tmp_path: Path) -> None:
+    collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA}, cut_after=2)
+    assert collected.complete
+    assert [offset for _, offset, _ in node.sent] == [0, 1000, 2000, 3000, 4000, 5000]
+
+
+def test_what_is_here_is_not_fetched_again(folder: RunFolder, tmp_path: Path) -> None:
+    gather(folder, tmp_path, {"a.nsys-rep": DATA})
+    collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA})
+    assert collected.complete
+    assert not node.sent
+
+
+def test_one_unreadable_report_does_not_cost_the_others(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Node.stream
+
+    async def stream(self: Node, verb: str, **fields: Any) -> Stream:
+        if fields["file"] == "a.nsys-rep":
+            raise RemoteError("os", "Permission denied", where="node1")
+        return await whole(self, verb, **fields)
+
+    monkeypatch.setattr(Node, "stream", stream)
+    collected, _ = gather(folder, tmp_path, {"a.nsys-rep": DATA, "c.nsys-rep": DATA})
+    assert not collected.complete
+    states = {report.name: (report.state, report.why) for report in collected.reports}
+    assert states["a.nsys-rep"] == ("failed", "Permission denied")
+    assert states["c.nsys-rep"] == states["b.nsys-rep"] == ("collected", "")
+
+
+def test_an_unreachable_node_costs_only_its_own(folder: RunFolder, tmp_path: Path) -> None:
+    async def main() -> Collected:
+        fleet = cast("Fleet", Fakes({"node1": None, "node2": Node({"b.nsys-rep": b"two"})}))
+        return await collect(folder, fleet, tmp_path)
+
+    collected = asyncio.run(main())
+    assert collected.exit_code() == 3
+    assert collected.missing == {"node1": "login refused"}
+    assert (tmp_path / "0001-node2/b.nsys-rep").read_bytes() == b"two"
+    assert json.loads((tmp_path / "manifest.json").read_text())["missing"] == collected.missing
+
+
+def test_names_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    target = place / "reports"
+    names = [
+        "../../outside.nsys-rep",
+        f"{place}/absolute.nsys-rep",
+        "..nsys-rep",
+        ".nsys-rep",
+        "line\nfeed\x1b[2J.nsys-rep",
+        "a b.nsys-rep",
+        "a_b.nsys-rep",
+        "surrogate \udc80 \ud800.nsys-rep",
+        "n" * 3000 + "1.nsys-rep",
+        "n" * 3000 + "2.nsys-rep",
+        "../manifest.json",
+        "run.sh",
+    ]
+    reports = {name: name.encode(errors="surrogatepass") for name in names}
+    collected, _ = gather(folder, target, reports)
+    assert collected.complete
+    assert sorted(collected.passed_over["node1"]) == ["../manifest.json", "run.sh"]
+    assert [path.name for path in place.iterdir()] == ["reports"]
+    assert {path.name for path in target.iterdir()} == {"0000-node1", "0001-node2", "manifest.json"}
+    found = [path.read_bytes() for path in (target / "0000-node1").iterdir()]
+    assert sorted(found) == sorted(data for name, data in reports.items() if name.endswith(".nsys-rep"))
+    for path in (target / "0000-node1").iterdir():
+        assert path.name.isprintable()
+        assert len(path.name) < 120
