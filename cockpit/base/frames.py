@@ -67,8 +67,10 @@ class Decoder:
                 end = body + header_len + payload_len
                 if len(buffer) < end:
                     break
-                header = _header(bytes(buffer[body : body + header_len]))
-                payload = bytes(buffer[body + header_len : end])
+                # A view saves the copy that slicing a bytearray makes; it must end before the buffer shrinks.
+                with memoryview(buffer) as view:
+                    header = _header(bytes(view[body : body + header_len]))
+                    payload = bytes(view[body + header_len : end])
                 start = end
                 yield header, payload
         finally:

@@ -123,10 +123,6 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
         if not _mute():
             raise
         return leave(session)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`); Python would complain about stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return leave(session)
     except CockpitError:
         leave(session)  # our own trouble (a full disk here) is none of the run's
         raise

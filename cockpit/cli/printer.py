@@ -21,7 +21,7 @@ LINE_LIMIT = 4096
 PENDING_EVERY = 2.0
 """Seconds between two states of the same progress bar."""
 
-HELD_BYTES = 64 << 20
+HELD_BYTES = 16 << 20
 """Bytes that may wait for the next tick; past it they are printed at once, folded or not."""
 
 LABEL_LIMIT = 32

@@ -6,28 +6,16 @@ import re
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
-from tests.lab.lab import Lab
 from tests.needs import require, require_module
 from tests.waiting import until
 
 pytestmark = pytest.mark.lab
 
 PLAIN = str(EXAMPLES / "train_plain.py")
-
-
-@pytest.fixture
-def cockpits(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Cockpits]:
-    """Cockpits for one run, named after the test; the run is ended with the test."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:50]
-    made = Cockpits(lab2, name)
-    yield made
-    if made.folder.exists() and not made.ended():
-        made.cockpit("stop", name, "--now")
 
 
 @pytest.mark.launch
