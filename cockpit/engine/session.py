@@ -189,7 +189,12 @@ class Session:
         samples = asyncio.create_task(self._sample(entry, link))
         try:
             async for item, data in stream.parts():
-                self._take(entry, item, data)
+                try:
+                    self._take(entry, item, data)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise RemoteError(
+                        "protocol", f"sent what makes no sense: {error!r}", where=entry.name
+                    ) from None
                 self._measure_clock(entry.name, link)
                 if data:
                     await stream.credit(len(data))
@@ -242,12 +247,18 @@ class Session:
             self._emit(event, record=False)
 
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
-        # A node without measurements still runs; the loss of the link shows elsewhere.
-        with suppress(CockpitError):
+        try:
             stream = await link.stream("samples", dir=entry.dir, credit=CREDIT)
             async for item, _ in stream.parts():
                 data = {"sample": item["node"], "ranks": item["ranks"], "gpus": item["gpus"]}
                 self._emit(Event(time.time(), "sample", entry.name, data), record=False)
+        except LinkError:
+            return  # the loss of the link shows elsewhere
+        except (RemoteError, KeyError, TypeError, ValueError) as error:
+            # A node without measurements still runs.
+            self._emit(
+                Event(time.time(), "note", entry.name, {"text": f"no measurements: {error}"}), record=False
+            )
 
     def _measure_clock(self, name: str, link: Link) -> None:
         node, clock = self.model.nodes[name], link.clock

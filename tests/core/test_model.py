@@ -74,7 +74,7 @@ def test_a_node_speaks_for_itself_only() -> None:
 
 
 def test_exit_codes() -> None:
-    ends = [(9.0, "ended", "a", {}), (9.0, "ended", "b", {})]
+    ends: list[Any] = [(9.0, "ended", "a", {}), (9.0, "ended", "b", {})]
     good = [exited(1, node, rank, 0) for node, rank in (("a", 0), ("a", 1), ("b", 2), ("b", 3))]
     assert model(*good, *ends).exit_code() is Exit.OK
     assert model(*good[:3], exited(1, "b", 3, 7), *ends).exit_code() is Exit.RANK_FAILED

@@ -1,0 +1,209 @@
+"""A session with nodes that are made up here: cut links, repeated bytes, nonsense, the failure policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from cockpit.core.events import Event
+from cockpit.engine import session as sessions
+from cockpit.engine.fleet import Fleet
+from cockpit.engine.link import Clock
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.engine.session import Session
+from cockpit.transport.base import LinkError
+
+Part = tuple[dict[str, Any], bytes] | Exception
+
+
+def lines(*events: dict[str, Any]) -> bytes:
+    """A run record."""
+    return b"".join(json.dumps({"t": 1.0, **event}).encode() + b"\n" for event in events)
+
+
+ENDED = lines({"e": "rank_exited", "rank": 0, "code": 0, "signal": None}, {"e": "ended"})
+FAILED = lines({"e": "rank_exited", "rank": 0, "code": 1, "signal": None})
+
+
+def part(*chunks: tuple[str, int, bytes], sizes: dict[str, int] | None = None, **more: Any) -> Part:
+    """One answer of a follow request: (file, offset, bytes) each; sizes default to what was sent."""
+    sent = {file: offset + len(data) for file, offset, data in chunks}
+    parts = [[file, offset, len(data)] for file, offset, data in chunks]
+    item = {"parts": parts, "sizes": sent if sizes is None else sizes, "alive": True, **more}
+    return item, b"".join(data for _, _, data in chunks)
+
+
+class Node:
+    """A node that answers each follow request with the next of its scripts."""
+
+    def __init__(self, *scripts: list[Part]) -> None:
+        self.scripts = list(scripts)
+        self.asked: list[dict[str, int]] = []
+        """Offsets of each follow request."""
+        self.stops: list[dict[str, Any]] = []
+        self.lost: asyncio.Future[None] = asyncio.Future()
+        self.hello: dict[str, Any] = {}
+        self.clock = Clock()
+
+    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        assert verb == "stop"
+        self.stops.append(fields)
+        return {"alive": True}
+
+    async def stream(self, verb: str, **fields: Any) -> Stream:
+        if verb == "samples":
+            return Stream([asyncio.CancelledError()])
+        self.asked.append(dict(fields["offsets"]))
+        return Stream(self.scripts.pop(0) if self.scripts else [])
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Stream:
+    """Parts in order; an exception among them is raised; at the end nothing more comes."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._parts = parts
+
+    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+        for each in self._parts:
+            if isinstance(each, BaseException):
+                raise each
+            yield each
+        await asyncio.Event().wait()
+
+    async def credit(self, size: int) -> None:
+        """It sends without."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Fakes:
+    """A fleet of made-up nodes."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.nodes = nodes
+
+    async def open(self, name: str) -> Node:
+        return self.nodes[name]
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Heard:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.text = b""
+        self.events: list[Event] = []
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        self.text += data
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        self.events.append(event)
+
+
+def watch(
+    nodes: dict[str, list[list[Part]]], until: str = "", **manifest: Any
+) -> tuple[Session, Heard, dict[str, Node]]:
+    """Watch a run of one rank a node until it is done, or an event of that kind came."""
+
+    async def main() -> tuple[Session, Heard, dict[str, Node]]:
+        made = {name: Node(*scripts) for name, scripts in nodes.items()}
+        entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(made)]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/", **manifest))
+        heard = Heard()
+        session = Session(folder, cast(Fleet, Fakes(made)), heard)
+        session.rejoin()
+        session.watch()
+
+        async def wait() -> None:
+            while not (session.model.done or any(event.kind == until for event in heard.events)):
+                await session.wait()
+
+        await asyncio.wait_for(wait(), 20)
+        await session.close()
+        return session, heard, made
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between tries."""
+    monkeypatch.setattr(sessions, "_RETRY_S", (0.001,))
+    monkeypatch.setattr(sessions, "_SLOW_S", 0.001)
+
+
+def test_a_cut_link_goes_on_at_the_next_byte() -> None:
+    cut = LinkError("cut", where="a")
+    first = [part(("rank-0.log", 0, b"one\n")), cut]
+    # It sends some bytes again: they are not doubled.
+    second = [part(("rank-0.log", 2, b"e\ntwo\n"), ("events.jsonl", 0, ENDED))]
+    session, heard, nodes = watch({"a": [first, second]})
+    assert nodes["a"].asked == [{}, {"rank-0.log": 4}]
+    assert heard.text == b"one\ntwo\n"
+    spool = session.folder.spool_dir(session.manifest.nodes[0])
+    assert (spool / "rank-0.log").read_bytes() == b"one\ntwo\n"
+    assert [event.data["state"] for event in heard.events if event.kind == "link"] == ["ok", "stale", "ok"]
+    assert session.model.exit_code() == 0
+
+
+def test_ended_is_not_done_before_all_bytes_are_here() -> None:
+    behind = part(("events.jsonl", 0, ENDED), sizes={"events.jsonl": len(ENDED), "rank-0.log": 4})
+    _, heard, _ = watch({"a": [[behind, part(("rank-0.log", 0, b"one\n"))]]})
+    kinds = [event.kind for event in heard.events]
+    assert kinds.index("ended") < kinds.index("complete")
+    assert heard.text == b"one\n"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        part(("../../x", 0, b"x")),
+        part(("rank-0.log\n", 0, b"x")),
+        ({"parts": 5, "sizes": {}, "alive": True}, b""),
+        ({"alive": True}, b""),
+        part(("events.jsonl", 0, lines({"e": "rank_exited", "rank": "many"})), sizes={}),
+        ({"parts": [["rank-0.log", "zero", 1]], "sizes": {}, "alive": True}, b"x"),
+    ],
+)
+def test_nonsense_from_one_node_ends_nothing_else(nonsense: Part) -> None:
+    good = [
+        part(("rank-1.log", 0, b"fine\n"), ("events.jsonl", 0, ENDED.replace(b'"rank": 0', b'"rank": 1')))
+    ]
+    bad = [
+        [nonsense],
+        [part(("events.jsonl", 0, b""), found=[json.loads(line) for line in ENDED.splitlines()])],
+    ]
+    session, heard, _ = watch({"a": bad, "b": [good]})
+    assert heard.text == b"fine\n"
+    assert any(event.kind == "link" and event.data["state"] == "gone" for event in heard.events)
+    assert session.model.ranks[1].text == "exited 0"
+    here = {path.name for path in session.folder.path.rglob("*")}
+    assert "x" not in here
+
+
+def test_a_failure_stops_the_rest_once() -> None:
+    failed = [part(("events.jsonl", 0, FAILED))]
+    _, heard, nodes = watch({"a": [failed], "b": [[]]}, until="stop_asked", failure_wait_s=0.0)
+    assert [event.data["reason"] for event in heard.events if event.kind == "stop_asked"] == [
+        "rank 0 on a exited 1"
+    ]
+    assert len(nodes["a"].stops) == len(nodes["b"].stops) == 1
+
+
+def test_a_lost_link_stops_nothing() -> None:
+    cuts: list[list[Part]] = [[LinkError("cut", where="a")] for _ in range(5)]
+    ended = [part(("events.jsonl", 0, ENDED))]
+    _, heard, nodes = watch({"a": [*cuts, ended]}, failure_wait_s=0.0)
+    assert not nodes["a"].stops
+    assert not any(event.kind == "stop_asked" for event in heard.events)
