@@ -17,14 +17,19 @@ HELD = """\
 echo $$ >"$COCKPIT_DIR"/launcher.pid
 "$@"
 cockpit_status=$?
-echo $cockpit_status >"$COCKPIT_DIR"/launcher.status.new
-mv "$COCKPIT_DIR"/launcher.status.new "$COCKPIT_DIR"/launcher.status
+# No program from here on: with its agent gone, nsys 2022.4 ends some that start under it.
+echo $cockpit_status >"$COCKPIT_DIR"/launcher.status
 exit $cockpit_status
 """
 """Stands between nsys and the launcher, with :data:`WAIT` after nsys."""
 WAIT = """\
 cockpit_status=$?
-while [ ! -e "$COCKPIT_DIR"/launcher.status ] && kill -0 "$(cat "$COCKPIT_DIR"/launcher.pid)"; do
+# nsys may end before the launcher has begun.
+for cockpit_try in {1..20}; do
+  [ "$cockpit_status" -ne 0 ] || [ -s "$COCKPIT_DIR"/launcher.pid ] && break
+  sleep 0.5
+done
+while [ ! -s "$COCKPIT_DIR"/launcher.status ] && kill -0 "$(cat "$COCKPIT_DIR"/launcher.pid)"; do
   sleep 0.5
 done 2>/dev/null
 exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"

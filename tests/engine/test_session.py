@@ -17,7 +17,7 @@ from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.session import Session
 from cockpit.transport.base import LinkError
 
-Part = tuple[dict[str, Any], bytes] | Exception
+Part = tuple[dict[str, Any], bytes] | BaseException
 
 
 def lines(*events: dict[str, Any]) -> bytes:
