@@ -18,6 +18,9 @@ from cockpit.transport.base import LinkError, Pipe, Transport
 
 _NOISE_LIMIT = 1 << 20
 
+_WITH_PSUTIL = frozenset({"samples", "resolve", "port"})
+"""Requests before which the agent gets psutil, if it has none yet."""
+
 
 @dataclass(frozen=True)
 class LinkTimes:
@@ -90,6 +93,7 @@ class Link:
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
+        self._equipping: asyncio.Task[dict[str, Any]] | None = None
         self._pipe: Pipe | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
@@ -202,6 +206,10 @@ class Link:
         return await self._start(verb, b"", {**fields, "credit": credit})
 
     async def _start(self, verb: str, data: bytes, fields: dict[str, Any]) -> Stream:
+        if verb in _WITH_PSUTIL:
+            if self._equipping is None:
+                self._equipping = asyncio.create_task(self.call("equip", payload.extras()))
+            await asyncio.shield(self._equipping)  # others may wait for it too
         self._number += 1
         pending = self._pending[self._number] = _Pending()
         stream = Stream(self, self._number, pending)

@@ -1,7 +1,7 @@
 """What is sent to a node, and the one line that receives it there.
 
-The zip holds our node code, psutil and pynvml. Ours comes with the byte code of this Python beside the
-sources, so that a node with the same Python version need not compile, and any other from 3.8 on still can.
+The zip holds our node code, with the byte code of this Python beside the sources: a node with the same Python
+version need not compile, and any other from 3.8 on still can. psutil and pynvml follow when they are needed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import zipfile
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-
-import psutil
-import pynvml
 
 import cockpit
 
@@ -78,26 +75,41 @@ def _quote(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def archive() -> bytes:
-    """The zip of the node code, psutil and pynvml."""
+    """The zip of the node code."""
     package = Path(cockpit.__file__).parent
     sources = [package / "__init__.py", *package.glob("base/*.py"), *package.glob("node/*.py")]
-    files = [(f"cockpit/{path.relative_to(package)}", path) for path in sorted(sources)]
-    folder = Path(psutil.__file__).parent
-    parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
-    files += [(f"psutil/{name}", folder / name) for name in parts if (folder / name).exists()]
-    files += [(f"psutil/{path.name}", path) for path in folder.glob("_psutil_linux*.so")]
-    assert pynvml.__file__
-    files.append(("pynvml.py", Path(pynvml.__file__)))
-
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         _add(target, "__main__.py", _MAIN.encode())
-        for name, path in files:
-            source = path.read_bytes()
+        for path in sorted(sources):
+            name, source = f"cockpit/{path.relative_to(package)}", path.read_bytes()
             _add(target, name, source)
-            if name.startswith("cockpit/"):
-                _add(target, name + "c", _byte_code(name, path, source))
+            _add(target, name + "c", _byte_code(name, path, source))
     return out.getvalue()
+
+
+@lru_cache(maxsize=1)
+def extras() -> bytes:
+    """The zip of psutil and pynvml, which is sent when they are first needed."""
+    folder = _origin("psutil").parent
+    parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
+    files = [folder / name for name in parts if (folder / name).exists()] + [
+        *folder.glob("_psutil_linux*.so")
+    ]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+        for path in files:
+            _add(target, f"psutil/{path.name}", path.read_bytes())
+        _add(target, "pynvml.py", _origin("pynvml").read_bytes())
+    return out.getvalue()
+
+
+def _origin(module: str) -> Path:
+    """The file of an installed module, which is not imported: that would cost every start."""
+    spec = importlib.util.find_spec(module)
+    assert spec
+    assert spec.origin
+    return Path(spec.origin)
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -23,6 +23,8 @@ from cockpit.transport.base import LinkError
 
 CREDIT = 2 << 20
 """Bytes of logs in flight a node: enough to fill a link, little enough that keys stay quick."""
+CREDIT_PORTION = CREDIT // 4
+"""Credit is given back in portions: every message wakes the agent."""
 
 _RETRY_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries to get a lost link back; the last one repeats."""
@@ -187,6 +189,7 @@ class Session:
         offsets = self._offsets.setdefault(entry.name, {})
         stream = await link.stream("follow", dir=entry.dir, offsets=offsets, credit=CREDIT)
         samples = asyncio.create_task(self._sample(entry, link))
+        used = 0
         try:
             async for item, data in stream.parts():
                 try:
@@ -196,8 +199,10 @@ class Session:
                         "protocol", f"sent what makes no sense: {error!r}", where=entry.name
                     ) from None
                 self._measure_clock(entry.name, link)
-                if data:
-                    await stream.credit(len(data))
+                used += len(data)
+                if used >= CREDIT_PORTION:
+                    await stream.credit(used)
+                    used = 0
                 if self.model.nodes[entry.name].ended and not self.behind[entry.name]:
                     self._emit(Event(time.time(), "complete", entry.name, {}))
                     return

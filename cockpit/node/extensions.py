@@ -1,16 +1,17 @@
-"""Import psutil from the zip we run from: its C module goes through a memfd, nothing touches the disk."""
+"""psutil and pynvml, which a cockpit sends when they are first needed: from a zip in memory, not on disk."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import sys
 import zipfile
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
-from cockpit.node.calls import NodeError
+from cockpit.node.calls import Call, NodeError
 
 _C_MODULE = "psutil._psutil_linux"
 
@@ -18,7 +19,7 @@ _C_MODULE = "psutil._psutil_linux"
 class _FromZip(importlib.abc.MetaPathFinder):
     """Finds the one C extension in the archive; Python itself cannot load extensions from a zip."""
 
-    def __init__(self, archive: str) -> None:
+    def __init__(self, archive: bytes) -> None:
         self._archive = archive
 
     def find_spec(
@@ -26,17 +27,33 @@ class _FromZip(importlib.abc.MetaPathFinder):
     ) -> Optional[importlib.machinery.ModuleSpec]:
         if fullname != _C_MODULE:
             return None
-        with zipfile.ZipFile(self._archive) as archive:
+        with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
             names = [name for name in archive.namelist() if name.startswith("psutil/_psutil_linux.")]
-            if not names:
-                return None
-            number = os.memfd_create("psutil")
-            data = memoryview(archive.read(names[0]))
-            while data:
-                data = data[os.write(number, data) :]
-        location = "/proc/self/fd/%d" % number
+            location = _in_memory(archive.read(names[0]))
         loader = importlib.machinery.ExtensionFileLoader(fullname, location)
         return importlib.util.spec_from_file_location(fullname, location, loader=loader)
+
+
+def _in_memory(data: bytes) -> str:
+    """The path of a file that only this process has; nothing of it is left when it ends."""
+    try:
+        number = os.memfd_create("cockpit")
+    except OSError:
+        import tempfile
+
+        number, path = tempfile.mkstemp()
+        os.unlink(path)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(number, rest) :]
+    return "/proc/self/fd/%d" % number
+
+
+def equip(call: Call) -> Dict[str, Any]:
+    """Take in the zip with psutil and pynvml; once a link, before what needs them."""
+    sys.path.append(_in_memory(call.payload))
+    sys.meta_path.insert(0, _FromZip(call.payload))
+    return {}
 
 
 def psutil() -> Any:
@@ -44,10 +61,6 @@ def psutil() -> Any:
 
     :raises NodeError: it does not (another processor architecture, an old libc)
     """
-    if "psutil" not in sys.modules:
-        archive = next((p for p in sys.path if p.startswith("/proc/self/fd/") or p.endswith(".pyz")), None)
-        if archive:
-            sys.meta_path.insert(0, _FromZip(archive))
     try:
         import psutil as module
     except (ImportError, OSError) as error:

@@ -164,7 +164,7 @@ def resolve(call: Call) -> Dict[str, Any]:
 
 
 def _own_addresses() -> List[str]:
-    own = os.environ.get("SSH_CONNECTION", "").split(" ")[2:3]
+    own: List[str] = os.environ.get("SSH_CONNECTION", "").split(" ")[2:3]
     try:
         for interface in psutil().net_if_addrs().values():
             own += [a.address for a in interface if a.family == socket.AF_INET and a.address not in own]

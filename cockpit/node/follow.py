@@ -45,7 +45,7 @@ def follow(call: Call) -> Dict[str, Any]:
             now = time.monotonic()
             if parts or now - last >= BEAT_S:
                 item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
-                if alive is False:
+                if alive is False and not parts:
                     item["found"] = unrecorded(folder)
                 call.item(item, data)
                 last = now
