@@ -34,7 +34,7 @@ def test_row_shows_medians_spread_and_verdict() -> None:
         result("one", Figure("wall", [1.0, 2.0, 3.0], [2.0, 2.0, 2.0], aim=0.5, missing="a miracle")), "now"
     )
     assert "| wall | 2.00 s | 2.00 s | **1.00** (0.5 … 1.50) | 3 | ≤ 0.5 | missed |" in text
-    assert "- Missed, wall: a miracle" in text
+    assert "- Missed (wall): a miracle" in text
     assert "- other: `theirs`" in text
 
 

@@ -33,10 +33,18 @@ def encode(header: Header, payload: bytes = b"") -> bytes:
 
     :raises FrameError: the header or the payload is over its limit
     """
+    return encode_head(header, len(payload)) + payload
+
+
+def encode_head(header: Header, payload_len: int) -> bytes:
+    """Return a frame up to its payload, for who can send that without another copy.
+
+    :raises FrameError: the header or the payload is over its limit
+    """
     text = json.dumps(header, separators=(",", ":")).encode()
-    if len(text) > MAX_HEADER or len(payload) > MAX_PAYLOAD:
-        raise FrameError("frame too large: header %d, payload %d bytes" % (len(text), len(payload)))
-    return b"".join((_LENGTHS.pack(len(text), len(payload)), text, payload))
+    if len(text) > MAX_HEADER or payload_len > MAX_PAYLOAD:
+        raise FrameError("frame too large: header %d, payload %d bytes" % (len(text), payload_len))
+    return _LENGTHS.pack(len(text), payload_len) + text
 
 
 class Decoder:

@@ -21,7 +21,7 @@ from cockpit.engine.spool import Spool
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import LinkError
 
-CREDIT = 2 << 20
+CREDIT = 4 << 20
 """Bytes of logs in flight a node: enough to fill a link, little enough that keys stay quick."""
 CREDIT_PORTION = CREDIT // 4
 """Credit is given back in portions: every message wakes the agent."""

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Callable, Dict
 
 from cockpit import __version__
-from cockpit.base.frames import Decoder, FrameError, Header, encode
+from cockpit.base.frames import Decoder, FrameError, Header, encode_head
 from cockpit.base.record import FORMAT
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
@@ -129,11 +129,16 @@ class Agent:
         self._send(answer, b"")
 
     def _send(self, header: Header, payload: bytes) -> None:
-        data = memoryview(encode(header, payload))
+        head = encode_head(header, len(payload))
         with self._lock:
             try:
-                while data:
-                    data = data[os.write(self._sink, data) :]
+                rest = [memoryview(head), memoryview(payload)]
+                while rest:
+                    sent = os.writev(self._sink, rest)
+                    while rest and sent >= len(rest[0]):
+                        sent -= len(rest.pop(0))
+                    if rest:
+                        rest[0] = rest[0][sent:]
             except OSError:
                 os._exit(0)  # nobody is listening any more, and threads cannot be joined
 

@@ -13,6 +13,8 @@ from cockpit.node.recorded import supervisor_alive, unrecorded
 
 BATCH = 256 << 10
 """Bytes in one answer: small enough that keys and stacks on the same link stay quick."""
+BULK = 1 << 20
+"""Bytes in one answer while four times as many wait: fewer, larger answers catch up sooner."""
 BUSY_S = 0.1
 IDLE_S = 0.25
 """Seconds between two looks at the files: after new bytes, and otherwise."""
@@ -40,7 +42,7 @@ def follow(call: Call) -> Dict[str, Any]:
     try:
         while not call.cancelled:
             alive = supervisor_alive(folder)
-            room = min(BATCH, call.take_credit(BEAT_S))
+            room = min(BULK if reader.behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
             parts, data = reader.batch(room)
             now = time.monotonic()
             if parts or now - last >= BEAT_S:
@@ -63,11 +65,14 @@ class _Reader:
         self._files: Dict[str, int] = {}
         self._turn = 0
         self.sizes: Dict[str, int] = {}
+        self.behind = 0
+        """Bytes that the other side does not have, as of the last look."""
 
     def batch(self, room: int) -> Tuple[List[Tuple[str, int, int]], bytes]:
         """Up to ``room`` new bytes, fairly divided among the files that have any."""
         self._look()
         behind = [name for name in self.sizes if self.sizes[name] > self._offsets.get(name, 0)]
+        self.behind = 0
         if not behind or room <= 0:
             return [], b""
         # The run record first: states must not wait behind a flood of log lines.
@@ -87,6 +92,7 @@ class _Reader:
                 room -= len(chunk)
             if room <= 0:
                 break
+        self.behind = sum(self.sizes[name] - self._offsets.get(name, 0) for name in behind)
         return parts, b"".join(chunks)
 
     def _look(self) -> None:

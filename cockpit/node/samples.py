@@ -12,6 +12,9 @@ from cockpit.node import gpu
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.extensions import psutil
 
+CHILDREN_EVERY = 5
+"""Samples between two looks at every process of the node, which is most of what a sample costs."""
+
 
 def samples(call: Call) -> Dict[str, Any]:
     """Send a sample each ``interval`` seconds (1) until cancelled; answers ``{}`` then.
@@ -38,6 +41,8 @@ class _Sampler:
         self._psutil = module
         self._folder = folder
         self._processes: Dict[str, Tuple[Tuple[int, int], Any]] = {}
+        self._children: Dict[int, List[int]] = {}
+        self._looked = 0
 
     def sample(self) -> Dict[str, Any]:
         try:
@@ -58,7 +63,9 @@ class _Sampler:
 
     def _ranks(self) -> Dict[str, Any]:
         found: Dict[str, Any] = {}
-        children = self._children_of()
+        if self._looked % CHILDREN_EVERY == 0:
+            self._children = _children_of()
+        self._looked += 1
         for name in os.listdir(self._folder):
             if not name.endswith(".start.json"):
                 continue
@@ -72,7 +79,7 @@ class _Sampler:
                         "cpu_percent": process.cpu_percent(),
                         "rss_bytes": process.memory_info().rss,
                         "threads": process.num_threads(),
-                        "children": _count(children, process.pid),
+                        "children": _count(self._children, process.pid),
                     }
             except (self._psutil.Error, OSError, ValueError, KeyError):
                 continue  # it ended between two looks; its exit comes through the run record
@@ -88,17 +95,18 @@ class _Sampler:
             known[1].cpu_percent()  # the first call only sets the zero of the next one
         return known[1]
 
-    def _children_of(self) -> Dict[int, List[int]]:
-        children: Dict[int, List[int]] = {}
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                try:
-                    with open("/proc/%s/stat" % name, "rb") as file:
-                        parent = int(file.read().rpartition(b")")[2].split()[1])
-                except (OSError, ValueError, IndexError):
-                    continue
-                children.setdefault(parent, []).append(int(name))
-        return children
+
+def _children_of() -> Dict[int, List[int]]:
+    children: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    return children
 
 
 def _count(children: Dict[int, List[int]], pid: int) -> int:

@@ -1,0 +1,1 @@
+"""How fast cockpit is against what people use today: ``make bench``; the figures are in RESULTS.md."""

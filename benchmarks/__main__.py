@@ -1,0 +1,98 @@
+"""``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
+
+The lab (root, network namespaces, OpenSSH) is needed by connect, logs and collect; the rest needs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks import collect, connect, footprint, logs, tohelp, watched
+from benchmarks.measure import FOLDER, BenchmarkError
+from benchmarks.table import Result, page, render
+from tests.lab.lab import Lab, LabError
+
+ALL: dict[str, Callable[[], Result]] = {
+    "connect": connect.run,
+    "logs": logs.run,
+    "collect": collect.run,
+    "help": tohelp.run,
+    "footprint": footprint.run,
+    "watched": watched.run,
+}
+IN_LAB = ("connect", "logs", "collect")
+RESULTS = FOLDER / "RESULTS.md"
+
+
+def main() -> int:
+    """Run the benchmarks named; return 1 if one of them could not measure."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure cockpit against others."
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL) + " (default: all)")
+    parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULTS.name}")
+    args = parser.parse_args()
+    if unknown := [name for name in args.names if name not in ALL]:
+        parser.error(f"no such benchmark: {', '.join(unknown)} (there are {', '.join(ALL)})")
+    sections: dict[str, str] = {}
+    failed = False
+    for name in args.names or ALL:
+        reason = _unavailable(name)
+        if reason:
+            print(f"{name}: skipped: {reason}\n", flush=True)
+            continue
+        try:
+            sections[name] = render(ALL[name](), _when())
+            print(sections[name], flush=True)
+        except (BenchmarkError, LabError, subprocess.SubprocessError) as error:
+            failed = True
+            print(f"{name}: failed: {error}\n", file=sys.stderr, flush=True)
+    if args.write and sections:
+        old = RESULTS.read_text() if RESULTS.exists() else ""
+        RESULTS.write_text(page(old, HEAD, sections))
+    return int(failed)
+
+
+def _unavailable(name: str) -> str | None:
+    if name in IN_LAB:
+        return Lab.unavailable()
+    if name == "watched" and importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    return None
+
+
+def _when() -> str:
+    """Date and machine in one line."""
+    with open("/proc/meminfo") as file:
+        memory = int(file.readline().split()[1]) / (1 << 20)
+    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
+    parts = [
+        f"{len(os.sched_getaffinity(0))} shared cores",
+        f"{memory:.0f} GiB",
+        f"Linux {platform.release().partition('-')[0]}",
+        f"Python {platform.python_version()}",
+        f"asyncssh {importlib.metadata.version('asyncssh')}",
+        said.partition(",")[0].replace("_", " "),
+        f"load {os.getloadavg()[1]:.1f} over the last 5 minutes",
+    ]
+    return f"{time.strftime('%Y-%m-%d')}: {', '.join(parts)}"
+
+
+HEAD = """# Results
+
+Ratios of one run on one machine, written by `make bench ARGS=--write`: good or bad, as they came. Each figure
+comes from rounds in which both sides ran in turn; the ratio is taken in each round, and shown as the median
+with the lowest and the highest. Aims are the project's own. Absolute values say little: the machine is
+shared, and runs nodes, sshds and client on the same cores.
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Our side of the benchmarks: what cockpit's verbs do, without their output, in a fresh process.
+
+``python -m benchmarks.client VERB ARGS``; what it measured of itself is one JSON line on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from cockpit.engine.fleet import Fleet, close_all
+
+PYTHONS = [sys.executable]
+
+
+async def connect(nodes: list[str]) -> dict[str, Any]:
+    """Links to all nodes and a first answer from each agent."""
+    fleet = Fleet(PYTHONS)
+    links = await fleet.open_all(nodes)
+    await asyncio.gather(*(link.call("ping") for link in links.values()))
+    await close_all(links.values())
+    await fleet.close()
+    return {}
+
+
+async def logs(words: list[str]) -> dict[str, Any]:
+    """Follow a finished run to its last byte: NODE FOLDER; ``seconds`` from the open link to the end."""
+    from cockpit.core.events import Event
+    from cockpit.engine.runs import RunFolder
+    from cockpit.engine.session import Session
+
+    times: dict[str, float] = {}
+
+    class Listener:
+        def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+            pass
+
+        def event(self, event: Event, changed: set[str | int]) -> None:
+            times.setdefault(event.kind, time.monotonic())
+
+    folder = RunFolder.create(_manifest(*words))
+    folder.lock()
+    session = Session(folder, Fleet(PYTHONS), Listener())
+    session.rejoin()
+    session.watch(policy=False)
+    while "complete" not in times:
+        await session.wait(60)
+    await session.close()
+    spool = session.folder.spool_dir(session.manifest.nodes[0])
+    return {"seconds": times["complete"] - times["link"], "file": str(spool / "rank-0.log")}
+
+
+async def collect(words: list[str]) -> dict[str, Any]:
+    """Collect and verify: NODE FOLDER TARGET."""
+    from cockpit.engine import collect as collecting
+    from cockpit.engine.runs import RunFolder
+
+    *where, target = words
+    fleet = Fleet(PYTHONS)
+    collected = await collecting.collect(RunFolder.create(_manifest(*where)), fleet, Path(target))
+    await fleet.close()
+    assert collected.complete, collected
+    return {"file": str(Path(target) / collected.reports[0].file)}
+
+
+def _manifest(node: str, folder: str) -> Any:
+    from cockpit.engine.runs import Manifest, NodeEntry, new_name
+
+    return Manifest(
+        run=f"{new_name()}-{time.monotonic_ns()}",
+        created=time.time(),
+        nodes=[NodeEntry(node, folder, [0])],
+        launcher="command",
+        program=["true"],
+        cwd="/",
+        pythons=PYTHONS,
+        profile={"report": "report"},
+    )
+
+
+VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
+    "connect": connect,
+    "logs": logs,
+    "collect": collect,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(VERBS[sys.argv[1]](sys.argv[2:]))), file=sys.stderr)

@@ -1,0 +1,125 @@
+"""Rounds of A and B in turn, and programs run as the lab's user on its login node."""
+
+from __future__ import annotations
+
+import compileall
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cockpit
+from tests.lab.lab import USER, Lab
+
+T = TypeVar("T")
+
+FOLDER = Path(__file__).resolve().parent
+
+
+class BenchmarkError(Exception):
+    """A side did not do its work, so its time means nothing."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took, in seconds."""
+
+    wall: float
+    cpu: float
+    """User and system time of the client's whole process tree."""
+    ended: float
+    """Unix seconds; machines of a lab share the clock."""
+    said: dict[str, Any]
+    """What the command said of itself: the last line of its stderr where that is a JSON object."""
+
+
+def interleave(sides: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Each side once a round, in turning order: what drifts on the machine meets all of them alike."""
+    found: dict[str, list[T]] = {name: [] for name in sides}
+    names = list(sides)
+    for number in range(rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            found[name].append(sides[name]())
+    return found
+
+
+def timed(
+    lab: Lab, argv: Sequence[str], output: str = "/dev/null", env: Mapping[str, str] | None = None
+) -> Cost:
+    """Run a command as the lab's user on the login node; its standard output goes to the file ``output``.
+
+    :raises BenchmarkError: it failed
+    """
+    runner = [lab.python, "-I", "-S", str(FOLDER / "timed.py"), output, *argv]
+    done = lab.run(runner, env=env, timeout=180)
+    if done.returncode:
+        raise BenchmarkError(f"{argv[0]}: {done.stderr[-2000:]}")
+    answer = json.loads(done.stdout)
+    if answer["code"]:
+        raise BenchmarkError(f"{argv[0]} ended with {answer['code']}: {answer['stderr'][-2000:]}")
+    last = (answer["stderr"].strip().splitlines() or [""])[-1]
+    said = json.loads(last) if last.startswith("{") else {}
+    return Cost(answer["wall"], answer["cpu"], answer["ended"], said)
+
+
+def client(lab: Lab, *words: str, python: Sequence[str] = ()) -> Cost:
+    """Run our own side (:mod:`benchmarks.client`) in a fresh Python as the lab's user."""
+    # Byte code is there where cockpit was installed; the lab's user may not write it here.
+    compileall.compile_dir(os.path.dirname(cockpit.__file__), quiet=2)
+    env = {"PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": "/tmp/state"}
+    return timed(lab, [sys.executable, *python, "-m", "benchmarks.client", *words], env=env)
+
+
+def fake_run(lab: Lab, node: str, folder: str, *, alive: bool = False) -> Path:
+    """A run folder on a node as a finished run of one rank leaves it; return the path from outside.
+
+    :param alive: whether a living process stands for the supervisor, as in a run that still goes on
+    """
+    boot_id = lab.run(["cat", "/proc/sys/kernel/random/boot_id"], node=node).stdout.strip()
+    pid, ticks = 999999, 0
+    if alive:
+        first = lab.run(["cat", "/proc/1/stat"], node=node).stdout
+        pid, ticks = 1, int(first.rpartition(")")[2].split()[19])
+    events: list[dict[str, Any]] = [
+        {"t": 1.0, "e": "supervisor_started", "pid": pid, "ticks": ticks, "ranks": [0], "node": node},
+        {"t": 2.0, "e": "rank_started", "rank": 0, "local_rank": 0, "pid": 2, "ticks": 1, "attempt": 0},
+        {"t": 3.0, "e": "rank_exited", "rank": 0, "pid": 2, "attempt": 0, "code": 0, "signal": None},
+        {"t": 4.0, "e": "launcher_exited", "code": 0, "signal": None},
+        {"t": 5.0, "e": "ended"},
+    ]
+    record = {"format": 1, "boot_id": boot_id, "supervisor": {"pid": pid, "ticks": ticks}, "ranks": [0]}
+    lab.write(node, f"{folder}/record.json", json.dumps(record))
+    lab.write(node, f"{folder}/events.jsonl", "".join(json.dumps(event) + "\n" for event in events))
+    return lab.node_path(node, folder)
+
+
+def fill(lab: Lab, path: Path, size: int) -> str:
+    """Write ``size`` random bytes as lines into a file of the lab's user; return their sha256."""
+    digest = hashlib.sha256()
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        for _ in range(size >> 20):
+            block = os.urandom(1 << 19).hex("\n", 64).encode()[: 1 << 20].ljust(1 << 20, b"\n")
+            digest.update(block)
+            file.write(block)
+    for each in (path.parent, path):
+        os.chown(each, lab.ids[USER], lab.ids[USER])
+    return digest.hexdigest()
+
+
+def check(path: Path, digest: str) -> None:
+    """Compare a file with its sha256, and remove it.
+
+    :raises BenchmarkError: it is another
+    """
+    with path.open("rb") as file:
+        found = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            found.update(chunk)
+    if found.hexdigest() != digest:
+        raise BenchmarkError("the copy differs from the node's file")
+    path.unlink()
