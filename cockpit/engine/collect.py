@@ -29,6 +29,9 @@ SUFFIXES = (".nsys-rep", ".qdstrm", ".sqlite")
 
 WARNING = "nsys reports hold the whole environment of the run, secrets included: share them with care"
 
+GROWTH = 1 << 30
+"""Bytes a report may grow while it is fetched; a node that sends more would fill our disk."""
+
 _CREDIT = 8 << 20
 _TRIES = 5
 
@@ -213,6 +216,9 @@ async def _append(link: Link, node: NodeEntry, report: Report, part: Path) -> tu
             async for item, data in stream.parts():
                 if item["offset"] != report.here:
                     raise LinkError("sent another part of the file than asked for", where=node.name)
+                if report.here + len(data) > report.size + GROWTH:
+                    what = f"sends more than the {report.size} bytes it listed"
+                    raise RemoteError("protocol", what, where=node.name)
                 file.write(data)
                 # hashlib frees the GIL, but a chunk is a millisecond: not worth a thread.
                 hasher.update(data)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.fleet import Fleet
 from cockpit.engine.link import RemoteError
@@ -132,6 +133,26 @@ def test_a_cut_goes_on_at_the_byte(folder: RunFolder, tmp_path: Path) -> None:
     collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA}, cut_after=2)
     assert collected.complete
     assert [offset for _, offset, _ in node.sent] == [0, 1000, 2000, 3000, 4000, 5000]
+
+
+def test_an_endless_report_is_not_taken(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "GROWTH", 500)
+    honest = Node.call
+
+    async def call(self: Node, verb: str, **fields: Any) -> dict[str, Any]:
+        answer = await honest(self, verb, **fields)
+        for file in answer.get("files", ()):
+            file["size"] = min(file["size"], 2000)
+        return answer
+
+    monkeypatch.setattr(Node, "call", call)
+    collected, _ = gather(folder, tmp_path, {"a.nsys-rep": DATA})
+    assert not collected.complete
+    assert collected.reports[0].why == "sends more than the 2000 bytes it listed"
+    assert (tmp_path / "0000-node1/a.nsys-rep.part").stat().st_size <= 2500
+    assert collected.reports[1].state == "collected"
 
 
 def test_what_is_here_is_not_fetched_again(folder: RunFolder, tmp_path: Path) -> None:
