@@ -230,8 +230,17 @@ class RunModel:
         rank = self.ranks.get(number)
         return rank if rank is not None and rank.node == node.name else None
 
-    def _rank_started(self, node: Node, event: Event) -> set[str | int]:
+    def _rank_of(self, node: Node, event: Event) -> Rank | None:
+        """The rank an event is about; None where a later attempt at it has been heard of already.
+
+        The end of an attempt may be recorded after the start of the next one.
+        """
         rank = self._rank(node, int(event.data["rank"]))
+        attempt = int(event.data.get("attempt") or 0)
+        return None if rank is None or attempt < rank.attempt else rank
+
+    def _rank_started(self, node: Node, event: Event) -> set[str | int]:
+        rank = self._rank_of(node, event)
         if rank is None:
             return set()
         self.ranks[rank.rank] = Rank(
@@ -246,7 +255,7 @@ class RunModel:
         return {node.name, rank.rank}
 
     def _rank_exited(self, node: Node, event: Event) -> set[str | int]:
-        rank = self._rank(node, int(event.data["rank"]))
+        rank = self._rank_of(node, event)
         if rank is None:
             return set()
         number = event.data.get("signal")
@@ -260,7 +269,7 @@ class RunModel:
         return {node.name, rank.rank}
 
     def _rank_lost(self, node: Node, event: Event) -> set[str | int]:
-        rank = self._rank(node, int(event.data["rank"]))
+        rank = self._rank_of(node, event)
         if rank is None or rank.state not in LIVE:
             return set()
         why = str(event.data.get("why", ""))

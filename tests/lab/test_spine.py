@@ -217,3 +217,26 @@ def test_a_killed_supervisor_is_said_and_its_ranks_are_stopped(cockpits: Cockpit
     process.communicate(timeout=60)
     assert process.returncode == 1
     assert not cockpits.left_over()
+
+
+RESTARTED = """
+import os, time
+attempt, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
+print("attempt", attempt, "of rank", rank, flush=True)
+if attempt == "0" and rank == "1":
+    raise RuntimeError("the first attempt fails")
+time.sleep(4)
+"""
+
+
+@pytest.mark.launch
+def test_a_rank_that_torchrun_restarts_stops_nothing(cockpits: Cockpits) -> None:
+    """The end of the first attempt is recorded after the start of the second one."""
+    require_module("torch")
+    script = cockpits.lab.home() / "restarted.py"
+    cockpits.lab.write(None, script, RESTARTED)
+    words = ("--launcher", "torchrun", "--launcher-args", "--max-restarts 1", "--failure-wait", "1")
+    done = cockpits.run(*words, program=[str(script)], nodes="node1 slots=2\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("attempt 1 of rank") == 2
+    assert "stopping" not in done.stderr
