@@ -44,7 +44,16 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
         bar.clear()
         await fleet.close()
     if as_json:
-        print(json.dumps({**asdict(collected), "folder": str(collected.folder), "warning": WARNING}))
+        print(
+            json.dumps(
+                {
+                    "event": "collected",
+                    **asdict(collected),
+                    "folder": str(collected.folder),
+                    "warning": WARNING,
+                }
+            )
+        )
         return collected.exit_code()
     for report in collected.reports:
         if report.state == "collected":

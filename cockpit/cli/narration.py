@@ -45,6 +45,8 @@ class Narrator:
             self._rank_ended(int(data["rank"]))
         elif event.kind == "stop_asked":
             say(f"stopping: {data.get('reason')}")
+        elif event.kind == "stop_requested" and not self.model.stop_reason:
+            say(f"{node}: asked to stop by {data.get('by')}: {data.get('reason')}")
         elif event.kind == "stage":
             say(f"{node}: {STAGES.get(str(data.get('stage')), str(data.get('stage')))}")
         elif event.kind == "report" and data.get("state") != "ready":

@@ -102,7 +102,7 @@ async def _run(launch: cluster.Launch) -> int:
     folder = RunFolder.create(_manifest(launch, prepared, links, pythons))
     code = await _session(launch, folder, fleet, links, prepared)
     if job.nsys and code != Exit.LEFT and not args.no_collect:
-        outcome = await fetch(folder, as_json=False) if not args.json else await _fetch_quietly(folder)
+        outcome = await fetch(folder, as_json=args.json)
         code = max(code, outcome) if code == Exit.OK else code
     return code
 
@@ -125,17 +125,6 @@ async def _session(
         return await watch(session, live, output)
     finally:
         await session.close()
-
-
-async def _fetch_quietly(folder: RunFolder) -> Exit:
-    from cockpit.engine.collect import collect
-    from cockpit.engine.joining import fleet_for
-
-    fleet = fleet_for(folder.manifest)
-    try:
-        return (await collect(folder, fleet, folder.path / "reports")).exit_code()
-    finally:
-        await fleet.close()
 
 
 def _manifest(
