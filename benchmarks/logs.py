@@ -66,6 +66,6 @@ def run() -> Result:
 
 
 _SLOW = (
-    "fewer copies of each payload on its way through the stream reader and the frame decoder; a bare asyncssh "
-    "reader of `cat` is faster than the aim."
+    "fewer copies of each payload on its way through the stream reader and the frame decoder; a bare "
+    "asyncssh reader of `cat` is faster than the aim."
 )
