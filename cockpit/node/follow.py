@@ -51,7 +51,7 @@ def follow(call: Call) -> Dict[str, Any]:
                     item["found"] = unrecorded(folder)
                 call.item(item, data)
                 last = now
-            if len(data) < room // 2 and not call.pause(BUSY_S if parts else IDLE_S):
+            if not reader.behind and not call.pause(BUSY_S if parts else IDLE_S):
                 break
     finally:
         reader.close()
@@ -72,17 +72,18 @@ class _Reader:
         """Up to ``room`` new bytes, fairly divided among the files that have any."""
         self._look()
         behind = [name for name in self.sizes if self.sizes[name] > self._offsets.get(name, 0)]
-        self.behind = 0
+        self.behind = sum(self.sizes[name] - self._offsets.get(name, 0) for name in behind)
         if not behind or room <= 0:
             return [], b""
         # The run record first: states must not wait behind a flood of log lines.
         self._turn += 1
         turn = self._turn % len(behind)
         behind = sorted(behind[turn:] + behind[:turn], key=lambda name: name != record.EVENTS)
-        share = max(room // len(behind), 4096)
         parts: List[Tuple[str, int, int]] = []
         chunks: List[bytes] = []
-        for name in behind:
+        for number, name in enumerate(behind):
+            # What files before it did not need goes to the others.
+            share = max(room // (len(behind) - number), 4096)
             offset = self._offsets.get(name, 0)
             chunk = os.pread(self._files[name], min(share, room), offset)
             if chunk:
@@ -92,7 +93,7 @@ class _Reader:
                 room -= len(chunk)
             if room <= 0:
                 break
-        self.behind = sum(self.sizes[name] - self._offsets.get(name, 0) for name in behind)
+        self.behind -= sum(map(len, chunks))
         return parts, b"".join(chunks)
 
     def _look(self) -> None:

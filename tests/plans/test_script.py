@@ -169,7 +169,9 @@ def test_slots_of_the_command_launcher(tmp_path: Path) -> None:
 def test_a_signal_reaches_every_slot(tmp_path: Path) -> None:
     [plan] = build_plans(job(tmp_path, ("x",), hosts=parse("n slots=2")))
     (tmp_path / "slots.sh").write_text(plan.files[SLOTS_SH])
-    ready = "import os, signal, time; print(signal.getsignal(2) is signal.default_int_handler, flush=True)"
+    # One write a line: print makes two, which those of the other slot may come between.
+    ready = "import os, signal, time; ok = signal.getsignal(2) is signal.default_int_handler; "
+    ready += "os.write(1, b'%s\\n' % str(ok).encode())"
     command = ["bash", str(tmp_path / "slots.sh"), sys.executable, "-c", f"{ready}; time.sleep(60)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
