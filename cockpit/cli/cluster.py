@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit.cli.parsing import Parser, add_link_options, seconds, split_program
+from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.runs import new_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment, filters, hostfile
@@ -217,6 +217,3 @@ def _port(text: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"not a port: {text!r} (1 to 65535)")
     return int(text)
-
-
-__all__ = ["Launch", "parse", "parser", "python", "seconds"]
