@@ -24,7 +24,7 @@ def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
     require_module(launcher.replace("torchrun", "torch"))
     script = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py"}[launcher]
     done = cockpits.run("--launcher", launcher, program=[str(EXAMPLES / script), "--steps", "5"])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     assert "step 5/5" in done.stdout
     assert not cockpits.left_over()
     for node in cockpits.lab.nodes:
