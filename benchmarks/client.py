@@ -31,12 +31,16 @@ async def connect(nodes: list[str]) -> dict[str, Any]:
 async def logs(words: list[str]) -> dict[str, Any]:
     """Follow a finished run to its last byte: NODE FOLDER; ``seconds`` from the open link to the end."""
     from cockpit.core.events import Event
+    from cockpit.core.model import RunModel
     from cockpit.engine.runs import RunFolder
     from cockpit.engine.session import Session
 
     times: dict[str, float] = {}
 
     class Listener:
+        def joined(self, model: RunModel) -> None:
+            pass
+
         def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
             pass
 

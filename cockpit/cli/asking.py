@@ -11,6 +11,24 @@ _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "
 """What a person may type; anything else, and nothing, leaves: the safe answer."""
 
 
+async def ask(question: str) -> str:
+    """Ask on the terminal and wait for a line; Ctrl-C ends the wait as it ends everything else."""
+    print(question, end="", file=sys.stderr, flush=True)
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[str] = loop.create_future()
+    number = sys.stdin.fileno()
+
+    def read() -> None:
+        loop.remove_reader(number)
+        answer.set_result(os.read(number, 1024).decode(errors="replace").strip().lower())
+
+    loop.add_reader(number, read)
+    try:
+        return await answer
+    finally:
+        loop.remove_reader(number)
+
+
 class Asks:
     """Turns signals and answers into wishes: ``leave``, ``stop`` or ``kill``.
 

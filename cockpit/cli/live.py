@@ -55,8 +55,8 @@ class Live:
         self._printer: Printer | JsonPrinter = self._json or self._lines
         self._narrator: Narrator | None = None
 
-    def narrate(self, model: RunModel) -> None:
-        """From here on tell people what events mean; ``model`` is the session's."""
+    def joined(self, model: RunModel) -> None:
+        """Tell people what events mean, by the model of the session."""
         self._narrator = Narrator(model)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
@@ -95,7 +95,6 @@ class Live:
 
 async def watch(session: Session, live: Live, output: Output) -> Exit:
     """Watch until the run is over or the person leaves; print the summary; return the exit code."""
-    live.narrate(session.model)
     asks = Asks(person=output.asks, term="stop" if output.headless else "leave")
     asks.install()
     session.watch()

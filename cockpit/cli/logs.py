@@ -18,6 +18,7 @@ from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser
 from cockpit.core.events import Event
 from cockpit.core.lines import LineAssembler
+from cockpit.core.model import RunModel
 from cockpit.engine.history import history
 from cockpit.engine.joining import fleet_for
 from cockpit.engine.runs import RunFolder
@@ -113,6 +114,9 @@ class _Show:
         self._live = live
         self._wanted = wanted
 
+    def joined(self, model: RunModel) -> None:
+        """Logs only: events are for ``attach``."""
+
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         if self._wanted.takes(node, rank):
             for at, shown in self._wanted.filter(node, rank, offset, data):
@@ -123,6 +127,9 @@ class _Show:
 
 
 class _Quiet:
+    def joined(self, model: RunModel) -> None:
+        """It asks the session itself."""
+
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """The bytes are in the spool."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from cockpit.core.events import Event
 from cockpit.core.model import Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
+from cockpit.core.timeline import Timeline
 
 
 def say(text: str) -> None:
@@ -18,70 +17,20 @@ def say(text: str) -> None:
     print(f"cockpit: {RemoteText.of(text).shown(limit=2000)}", file=sys.stderr, flush=True)
 
 
-def survivor_text(node: str, process: Mapping[str, Any]) -> str:
-    """One line about a process that no signal ended."""
-    name, pid, state = (process.get(field) for field in ("name", "pid", "state"))
-    return f"{node}: survivor: {name} (pid {pid}, state {state})"
-
-
 class Narrator:
-    """Tells events of one run.
+    """Tells the news of one run.
 
     :param model: the run's model, to which an event told has been applied already
     """
 
     def __init__(self, model: RunModel) -> None:
-        self.model = model
-        self._told: set[str] = set()
+        self._timeline = Timeline(model)
 
     def tell(self, event: Event) -> None:
-        """Say what an event means to a person, if anything."""
-        data, node = event.data, event.node
-        if event.kind == "link" and data["state"] != "ok":
-            say(f"{node}: link lost, the run goes on; reconnecting ({data.get('why')})")
-        elif event.kind == "link" and node in self._told:
-            say(f"{node}: link is back")
-        elif event.kind in ("rank_exited", "rank_lost"):
-            self._rank_ended(int(data["rank"]))
-        elif event.kind == "stop_asked":
-            say(f"stopping: {data.get('reason')}")
-        elif event.kind == "stop_requested" and not self.model.stop_reason:
-            say(f"{node}: asked to stop by {data.get('by')}: {data.get('reason')}")
-        elif event.kind == "stage":
-            say(f"{node}: {STAGES.get(str(data.get('stage')), str(data.get('stage')))}")
-        elif event.kind == "report" and data.get("state") != "ready":
-            say(f"{node}: report {data.get('name', '')}: {_report_text(data)}")
-        elif event.kind == "survivors":
-            for process in data.get("procs", ()):
-                say(survivor_text(node, process))
-        elif event.kind in ("note", "supervisor_gone", "node_lost"):
-            say(f"{node}: {data.get('text') or data.get('why') or 'its supervisor was killed'}")
-        if event.kind == "link":
-            self._told.add(node)
-
-    def _rank_ended(self, number: int) -> None:
-        rank = self.model.ranks.get(number)
-        if rank is None or not rank.failed:
-            return
-        # Its place in time is settled by clocks: records of earlier failures may still come.
-        first = self.model.first_failure()
-        if first is not None and first.rank == number:
-            say(f"rank {number} on {rank.node} {rank.text}: first failure so far")
-
-
-STAGES = {
-    "term": "asked its ranks to end (SIGTERM)",
-    "finalising": "its ranks have ended; the profiler writes its report",
-    "kill": "killing what is left (SIGKILL)",
-    "sweep": "ending processes that the run left behind",
-}
-
-
-def _report_text(data: Mapping[str, Any]) -> str:
-    size, state = int(data.get("size") or 0), data.get("state")
-    if state == "writing":
-        return f"being written, {size / 1e6:.1f} MB so far"
-    return f"{state}: {data['text']}" if data.get("text") else str(state)
+        """Say what an event means to a person, if it is news."""
+        entry = self._timeline.tell(event)
+        if entry is not None and not entry.aside:
+            say(entry.text)
 
 
 def summary(model: RunModel, run: str) -> list[str]:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from cockpit import paths
 from cockpit.cli import cluster
+from cockpit.cli.asking import ask
 from cockpit.cli.collect import fetch
 from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.ranks import nodes_text
-from cockpit.engine.fleet import PYTHONS, Fleet, close_all
-from cockpit.engine.link import Link
-from cockpit.engine.prepare import Prepared, Times, prepare
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
-from cockpit.engine.session import Session
+from cockpit.engine.prepare import Times
+from cockpit.engine.runs import RunFolder
+from cockpit.engine.starting import Request, start
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.plan import build_plans
-from cockpit.plans.script import plan_json
+from cockpit.transport.base import UnknownHostKey
 
 
 def main(words: list[str]) -> int:
@@ -33,7 +30,8 @@ def main(words: list[str]) -> int:
         raise CockpitError(
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
         )
-    return asyncio.run(_run(launch))
+    args = launch.args
+    return asyncio.run(_run(launch, Output(args.json, args.headless, args.give_up)))
 
 
 def _parser() -> Parser:
@@ -79,86 +77,81 @@ def _parser() -> Parser:
     return made
 
 
-async def _run(launch: cluster.Launch) -> int:
+async def _run(launch: cluster.Launch, output: Output) -> int:
     args, job = launch.args, launch.job
-    pythons = [*([job.python] if job.python else []), *PYTHONS]
-    fleet = Fleet(pythons, args.transport, args.ssh_config)
-    names = [host.name for host in job.hosts]
-    links: dict[str, Link] = {}
+    stages = _Stages(output)
     try:
-        started = time.monotonic()
-        answered: list[str] = []
-        say(f"connecting to {_count(len(names), 'node')}: {nodes_text(names)}")
-        links = await fleet.open_all(names, answered.append)
-        times = Times(args.grace, args.finalise_wait)
-        prepared = await prepare(job, links, times, args.node_dir)
+        session = await start(request(launch), stages)
     except BaseException:
-        await close_all(links.values())
-        await fleet.close()
+        stages.close()
         raise
-    say(f"{_count(len(answered), 'node')} ready after {time.monotonic() - started:.1f} s")
-    for note in dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes):
-        say(note)
-    folder = RunFolder.create(_manifest(launch, prepared, links, pythons))
-    code = await _session(launch, folder, fleet, links, prepared)
+    try:
+        size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
+        say(f"{session.folder.name}: {size} starting")
+        code = await watch(session, stages.live, output)
+    finally:
+        await session.close()
     if job.nsys and code != Exit.LEFT and not args.no_collect:
-        outcome = await fetch(folder, as_json=args.json)
+        outcome = await fetch(session.folder, as_json=args.json)
         code = max(code, outcome) if code == Exit.OK else code
     return code
 
 
-async def _session(
-    launch: cluster.Launch, folder: RunFolder, fleet: Fleet, links: dict[str, Link], prepared: Prepared
-) -> Exit:
-    output = Output(launch.args.json, launch.args.headless, launch.args.give_up)
-    live = Live(folder.manifest, output)
-    folder.lock()
-    session = Session(folder, fleet, live)
-    try:
-        try:
-            await session.launch(links, prepared.specs)
-        except BaseException:
-            live.close()
-            raise
-        job = launch.job
-        say(f"{folder.name}: {_count(job.world_size, 'rank')} on {_count(len(links), 'node')} starting")
-        return await watch(session, live, output)
-    finally:
-        await session.close()
-
-
-def _manifest(
-    launch: cluster.Launch, prepared: Prepared, links: dict[str, Link], pythons: list[str]
-) -> Manifest:
-    args: argparse.Namespace = launch.args
-    nodes = [
-        NodeEntry(
-            plan.node,
-            prepared.specs[plan.node]["dir"],
-            list(plan.ranks),
-            links[plan.node].transport.kind,
-            str(links[plan.node].hello.get("host", "")),
-            prepared.facts[plan.node],
-        )
-        for plan in prepared.plans
-    ]
-    profile: dict[str, Any] | None = prepared.specs[prepared.plans[0].node]["profile"]
-    return Manifest(
-        run=launch.job.run,
-        created=time.time(),
-        nodes=nodes,
-        launcher=launch.job.launcher,
-        program=list(launch.job.program),
-        cwd=launch.job.cwd,
-        hostfile=str(Path(args.hostfile).absolute()),
-        pythons=pythons,
-        profile=profile,
-        on_failure=args.on_failure,
-        failure_wait_s=args.failure_wait,
-        transport=args.transport,
-        ssh_config=str(Path(args.ssh_config).absolute()) if args.ssh_config else "",
-        plans=[plan_json(plan) for plan in prepared.plans],
+def request(launch: cluster.Launch) -> Request:
+    """What the words of the command line ask to be launched."""
+    args = launch.args
+    return Request(
+        launch.job,
+        args.hostfile,
+        args.transport,
+        args.ssh_config,
+        args.node_dir,
+        Times(args.grace, args.finalise_wait),
+        args.on_failure,
+        args.failure_wait,
     )
+
+
+class _Stages:
+    """Tells on stderr how a start goes on."""
+
+    live: Live
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._started = time.monotonic()
+        self._answered = 0
+
+    def connecting(self, nodes: Sequence[str]) -> None:
+        self._answered = 0
+        say(f"connecting to {_count(len(nodes), 'node')}: {nodes_text(nodes)}")
+
+    def answered(self, node: str) -> None:
+        self._answered += 1
+
+    async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
+        if not self._output.asks:
+            return False
+        for key in keys:
+            say(f"{key.where}: host key is not known: {key.key.split()[0]} {key.fingerprint}")
+        answer = await ask(
+            f"Trust {'it' if len(keys) == 1 else f'all {len(keys)}'} from now on? [y] yes · [Enter] no ? "
+        )
+        return answer in ("y", "yes")
+
+    def ready(self, notes: Sequence[str]) -> None:
+        say(f"{_count(self._answered, 'node')} ready after {time.monotonic() - self._started:.1f} s")
+        for note in notes:
+            say(note)
+
+    def listener(self, folder: RunFolder) -> Live:
+        self.live = Live(folder.manifest, self._output)
+        return self.live
+
+    def close(self) -> None:
+        """Print what is left of a start that failed."""
+        if hasattr(self, "live"):
+            self.live.close()
 
 
 def _count(number: int, noun: str) -> str:

@@ -9,11 +9,12 @@ import socket
 import sys
 from typing import Any
 
-from cockpit.cli.narration import STAGES, say, survivor_text
+from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.cli.ps import state_text
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
+from cockpit.core.timeline import STAGES, survivor_text
 from cockpit.engine.joining import ask_all, model_now
 from cockpit.engine.link import Link
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder

@@ -38,6 +38,9 @@ _NO_RUN_THERE = ("gone", "folder", "shrunk")
 class Listener(Protocol):
     """Who wants to know what happens; called on the event loop, must not block."""
 
+    def joined(self, model: RunModel) -> None:
+        """The model of the session; called once, before all else."""
+
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
 
@@ -62,6 +65,7 @@ class Session:
         """Set at every event; a waiter clears it."""
         self._fleet = fleet
         self._listener = listener
+        listener.joined(self.model)
         self._writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         self._links: dict[str, Link] = {}
@@ -72,6 +76,9 @@ class Session:
         self._tasks: list[asyncio.Task[None]] = []
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
+        self.stops_at: float | None = None
+        """When the failure policy will stop the run (unix seconds); None: it will not."""
+        self._kept = False
 
     # Launching
 
@@ -300,6 +307,11 @@ class Session:
         assert self._stop is not None
         await link.call("stop", dir=self._nodes[name].dir, deadline_s=20, **self._stop)
 
+    def keep(self) -> None:
+        """Set the failure policy aside: what still runs is left alone until it ends or somebody stops it."""
+        self._kept = True
+        self.stops_at = None
+
     async def _mind_failures(self) -> None:
         """The failure policy: a rank's recorded failure, and a while later the rest is stopped."""
         # Who comes back to a run that failed long ago gets as much time to decide as everybody else.
@@ -310,13 +322,28 @@ class Session:
                 await asyncio.sleep(0.2)
                 continue
             due = max(self.model.ended_at(first), joined) + self.manifest.failure_wait_s
+            self.stops_at = None if self._kept or self._stop else due
+            if self._kept:
+                return
             if time.time() < due:
                 await asyncio.sleep(min(0.2, self.manifest.failure_wait_s))
                 continue
+            self.stops_at = None
             if self._stop is None:
                 reason = f"rank {first.rank} on {first.node} {first.text}"
                 await self.stop(reason, by="the failure policy")
             return
+
+    async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
+        """One call about this run to a node whose link stands.
+
+        :raises LinkError: there is no link now
+        :raises RemoteError: the node refused
+        """
+        link = self._links.get(node)
+        if link is None or link.lost.done():
+            raise LinkError("no link now", where=node)
+        return await link.call(verb, dir=self._nodes[node].dir, **fields)
 
     async def close(self) -> None:
         """Leave: the run goes on."""

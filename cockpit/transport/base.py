@@ -18,6 +18,24 @@ class LinkError(CockpitError):
         self.retry = retry
 
 
+class UnknownHostKey(LinkError):
+    """A host that no known_hosts file has: a person may look at its key and trust it.
+
+    :param entry: the host as known_hosts names it: ``gpu01``, ``[gpu01]:2222``
+    :param key: its public key in OpenSSH's form: ``ssh-ed25519 AAAA…``
+    :param fingerprint: ``SHA256:…``
+    :param file: the known_hosts file for it
+    """
+
+    def __init__(self, *, where: str, entry: str, key: str, fingerprint: str, file: str) -> None:
+        hint = f"look at it and accept it with: ssh {where} true"
+        super().__init__("host key is not known", where=where, hint=hint, retry=False)
+        self.entry = entry
+        self.key = key
+        self.fingerprint = fingerprint
+        self.file = file
+
+
 class Pipe(Protocol):
     """Stdin and stdout of one command on a host."""
 

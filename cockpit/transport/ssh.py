@@ -19,7 +19,7 @@ from pathlib import Path
 
 import asyncssh
 
-from cockpit.transport.base import LinkError, Pipe, Tail
+from cockpit.transport.base import LinkError, Pipe, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
 """Unauthenticated connections one sshd is asked for at once: MaxStartups starts to drop at 10."""
@@ -179,13 +179,16 @@ async def _connect(
     options: asyncssh.SSHClientConnectionOptions, gate: asyncio.Semaphore, name: str
 ) -> asyncssh.SSHClientConnection:
     """Connect, again after a moment where sshd drops us before the login: it does so when it is busy."""
+    shown = _ShownKey()
     for attempt in range(1, _TRIES + 1):
         try:
             async with gate:
                 # Tunnel again: left out, asyncssh would open the configured jump host once more, by itself.
-                return await asyncssh.connect(options.orig_host, options=options, tunnel=options.tunnel)
+                return await asyncssh.connect(
+                    options.orig_host, options=options, tunnel=options.tunnel, client_factory=lambda: shown
+                )
         except asyncssh.HostKeyNotVerifiable as error:
-            raise _host_key_error(options, name, str(error)) from None
+            raise _host_key_error(options, name, str(error), shown.key) from None
         except (asyncssh.ConnectionLost, ConnectionResetError):
             if attempt == _TRIES:
                 raise
@@ -193,7 +196,19 @@ async def _connect(
     raise AssertionError("unreachable")
 
 
-def _host_key_error(options: asyncssh.SSHClientConnectionOptions, name: str, text: str) -> LinkError:
+class _ShownKey(asyncssh.SSHClient):
+    """Keeps the host key that no known_hosts file has, and refuses it."""
+
+    key: asyncssh.SSHKey | None = None
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.key = key
+        return False
+
+
+def _host_key_error(
+    options: asyncssh.SSHClientConnectionOptions, name: str, text: str, shown: asyncssh.SSHKey | None
+) -> LinkError:
     """Tell a changed host key from an unknown one, which asyncssh does not."""
     host = options.host_key_alias or options.host
     port = None if options.port == 22 else options.port
@@ -204,9 +219,29 @@ def _host_key_error(options: asyncssh.SSHClientConnectionOptions, name: str, tex
     elif known[0]:
         what = "host key changed: not the machine it was, or somebody is in between"
         hint = f"verify with its admin, then: ssh-keygen -R '{entry}'"
+    elif shown is not None:
+        return UnknownHostKey(
+            where=name,
+            entry=entry,
+            key=_public(shown),
+            fingerprint=shown.get_fingerprint(),
+            file=_own_known_hosts(options),
+        )
     else:
-        what, hint = "host key is not known", f"look at it and accept it with: ssh {name} true"
+        what, hint = f"host key refused: {text}", f"try: ssh {name} true"
     return LinkError(what, where=name, hint=hint, retry=False)
+
+
+def _own_known_hosts(options: asyncssh.SSHClientConnectionOptions) -> str:
+    """The file that ssh would write a new host key to: the first of UserKnownHostsFile."""
+    configured = options.config.get("UserKnownHostsFile")
+    first = configured[0] if isinstance(configured, list) and configured else configured
+    return str(Path(str(first)).expanduser() if first else Path.home() / ".ssh" / "known_hosts")
+
+
+def _public(key: asyncssh.SSHKey) -> str:
+    """``ssh-ed25519 AAAA…`` without the comment, which the other side chose."""
+    return " ".join(key.export_public_key().decode().split()[:2])
 
 
 class SshTransport:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from cockpit.core.events import Event
+from cockpit.core.model import RunModel
 from cockpit.engine import session as sessions
 from cockpit.engine.fleet import Fleet
 from cockpit.engine.link import Clock
@@ -103,6 +104,9 @@ class Heard:
     def __init__(self) -> None:
         self.text = b""
         self.events: list[Event] = []
+
+    def joined(self, model: RunModel) -> None:
+        """It asks the session itself."""
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         self.text += data
