@@ -219,24 +219,24 @@ def _host_key_error(
     elif known[0]:
         what = "host key changed: not the machine it was, or somebody is in between"
         hint = f"verify with its admin, then: ssh-keygen -R '{entry}'"
+    elif shown is not None and (file := _own_known_hosts(options)):
+        key, fingerprint = _public(shown), shown.get_fingerprint()
+        return UnknownHostKey(where=name, entry=entry, key=key, fingerprint=fingerprint, file=file)
     elif shown is not None:
-        return UnknownHostKey(
-            where=name,
-            entry=entry,
-            key=_public(shown),
-            fingerprint=shown.get_fingerprint(),
-            file=_own_known_hosts(options),
-        )
+        what = "host key is not known, and the ssh configuration keeps none"
+        hint = f"give {name} a UserKnownHostsFile"
     else:
         what, hint = f"host key refused: {text}", f"try: ssh {name} true"
     return LinkError(what, where=name, hint=hint, retry=False)
 
 
 def _own_known_hosts(options: asyncssh.SSHClientConnectionOptions) -> str:
-    """The file that ssh would write a new host key to: the first of UserKnownHostsFile."""
+    """The file that ssh would write a new host key to, the first of UserKnownHostsFile; empty: none."""
     configured = options.config.get("UserKnownHostsFile")
-    first = configured[0] if isinstance(configured, list) and configured else configured
-    return str(Path(str(first)).expanduser() if first else Path.home() / ".ssh" / "known_hosts")
+    first = configured[0] if isinstance(configured, list) and configured else ""
+    if configured == [] or first == os.devnull:  # asyncssh's reading of "none" is an empty list
+        return ""
+    return str(Path(first).expanduser() if first else Path.home() / ".ssh" / "known_hosts")
 
 
 def _public(key: asyncssh.SSHKey) -> str:

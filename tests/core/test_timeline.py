@@ -1,0 +1,74 @@
+"""What a person reads of a run's events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cockpit.core.events import Event
+from cockpit.core.model import RunModel
+from cockpit.core.timeline import Entry, Timeline
+
+
+class Story:
+    """A run of two nodes with four ranks each, told event by event."""
+
+    def __init__(self) -> None:
+        self.model = RunModel()
+        self.timeline = Timeline(self.model)
+        self.tell("planned", "", nodes={"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]})
+
+    def tell(self, kind: str, node: str, at: float = 10.0, **data: Any) -> Entry | None:
+        event = Event(at, kind, node, data)
+        self.model.apply(event)
+        return self.timeline.tell(event)
+
+    @property
+    def texts(self) -> list[str]:
+        return [entry.text for entry in self.timeline.entries]
+
+
+def test_times_are_on_our_clock() -> None:
+    story = Story()
+    story.tell("clock", "b", offset_s=100.0, rtt_s=0.01)
+    entry = story.tell("rank_exited", "b", 150.0, rank=4, code=3, signal=None)
+    assert entry == Entry(50.0, "rank 4 on b exited 3: first failure so far", "error", "b", 4)
+
+
+def test_ranks_that_end_alike_are_one_entry() -> None:
+    story = Story()
+    story.tell("rank_exited", "a", 10.0, rank=0, code=1, signal=None)
+    for rank in (1, 2, 3):
+        story.tell("rank_exited", "a", 10.0 + rank / 10, rank=rank, code=None, signal=15)
+    story.tell("rank_exited", "b", 30.0, rank=4, code=None, signal=15)
+    assert story.texts == [
+        "rank 0 on a exited 1: first failure so far",
+        "ranks 1-3 killed by SIGTERM",
+        "rank 4 on b killed by SIGTERM",
+    ]
+
+
+def test_a_link_is_news_when_it_is_lost_and_when_it_is_back() -> None:
+    story = Story()
+    entries = [
+        story.tell("link", "a", state="ok"),
+        story.tell("link", "a", state="stale", why="no answer"),
+        story.tell("link", "a", state="ok"),
+    ]
+    assert [entry.aside for entry in entries if entry] == [True, False, False]
+    assert story.texts[1:] == [
+        "a: link lost, the run goes on; reconnecting (no answer)",
+        "a: link is back",
+    ]
+
+
+def test_what_a_node_says_is_harmless() -> None:
+    story = Story()
+    story.tell("note", "a", text="\x1b]52;c;AAAA\x07[/bold]\u202e")
+    assert story.texts == ["a: \\x1b]52;c;AAAA\\x07[/bold]<U+202E>"]
+
+
+def test_all_ranks_running_is_said_once() -> None:
+    story = Story()
+    for rank in range(8):
+        story.tell("rank_started", "ab"[rank // 4], rank=rank, pid=1)
+    assert story.texts == ["8/8 ranks running"]
