@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check lint bench coldstart clean
+.PHONY: help venv demo test check lint bench coldstart clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -22,6 +22,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev]'
 	@touch $@
+
+demo: $(STAMP)  ## a small cluster on this machine and real training on it, in cockpit
+	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest $(ARGS)

@@ -24,6 +24,16 @@ def plans() -> Path:
     return state() / "plans"
 
 
+def config() -> Path:
+    """The file of this person's settings (docs/config.md)."""
+    return Path(platformdirs.user_config_dir(APP)) / "config.toml"
+
+
+def themes() -> Path:
+    """Folder of this person's own themes (docs/themes.md)."""
+    return Path(platformdirs.user_config_dir(APP)) / "themes"
+
+
 def private_dir(path: Path) -> Path:
     """Make ``path`` with mode 0700 if it is missing (parents too), and return it."""
     for folder in (*reversed(path.parents), path):

@@ -101,6 +101,7 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {name_of(path) for path in ROOT.glob("cockpit/**/*.py")}
     wanted |= {f"cockpit/{name_of(path)}" for path in ROOT.glob("themes/*.toml")}
+    wanted |= {f"cockpit/{name_of(path)}" for path in ROOT.glob("examples/*.py")}
     assert "cockpit/themes/dark.toml" in wanted
     assert wanted <= names
     assert not [name for name in names if name.startswith(("tests/", "examples/", "benchmarks/"))]

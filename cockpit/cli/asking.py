@@ -34,13 +34,15 @@ class Asks:
 
     :param person: whether somebody sits at the terminal and can be asked
     :param term: the wish that SIGTERM stands for
+    :param leaving: what leaving means, where not that the run goes on
     """
 
-    def __init__(self, *, person: bool, term: str) -> None:
+    def __init__(self, *, person: bool, term: str, leaving: str = "") -> None:
         self.asking = False
         """Whether the question stands on the terminal: nothing else should print there."""
         self._person = person
         self._term = term
+        self._leaving = leaving or "the run goes on"
         self._wish = ""
         self._stopped = False
 
@@ -73,7 +75,7 @@ class Asks:
             return
         self.asking = True
         kill = "[k] kill it now · " if self._stopped else ""
-        question = f"\n[Enter] leave, the run goes on · [s] stop the run · {kill}[c] stay ? "
+        question = f"\n[Enter] leave, {self._leaving} · [s] stop the run · {kill}[c] stay ? "
         print(question, end="", file=sys.stderr, flush=True)
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 

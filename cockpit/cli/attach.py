@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from cockpit.cli import terminal
 from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
@@ -21,8 +22,6 @@ def main(words: list[str]) -> int:
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
     )
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
-    parser.add_argument("--headless", action="store_true", help="ask nothing; SIGTERM stops the run")
     parser.add_argument(
         "--give-up",
         type=seconds,
@@ -30,8 +29,14 @@ def main(words: list[str]) -> int:
         metavar="S",
         help="wait so long for lost links when all else has ended (600)",
     )
+    terminal.add_options(parser)
     args = parser.parse_args(words)
-    return asyncio.run(_attach(RunFolder.find(args.run), Output(args.json, args.headless, args.give_up)))
+    folder = RunFolder.find(args.run)
+    if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+        from cockpit.tui.flight import Joining
+
+        return terminal.fly(Joining(folder), read_only=args.read_only)
+    return asyncio.run(_attach(folder, Output(args.json, args.headless, args.give_up)))
 
 
 async def _attach(folder: RunFolder, output: Output) -> Exit:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cockpit.cli.asking import Asks
 from cockpit.cli.narration import Narrator, say, summary
 from cockpit.cli.printer import JsonPrinter, Printer
+from cockpit.cli.terminal import say_left
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
@@ -28,11 +29,13 @@ class Output:
     :param json: an event stream on stdout in place of live lines
     :param headless: nobody sits in front: SIGTERM stops the run, SIGHUP leaves it running
     :param give_up_s: how long to wait for lost links when all other nodes have ended
+    :param leaving: what leaving means, where not that the run goes on
     """
 
     json: bool = False
     headless: bool = False
     give_up_s: float = 600.0
+    leaving: str = ""
 
     @property
     def asks(self) -> bool:
@@ -54,6 +57,7 @@ class Live:
         self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names)
         self._printer: Printer | JsonPrinter = self._json or self._lines
         self._narrator: Narrator | None = None
+        self._leaving = output.leaving
 
     def joined(self, model: RunModel) -> None:
         """Tell people what events mean, by the model of the session."""
@@ -85,7 +89,7 @@ class Live:
             self._json.event("over", run=run, exit=int(code), first_failure=failed)
             self._json.close()
             return
-        for line in summary(model, run):
+        for line in summary(model, run, logs=not self._leaving):
             say(line)
 
     def close(self) -> None:
@@ -95,7 +99,7 @@ class Live:
 
 async def watch(session: Session, live: Live, output: Output) -> Exit:
     """Watch until the run is over or the person leaves; print the summary; return the exit code."""
-    asks = Asks(person=output.asks, term="stop" if output.headless else "leave")
+    asks = Asks(person=output.asks, term="stop" if output.headless else "leave", leaving=output.leaving)
     asks.install()
     session.watch()
     printed = time.monotonic()
@@ -112,7 +116,7 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
             answer = asks.take()
             if answer == "leave":
                 live.close()
-                return leave(session)
+                return leave(session, output.leaving)
             if answer in ("stop", "kill"):
                 reason = "asked at the terminal" if output.asks else "SIGTERM to the cockpit"
                 errors = await session.stop(reason, hard=answer == "kill")
@@ -121,9 +125,9 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
     except OSError:
         if not _mute():
             raise
-        return leave(session)
+        return leave(session, output.leaving)
     except CockpitError:
-        leave(session)  # our own trouble (a full disk here) is none of the run's
+        leave(session, output.leaving)  # our own trouble (a full disk here) is none of the run's
         raise
     finally:
         asks.remove()
@@ -156,9 +160,8 @@ def _given_up(model: RunModel, after_s: float) -> list[str]:
     return []
 
 
-def leave(session: Session) -> Exit:
-    """Say how to come back."""
+def leave(session: Session, leaving: str = "") -> Exit:
+    """Say what leaving meant, and how to come back."""
     session.folder.write(Event(time.time(), "left", "", {}))
-    say(f"left; the run goes on. Come back with: cockpit attach {session.folder.name}")
-    say(f"or stop it with: cockpit stop {session.folder.name}")
+    say_left(session.folder.name, leaving)
     return Exit.LEFT

@@ -18,6 +18,7 @@ VERBS = {
     "logs": "print a run's logs, all or some",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
+    "demo": "try it: a small cluster on this machine, real training",
     "where": "print every path cockpit uses here",
 }
 """Every verb with its one-line help; the module ``cockpit.cli.<verb>`` implements it."""

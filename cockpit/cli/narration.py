@@ -33,13 +33,17 @@ class Narrator:
             say(entry.text)
 
 
-def summary(model: RunModel, run: str) -> list[str]:
-    """What a person needs to know at the end, the cause first."""
+def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
+    """What a person needs to know at the end, the cause first.
+
+    :param logs: whether its logs can still be read afterwards
+    """
     lines = []
     first = model.first_failure()
     if first is not None:
         lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
-        lines.append(f"its output: cockpit logs {run} --rank {first.rank}")
+        if logs:
+            lines.append(f"its output: cockpit logs {run} --rank {first.rank}")
     others: dict[str, list[int]] = {}
     for rank in model.ranks.values():
         if rank is not first:

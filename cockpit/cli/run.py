@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from cockpit import paths
-from cockpit.cli import cluster
+from cockpit.cli import cluster, terminal
 from cockpit.cli.asking import ask
 from cockpit.cli.collect import fetch
 from cockpit.cli.live import Live, Output, watch
@@ -22,8 +22,11 @@ from cockpit.plans.plan import build_plans
 from cockpit.transport.base import UnknownHostKey
 
 
-def main(words: list[str]) -> int:
-    """Launch, watch, and collect at the end of a profiled run."""
+def main(words: list[str], leaving: str = "") -> int:
+    """Launch, watch, and collect at the end of a profiled run.
+
+    :param leaving: what leaving means, where not that the run goes on
+    """
     launch = cluster.parse(_parser(), words)
     build_plans(launch.job)  # what is wrong with the job itself is said before any node is asked
     if (paths.runs() / launch.job.run).exists():
@@ -31,7 +34,12 @@ def main(words: list[str]) -> int:
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
         )
     args = launch.args
-    return asyncio.run(_run(launch, Output(args.json, args.headless, args.give_up)))
+    if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+        from cockpit.tui.flight import Launching
+
+        collects = bool(launch.job.nsys) and not args.no_collect
+        return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
+    return asyncio.run(_run(launch, Output(args.json, args.headless, args.give_up, leaving)))
 
 
 def _parser() -> Parser:
@@ -69,11 +77,10 @@ def _parser() -> Parser:
         default="",
         help="where run folders go on the nodes (default: $TMPDIR or /tmp there)",
     )
-    group.add_argument("--headless", action="store_true", help="ask nothing; SIGTERM stops, SIGHUP leaves")
-    group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
     group.add_argument(
         "--no-collect", action="store_true", help="leave a profiled run's reports on the nodes"
     )
+    terminal.add_options(made)
     return made
 
 

@@ -28,6 +28,7 @@ class Piece:
 
 
 _STEP = 1 << 20
+_INDEX_STEP = 64 << 10
 
 
 def history(folder: RunFolder, since: float = 0.0) -> Iterator[Piece]:
@@ -46,7 +47,7 @@ def _node_history(folder: RunFolder, node: NodeEntry, offset_s: float, since: fl
     root = folder.spool_dir(node)
     done: dict[str, int] = {}
     at = 0.0
-    for at, sizes in _index(root / SIZES):
+    for at, sizes in time_index(root / SIZES):
         for file, size in sizes.items():
             start, done[file] = done.get(file, 0), size
             if at - offset_s >= since:
@@ -57,17 +58,26 @@ def _node_history(folder: RunFolder, node: NodeEntry, offset_s: float, since: fl
         yield from _pieces(path, at - offset_s, node.name, path.name, start, size)
 
 
-def _index(path: Path) -> Iterator[tuple[float, dict[str, int]]]:
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return
-    for line in lines:
+def time_index(path: Path) -> Iterator[tuple[float, dict[str, int]]]:
+    """Every line of a node's time index: unix seconds on its clock, and the sizes that changed."""
+    at = 0
+    while True:
+        # Opened for each part: of a thousand nodes a thousand would be open.
         try:
-            entry = json.loads(line)
-            yield float(entry["t"]), {str(name): int(size) for name, size in entry["s"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # a node's index is data: a damaged line costs its order, no bytes
+            with path.open("rb") as file:
+                file.seek(at)
+                whole = file.read(_INDEX_STEP).rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return
+        if not whole:
+            return
+        at += len(whole) + 1
+        for line in whole.split(b"\n"):
+            try:
+                entry = json.loads(line)
+                yield float(entry["t"]), {str(name): int(size) for name, size in entry["s"].items()}
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # a node's index is data: a damaged line costs its order, no bytes
 
 
 def _pieces(path: Path, at: float, node: str, file: str, start: int, end: int) -> Iterator[Piece]:

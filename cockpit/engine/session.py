@@ -66,7 +66,7 @@ class Session:
         self._fleet = fleet
         self._listener = listener
         listener.joined(self.model)
-        self._writer = writer
+        self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         self._links: dict[str, Link] = {}
         self._spools = {name: Spool(folder.spool_dir(entry)) for name, entry in self._nodes.items()}
@@ -79,6 +79,7 @@ class Session:
         self.stops_at: float | None = None
         """When the failure policy will stop the run (unix seconds); None: it will not."""
         self._kept = False
+        self._policy = True
 
     # Launching
 
@@ -140,9 +141,17 @@ class Session:
 
         :param policy: whether to stop the run after a failure, where the run was started so
         """
+        self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
-        if policy and self._writer and self.manifest.on_failure == "stop":
+        if policy and self.writer and self.manifest.on_failure == "stop":
             self._tasks.append(asyncio.create_task(self._mind_failures()))
+
+    async def resume(self) -> None:
+        """Watch again after :meth:`wait` has raised: the nodes send from where our spool ends."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.watch(policy=self._policy)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the next change (True), at most ``timeout_s`` seconds (False).
@@ -226,7 +235,7 @@ class Session:
             start += length
             if not _is_followed(file):
                 raise RemoteError("protocol", f"sent a file that was not asked for: {file!r}", where=name)
-            if self._writer:
+            if self.writer:
                 fresh = self._spools[name].append(file, offset, chunk)
             else:
                 fresh = chunk[max(0, offsets.get(file, 0) - offset) :]
@@ -284,7 +293,7 @@ class Session:
             self._emit(Event(time.time(), "link", name, {"state": state, "why": why}))
 
     def _emit(self, event: Event, *, record: bool = True) -> None:
-        if record and self._writer:
+        if record and self.writer:
             self.folder.write(event)
         self._listener.event(event, self.model.apply(event))
         self.changed.set()

@@ -37,6 +37,7 @@ VERBS = {
     "runs": "recorded",
     "follow": "follow",
     "samples": "samples",
+    "environ": "environ",
     "reports": "files",
     "digest": "files",
     "read": "files",

@@ -19,7 +19,7 @@ CHILDREN_EVERY = 5
 def samples(call: Call) -> Dict[str, Any]:
     """Send a sample each ``interval`` seconds (1) until cancelled; answers ``{}`` then.
 
-    Item: ``t`` the node's clock; ``node`` {load, memory_bytes, memory_total_bytes, disk_free_bytes};
+    Item: ``t`` the node's clock; ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children}}; ``gpus`` (see :mod:`cockpit.node.gpu`).
 
     :raises NodeError: psutil does not load here
@@ -54,6 +54,7 @@ class _Sampler:
             "t": time.time(),
             "node": {
                 "load": os.getloadavg()[0],
+                "cores": os.cpu_count(),
                 "memory_bytes": memory.total - memory.available,
                 "memory_total_bytes": memory.total,
                 "disk_free_bytes": disk.f_bavail * disk.f_frsize,

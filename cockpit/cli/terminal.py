@@ -1,0 +1,64 @@
+"""Open the app on a terminal, and say afterwards, where it can be scrolled back to, how it went."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cockpit.cli.narration import say, summary
+from cockpit.cli.parsing import Parser
+from cockpit.errors import Exit
+
+if TYPE_CHECKING:
+    from cockpit.tui.flight import Flight
+
+
+def add_options(parser: Parser) -> None:
+    """How a run is watched."""
+    group = parser.add_argument_group("watching")
+    group.add_argument("--plain", action="store_true", help="live lines on the terminal in place of the app")
+    group.add_argument(
+        "--headless", action="store_true", help="live lines, ask nothing; SIGTERM stops, SIGHUP leaves"
+    )
+    group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
+    group.add_argument("--read-only", action="store_true", help="the app changes nothing of the run")
+
+
+def wanted(*, plain: bool, headless: bool, json: bool) -> bool:
+    """Whether the app can and should be opened: somebody sits at a terminal that can show it."""
+    if plain or headless or json or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def fly(flight: Flight, *, read_only: bool) -> int:
+    """Open the app and wait until it is left; return the exit code.
+
+    :raises CockpitError: the start failed, or the config is wrong
+    """
+    from cockpit import config
+    from cockpit.tui.app import CockpitApp  # a fifth of a second that everything else saves
+
+    app = CockpitApp(flight, config.load(), read_only=read_only)
+    code = app.run()
+    if app.error is not None:
+        raise app.error
+    if app.session is None:
+        return int(Exit.LEFT)
+    run = flight.name
+    if code == Exit.LEFT:
+        say_left(run, flight.leaving)
+        return int(Exit.LEFT)
+    for line in summary(app.session.model, run, logs=not flight.leaving):
+        say(line)
+    return int(Exit.RANK_FAILED if code is None else code)
+
+
+def say_left(run: str, leaving: str = "") -> None:
+    """What leaving a run meant: how to come back to it or to end it, unless it is something else."""
+    if leaving:
+        say(f"left: {leaving}")
+        return
+    say(f"left; the run goes on. Come back with: cockpit attach {run}")
+    say(f"or stop it with: cockpit stop {run}")

@@ -1,0 +1,1 @@
+"""A small cluster on this machine to try cockpit on: ssh servers on loopback, real launches behind them."""

@@ -1,0 +1,287 @@
+"""A run's output as one document: all sources merged by time, at any length, in flat memory."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cockpit.base.record import LAUNCHER_LOG, SIZES
+from cockpit.core.levels import Level, level_of
+from cockpit.core.segments import BATCH_BYTES, Collector, Unfinished
+from cockpit.engine.history import time_index
+from cockpit.engine.index import Index
+from cockpit.engine.runs import NodeEntry, RunFolder
+from cockpit.engine.spooled import Source, SpooledLogs
+
+__all__ = ["Logbook", "Row", "Source"]
+
+BATCH_S = 0.25
+"""Seconds of history in a batch."""
+
+_TURN_S = 0.005
+"""Seconds that loading works before others get their turn."""
+
+_STEP = 256 << 10
+"""Bytes of a log that are read at once."""
+
+_RANK_LOG = re.compile(r"rank-(\d+)\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line as it is shown.
+
+    :param batch: the batch it is in; the number of batches for an unfinished line
+    :param index: its place in the batch under the query it was read with
+    :param at: when it was here at the latest, unix seconds on our clock
+    :param sources: who printed it in this batch, consoles first, then by rank; at least one
+    :param text: the bytes as they came: at most 8 KiB, overwritten states left out, no newline
+    :param size: bytes of the whole line; more than ``len(text)`` where it was cut
+    :param level: what kind of line it is
+    :param first: False for the second and later lines of a traceback that is shown as one
+    """
+
+    batch: int
+    index: int
+    at: float
+    sources: tuple[Source, ...]
+    text: bytes
+    size: int
+    level: Level
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What was fed before loading was done: bytes that the spool has are not kept."""
+
+    number: int
+    offset: int
+    length: int
+    data: bytes | None
+
+
+class Logbook:
+    """The document; see :class:`cockpit.engine.reader.Reader` for reading in it.
+
+    It is a list of batches that only grows. A batch is what all sources said within a moment: a segment of
+    whole lines of each. Text is read back from the spool; where everything is stands in files too.
+
+    :param folder: the run's folder. If something is spooled in it already, :meth:`load` must be called: what
+        is fed waits for that.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self.logs = SpooledLogs(folder)
+        self.index = Index(folder.path)
+        self._collector = Collector()
+        self._held: deque[_Held | float] | None = None
+        """Fed chunks, and times of flushes, that wait until loading is done."""
+        if any((folder.path / "spool").glob("*/*.log")):
+            self._held = deque()
+        self._told = 0  # batches at the last flush
+
+    @property
+    def lines(self) -> int:
+        """Complete lines in the document."""
+        return self.index.lines
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the logs that are in the document."""
+        return self.index.size_bytes
+
+    @property
+    def batches(self) -> int:
+        """How many batches the document has."""
+        return self.index.batches
+
+    # Growing
+
+    def feed(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """Take new bytes of a log, in order; what is known already is passed over."""
+        number = self.logs.number((node, rank))
+        if self._held is None:
+            self._collector.feed(number, offset, data)
+        else:
+            spooled = self.logs.size(number) >= offset + len(data)
+            self._held.append(_Held(number, offset, len(data), None if spooled else data))
+
+    def flush(self, now: float) -> bool:
+        """Close the batch.
+
+        :param now: unix seconds
+        :return: whether there is anything new since the last call
+        """
+        changed = False
+        if self._held is None:
+            changed = self._close_batch(now)
+        else:
+            self._held.append(now)
+        told, self._told = self._told, self.batches
+        return changed or told != self._told
+
+    def _close_batch(self, at: float) -> bool:
+        batches, changed = self._collector.seal(at)
+        for batch in batches:
+            self.index.add(at, batch)
+        return changed
+
+    async def load(self, progress: Callable[[float], None] | None = None) -> None:
+        """Take in what is spooled already, merged by the nodes' time indexes; what is fed comes after it.
+
+        :param progress: told the part that is done, 0 to 1
+        :raises CockpitError: the spool cannot be read
+        """
+        if self._held is None:
+            self._held = deque()
+        ends = self._spooled()
+        turn = _Turn(sum(ends.values()), progress)
+        done = dict.fromkeys(ends, 0)
+        opened = at = self._folder.manifest.created
+        size = 0
+        for tick, node, sizes in self._ticks(await self._clocks(turn)):
+            if size and (tick - opened >= BATCH_S or size >= BATCH_BYTES):
+                self._close_batch(at)
+                size = 0
+            if not size:
+                opened = tick
+            at = tick
+            for file, end in sizes.items():
+                number = self._number(node, file)
+                if number is not None and number in ends and end > done[number]:
+                    start, done[number] = done[number], min(end, ends[number])
+                    size += done[number] - start
+                    await self._take(number, start, done[number], turn)
+            await turn.pause()
+        # Bytes that came after the last line of an index.
+        for number, end in ends.items():
+            await self._take(number, done[number], end, turn)
+        self._close_batch(at)
+        await self._take_held(turn)
+        turn.tell()
+
+    def _spooled(self) -> dict[int, int]:
+        """Bytes of each log in the spool."""
+        sizes: dict[int, int] = {}
+        for node in self._folder.manifest.nodes:
+            for path in self._folder.spool_dir(node).glob("*.log"):
+                number = self._number(node.name, path.name)
+                if number is not None:
+                    sizes[number] = path.stat().st_size
+        return dict(sorted(sizes.items()))
+
+    def _number(self, node: str, file: str) -> int | None:
+        """The number of the log in a file of a node's spool; None if it is not a log."""
+        if file == LAUNCHER_LOG:
+            return self.logs.number((node, None))
+        found = _RANK_LOG.fullmatch(file)
+        return self.logs.number((node, int(found[1]))) if found else None
+
+    async def _clocks(self, turn: _Turn) -> dict[str, float]:
+        """How far each node's clock is ahead of ours, in seconds, as it was measured last."""
+        offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
+        for event in self._folder.journal():
+            if event.kind == "clock":
+                offsets[event.node] = float(event.data.get("offset_s", 0.0))
+            await turn.pause()
+        return offsets
+
+    def _ticks(self, clocks: Mapping[str, float]) -> Iterator[_Tick]:
+        """The lines of all time indexes, merged, by our clock."""
+
+        def of(node: NodeEntry) -> Iterator[_Tick]:
+            for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
+                yield _Tick(at - clocks[node.name], node.name, sizes)
+
+        return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
+
+    async def _take(self, number: int, start: int, end: int, turn: _Turn) -> None:
+        """Take bytes of a log from the spool."""
+        while start < end and (data := self.logs.read(number, start, min(_STEP, end - start))):
+            self._collector.feed(number, start, data)
+            start += len(data)
+            turn.done += len(data)
+            await turn.pause()
+
+    async def _take_held(self, turn: _Turn) -> None:
+        """Take what was fed meanwhile, and wait for nothing more."""
+        while self._held:
+            held = self._held.popleft()
+            if isinstance(held, float):
+                self._close_batch(held)
+            else:
+                data = held.data
+                if data is None:
+                    data = self.logs.read(held.number, held.offset, held.length)
+                self._collector.feed(held.number, held.offset, data)
+            await turn.pause()
+        self._held = None
+
+    # Reading
+
+    def pending(self, sources: frozenset[Source] | None) -> list[Row]:
+        """The unfinished lines that are progress bars or prompts, equal ones folded.
+
+        :param sources: of whom; None: of all
+        """
+        wanted = None if sources is None else self.logs.numbers(sources)
+        found: dict[bytes, list[Unfinished]] = {}
+        for line in self._collector.unfinished():
+            if wanted is None or line.source in wanted:
+                found.setdefault(line.state, []).append(line)
+        return [
+            Row(
+                batch=self.batches,
+                index=index,
+                at=max(line.since for line in lines),
+                sources=tuple(self.logs.sources[line.source] for line in lines),
+                text=text,
+                size=max(line.size for line in lines),
+                level=level_of(text),
+                first=True,
+            )
+            for index, (text, lines) in enumerate(found.items())
+        ]
+
+    def close(self) -> None:
+        """Close the files; the book cannot be read any more."""
+        self.logs.close()
+        self.index.close()
+
+
+class _Tick(NamedTuple):
+    """One line of a time index: the sizes that files of a node had at a time on our clock."""
+
+    at: float
+    node: str
+    sizes: dict[str, int]
+
+
+class _Turn:
+    """Lets others have their turn on the event loop now and then, and tells how far loading is."""
+
+    def __init__(self, total: int, progress: Callable[[float], None] | None) -> None:
+        self.total = total
+        self.done = 0
+        self._progress = progress
+        self._until = time.perf_counter() + _TURN_S
+
+    def tell(self) -> None:
+        """Tell how far it is."""
+        if self._progress is not None:
+            self._progress(min(1.0, self.done / self.total) if self.total else 1.0)
+
+    async def pause(self) -> None:
+        """Give the others their turn if it is time."""
+        if time.perf_counter() >= self._until:
+            self.tell()
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + _TURN_S

@@ -1,0 +1,195 @@
+"""Every command of the app: the one list behind bindings, footer, help, palette and the docs' key table."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from cockpit.errors import CockpitError
+
+
+@dataclass(frozen=True)
+class Command:
+    """Something a person can do.
+
+    :param id: its name in the config's ``[keys]``, in bindings and in code
+    :param keys: keys in Textual's spelling, the first one is shown
+    :param title: what it does, in a few words
+    :param short: its label in the footer
+    :param group: heading in help
+    :param help: one or two sentences more
+    :param footer: place in the footer's order, lowest first; None: never there
+    :param changes: whether it changes the run, which ``--read-only`` forbids
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    title: str
+    short: str
+    group: str
+    help: str = ""
+    footer: int | None = None
+    changes: bool = False
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "stop",
+        ("x",),
+        "stop the run",
+        "stop",
+        "Run",
+        "Asks first. SIGTERM, time to end, a profiler's time to write its report, then SIGKILL.",
+        50,
+        changes=True,
+    ),
+    Command(
+        "keep",
+        ("K",),
+        "keep the other ranks running after a failure",
+        "keep running",
+        "Run",
+        "Sets aside the stop that would follow a rank's failure.",
+        5,
+        changes=True,
+    ),
+    Command(
+        "collect",
+        ("c",),
+        "collect profiler reports",
+        "collect",
+        "Run",
+        "Fetches every node's reports and checks them by sha256. Again: cancels; it goes on where it was.",
+        40,
+    ),
+    Command("retry", ("r",), "try again after trouble on this machine", "try again", "Run", "", 1),
+    Command("leave", ("q",), "leave; the run goes on", "leave", "Run", "Prints how to come back.", 70),
+    Command(
+        "interrupt",
+        ("ctrl+c",),
+        "copy the selection, else ask: leave, stop or stay",
+        "",
+        "Run",
+    ),
+    Command("open", ("enter",), "open what the cursor is on", "open", "Move", "", 30),
+    Command("back", ("escape",), "one step back", "back", "Move", "", 10),
+    Command("previous_view", ("minus",), "the previous view", "", "Move"),
+    Command("down", ("j", "down"), "move down", "", "Move"),
+    Command("up", ("k", "up"), "move up", "", "Move"),
+    Command("page_down", ("pagedown",), "a page down", "", "Move"),
+    Command("page_up", ("pageup",), "a page up", "", "Move"),
+    Command("first", ("g", "home"), "to the beginning", "", "Move"),
+    Command("last", ("G", "end"), "to the end; a log follows again", "", "Move"),
+    Command("next_pane", ("tab",), "next pane", "", "Move"),
+    Command("previous_pane", ("shift+tab",), "previous pane", "", "Move"),
+    Command("nodes", ("1",), "nodes and ranks", "", "Move"),
+    Command("log", ("2",), "log", "", "Move"),
+    Command("detail", ("3",), "detail of a node or rank", "", "Move"),
+    Command("events", ("4",), "what happened when", "", "Move"),
+    Command("commands", ("5",), "the shell commands cockpit ran", "", "Move"),
+    Command("previous_rank", ("left_square_bracket",), "previous rank", "", "Move"),
+    Command("next_rank", ("right_square_bracket",), "next rank", "", "Move"),
+    Command("mark", ("space",), "mark the node or rank", "mark", "Move", "The log narrows to the marks."),
+    Command(
+        "filter",
+        ("slash",),
+        "filter the log",
+        "filter",
+        "Log",
+        "A regular expression, live while you type; a leading ! inverts; small letters match capitals too.",
+        20,
+    ),
+    Command("next_match", ("n",), "next match", "next", "Log", "Of the filter, or of the last one."),
+    Command("previous_match", ("N",), "previous match", "", "Log"),
+    Command("failed_log", ("F",), "the log of the rank that failed first", "failed rank", "Log", "", 6),
+    Command("next_error", ("e",), "next error", "error", "Log"),
+    Command("previous_error", ("E",), "previous error", "", "Log"),
+    Command("next_warning", ("w",), "next warning", "", "Log"),
+    Command("previous_warning", ("W",), "previous warning", "", "Log"),
+    Command("follow", ("f",), "follow the newest lines, or stay", "follow", "Log"),
+    Command("wrap", ("v",), "wrap long lines, or cut them", "", "Log"),
+    Command("timestamps", ("t",), "show or hide times", "", "Log"),
+    Command(
+        "copy",
+        ("y",),
+        "copy the line or the selection",
+        "",
+        "Log",
+        "By the terminal (OSC 52), and to a file.",
+    ),
+    Command("copy_command", ("Y",), "copy the shell command for this view", "", "Log"),
+    Command("pager", ("o",), "open this log in $PAGER", "", "Log"),
+    Command("zoom", ("z",), "the pane alone on the screen, or all panes", "zoom", "View"),
+    Command("freeze", ("p",), "freeze the display, or go on", "", "View", "The run and its spool go on."),
+    Command("palette", ("ctrl+p", "colon"), "palette: commands, nodes, ranks and themes by name", "", "View"),
+    Command("help", ("question_mark",), "all keys; type to search", "all keys", "View", "", 60),
+    Command("help_here", ("f1",), "help on the focused pane", "", "View"),
+)
+
+BY_ID = {command.id: command for command in COMMANDS}
+
+SHOWN = {
+    "question_mark": "?",
+    "slash": "/",
+    "minus": "-",
+    "colon": ":",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "escape": "esc",
+    "pagedown": "pgdn",
+    "pageup": "pgup",
+    "up": "↑",
+    "down": "↓",
+    "f1": "F1",
+}
+"""How keys are written for people, where not as Textual spells them."""
+
+
+def shown(key: str) -> str:
+    """A key as people write it."""
+    return SHOWN.get(key, key)
+
+
+def keymap(changes: Mapping[str, str], where: str = "") -> dict[str, Command]:
+    """The commands with a person's own keys.
+
+    :param changes: command id to keys, with commas between them, in people's or Textual's spelling
+    :param where: the config file, for errors
+    :raises CockpitError: a command that does not exist, or one key for two commands
+    """
+    spelled = {text: key for key, text in SHOWN.items()}
+    commands = dict(BY_ID)
+    for name, keys in changes.items():
+        if name not in commands:
+            near = difflib.get_close_matches(name, commands, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "the names stand in docs/keys.md"
+            raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
+        words = [word.strip() for word in keys.split(",") if word.strip()]
+        commands[name] = replace(commands[name], keys=tuple(spelled.get(word, word) for word in words))
+    _refuse_clashes(commands.values(), where)
+    return commands
+
+
+def _refuse_clashes(commands: Iterable[Command], where: str) -> None:
+    taken: dict[str, str] = {}
+    for command in commands:
+        for key in command.keys:
+            if key in taken:
+                what = f"keys: {shown(key)!r} is for {taken[key]!r} and for {command.id!r}"
+                raise CockpitError(what, where=where, hint="give one of them another key")
+            taken[key] = command.id
+
+
+def key_table() -> str:
+    """The table of all keys in Markdown, for the docs."""
+    lines = []
+    group = ""
+    for command in sorted(COMMANDS, key=lambda c: ("Run", "Move", "Log", "View").index(c.group)):
+        if command.group != group:
+            group = command.group
+            lines += ["", f"**{group}**", "", "| key | what it does | name in `[keys]` |", "|---|---|---|"]
+        keys = " ".join(f"`{shown(key)}`" for key in command.keys)
+        text = f"{command.title}. {command.help}" if command.help else command.title
+        lines.append(f"| {keys} | {text} | `{command.id}` |")
+    return "\n".join(lines).strip() + "\n"

@@ -1,0 +1,1 @@
+"""Screens: each owns one flow."""

@@ -1,0 +1,98 @@
+"""Questions: what will happen to whom, and the safe answer has the focus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One way to answer.
+
+    :param key: a letter that gives it
+    :param danger: drawn as a warning
+    """
+
+    id: str
+    text: str
+    key: str
+    danger: bool = False
+
+
+class Question(ModalScreen[str]):
+    """Ask one thing; the first answer is the safe one: it has the focus, and esc gives it.
+
+    :param title: the question in a few words
+    :param lines: what it is about, and what each answer does
+    """
+
+    DEFAULT_CSS = """
+    Question { align: center middle; }
+    Question > Vertical {
+        width: 76; max-width: 96%; height: auto; max-height: 90%;
+        border: round $key; background: $surface; padding: 1 2;
+        border-title-color: $key; border-title-style: bold;
+    }
+    Question VerticalScroll { height: auto; max-height: 16; }
+    Question Static { width: 1fr; }
+    Question Horizontal { height: auto; margin-top: 1; }
+    Question Button { margin-right: 2; min-width: 8; height: 1; border: none; padding: 0 1; }
+    Question Button:focus { text-style: bold reverse; }
+    """
+
+    def __init__(self, title: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
+        super().__init__()
+        self._title = title
+        self._lines = lines
+        self._answers = answers
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            with VerticalScroll(can_focus=False):
+                yield Static("\n".join(self._lines), markup=False)
+            with Horizontal():
+                for answer in self._answers:
+                    label = f"[{answer.key}] {answer.text}"
+                    yield Button(
+                        _plain(label),
+                        id=f"answer-{answer.id}",
+                        variant="error" if answer.danger else "default",
+                    )
+        box.border_title = _plain(f" {self._title} ")
+
+    def on_mount(self) -> None:
+        self.query(Button).first().focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.dismiss(str(event.button.id).removeprefix("answer-"))
+
+    def key_escape(self) -> None:
+        """The safe answer."""
+        self.dismiss(self._answers[0].id)
+
+    def key_left(self) -> None:
+        """The answer before."""
+        self.focus_previous()
+
+    def key_right(self) -> None:
+        """The next answer."""
+        self.focus_next()
+
+    def on_key(self, event: events.Key) -> None:
+        for answer in self._answers:
+            if event.key == answer.key:
+                event.stop()
+                self.dismiss(answer.id)
+
+
+def _plain(text: str) -> str:
+    """Text for a place that parses markup: brackets in it are shown as they are."""
+    return text.replace("[", "\\[")

@@ -1,0 +1,454 @@
+"""The main screen: nodes and ranks, the log, details and what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit.core.model import RankState
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.text import RemoteText
+from cockpit.core.timeline import STAGES
+from cockpit.engine.board import Board
+from cockpit.engine.link import RemoteError
+from cockpit.engine.logbook import Source
+from cockpit.engine.session import Session
+from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
+from cockpit.tui.commands import COMMANDS
+from cockpit.tui.flight import Flight
+from cockpit.tui.screens.run_actions import PAST_VIEWS, RunActions
+from cockpit.tui.screens.view import TABS, View
+from cockpit.tui.units import span_text
+from cockpit.tui.widgets.command_list import CommandList
+from cockpit.tui.widgets.detail import Detail
+from cockpit.tui.widgets.event_list import EventList
+from cockpit.tui.widgets.failure_banner import FailureBanner
+from cockpit.tui.widgets.filter_bar import FilterBar
+from cockpit.tui.widgets.key_bar import SLOTS, Activity, KeyBar
+from cockpit.tui.widgets.log_view import LogView
+from cockpit.tui.widgets.rank_grid import RankGrid
+from cockpit.tui.widgets.top_bar import Head, TopBar
+
+TICK_S = 0.1
+SLOW_TICK_S = 0.5
+"""Seconds between two drawings of what changes quickly, and of what only ages."""
+
+NARROW, LOW, SMALL = 100, 30, (50, 12)
+"""Columns below which panes are stacked; rows below which the left has the grid alone; the least of both."""
+
+BEHIND = 1_000_000
+"""Bytes of logs that are still to come, above which it is said."""
+
+SHORT_STAGES = {
+    "term": "stopping, SIGTERM sent",
+    "finalising": "finalising the report",
+    "kill": "killing what is left",
+    "sweep": "sweeping",
+}
+
+
+class RunScreen(RunActions):
+    """One run.
+
+    :param board: what the session told
+    :param session: launched or joined, not yet watched; the app closes it
+    :param notes: what the start had to say
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(command.keys), f"command('{command.id}')", command.title, id=command.id, show=False)
+        for command in COMMANDS
+    ]
+
+    DEFAULT_CSS = """
+    RunScreen { layout: vertical; background: $background; }
+    RunScreen #body { height: 1fr; layout: horizontal; }
+    RunScreen #left { width: 46; height: 1fr; }
+    RunScreen #right { width: 1fr; height: 1fr; }
+    RunScreen .pane { border: round $frame; padding: 0 1; }
+    RunScreen .pane { border-title-color: $dim; border-subtitle-color: $dim; }
+    RunScreen.-ascii .pane, RunScreen.-ascii .pane:focus { border: ascii; }
+    RunScreen .pane:focus, RunScreen .pane:focus-within { border: round $key; }
+    RunScreen #grid { height: auto; max-height: 60%; }
+    RunScreen #glance { height: auto; max-height: 10; }
+    RunScreen #recent { height: 1fr; min-height: 3; }
+    RunScreen #right > .pane { display: none; height: 1fr; }
+    RunScreen #right > .pane.-shown { display: block; }
+    RunScreen FilterBar { dock: bottom; display: none; }
+    RunScreen FilterBar.-open { display: block; }
+    RunScreen #notice { height: auto; display: none; background: $notice; color: $foreground; padding: 0 1; }
+    RunScreen #notice.-shown { display: block; }
+
+    RunScreen.-narrow #body { layout: vertical; }
+    RunScreen.-narrow #left { width: 1fr; height: auto; max-height: 40%; }
+    RunScreen.-narrow #grid { max-height: 100%; }
+    RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
+    RunScreen.-low #glance, RunScreen.-low #recent { display: none; }
+    RunScreen.-low #grid { max-height: 100%; }
+    RunScreen.-zoom-left #right, RunScreen.-zoom-right #left { display: none; }
+    RunScreen.-zoom-left #left { width: 1fr; max-height: 100%; height: 1fr; }
+    RunScreen #small { display: none; }
+    RunScreen.-small > * { display: none; }
+    RunScreen.-small > #small { display: block; width: 1fr; height: 1fr; content-align: center middle; }
+    """
+
+    def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
+        super().__init__(board, session, flight)
+        self._notes = list(notes)
+        self._environ: dict[int, Mapping[str, Any] | str] = {}
+        self._asking: set[int] = set()
+        self.recorded = session.model.done
+        """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
+
+    def compose(self) -> ComposeResult:
+        glyphs = self.app.glyphs
+        ascii_only = glyphs.ascii
+        yield TopBar(glyphs=glyphs, id="top")
+        yield FailureBanner(keys=self.app.key_of, id="banner")
+        yield Static("", id="notice", markup=False)
+        with Container(id="body"):
+            with Vertical(id="left"):
+                yield RankGrid(self.board.model, glyphs=glyphs, id="grid")
+                yield Detail(ascii_only=ascii_only, id="glance")
+                yield EventList(ascii_only=ascii_only, id="recent")
+            with Vertical(id="right"):
+                yield LogView(id="log")
+                yield Detail(ascii_only=ascii_only, id="detail")
+                yield EventList(ascii_only=ascii_only, id="events")
+                yield CommandList(ascii_only=ascii_only, id="commands")
+        yield FilterBar(self._set_filter, id="filter")
+        yield KeyBar(ascii_only=ascii_only, id="keys")
+        yield Static("", id="small", markup=False)
+
+    def on_mount(self) -> None:
+        for pane in ("grid", "glance", "recent", *TABS):
+            self.query_one(f"#{pane}").add_class("pane")
+        if self.app.glyphs.ascii:
+            self.add_class("-ascii")
+            self._log.ellipsis = "~"
+        if not self.app.config.timestamps:
+            self._log.toggle_timestamps()
+        if self.app.config.wrap:
+            self._log.toggle_wrap()
+        ranks = {entry.name: len(entry.ranks) for entry in self.board.manifest.nodes}
+        self._log.open(self.board.book, ranks)
+        self._show_view(View(), remember=False)
+        self._grid.focus()
+        for note in self._notes:
+            self.notify(RemoteText.of(note).shown(limit=400), markup=False, timeout=10)
+        self._load()
+        if not self.recorded:
+            self._watch()
+        self.set_interval(TICK_S, self._tick)
+        self.set_interval(SLOW_TICK_S, self._slow_tick)
+        self.call_after_refresh(self._slow_tick)
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        self.set_class(width < NARROW, "-narrow")
+        self.set_class(height < LOW, "-low")
+        self.set_class(width < SMALL[0] or height < SMALL[1], "-small")
+        self.query_one("#small", Static).update(
+            f"{width} x {height} is too small for cockpit.\nIt needs {SMALL[0]} x {SMALL[1]}.\n"
+            f"The run goes on; {self.app.key_of('leave')} leaves."
+        )
+
+    # The session
+
+    @work(group="load", exit_on_error=True)
+    async def _load(self) -> None:
+        if not self.board.timeline.entries:
+            self.board.recall()
+        self._activities["load"] = Activity("reading the log", 0.0)
+        await self.board.load(self._loading)
+        self._activities.pop("load", None)
+        self._log.refresh_log()
+
+    def _loading(self, share: float) -> None:
+        self._activities["load"] = Activity("reading the log", share)
+
+    @work(group="watch", exclusive=True, exit_on_error=True)
+    async def _watch(self, *, again: bool = False) -> None:
+        if again:
+            await self.session.resume()
+        else:
+            self.session.watch(policy=not self.app.read_only)
+        while not self.session.model.done:
+            try:
+                await self.session.wait(1.0)
+            except CockpitError as error:
+                self._trouble = error
+                return
+            await asyncio.sleep(TICK_S)
+        if self._flight.collects and not self.app.read_only:
+            self.action_command("collect")
+
+    def _resume(self) -> None:
+        self._trouble = None
+        self._watch(again=True)
+
+    # Drawing
+
+    def _tick(self) -> None:
+        """What changes quickly: the grid and the log."""
+        new = self.board.book.flush(time.time())
+        if self._frozen:
+            return
+        changed = self.board.take_changed()
+        if changed:
+            self._grid.update_model(self.board.model, changed, time.time())
+        if new:
+            self._log.refresh_log()
+
+    def _slow_tick(self) -> None:
+        """What changes slowly, and what ages."""
+        if not self._frozen:
+            now = time.time()
+            self.board.find_cause()
+            self._grid.update_model(self.board.model, None, now)
+            self._draw_head(now)
+            self._draw_details(now)
+            self._say_what_is_waited_for(now)
+        self._draw_notice()
+        self._draw_keys()
+
+    def _draw_head(self, now: float) -> None:
+        board = self.board
+        head = Head(board.folder.name, board.model, board.metrics, board.manifest.created, now, self.recorded)
+        self.query_one(TopBar).show(head)
+        self.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
+        self._grid.border_title = _title(
+            "1 nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
+        )
+
+    def _draw_details(self, now: float) -> None:
+        """The panes that are on the screen."""
+        chosen = self._view.chosen or self._grid.selected or self._grid.first
+        for name in ("glance", "detail"):
+            pane = self.query_one(f"#{name}", Detail)
+            if chosen is not None and pane.is_on_screen:
+                self._show_detail(pane, *chosen, now=now)
+        for name in ("recent", "events"):
+            events_pane = self.query_one(f"#{name}", EventList)
+            if events_pane.is_on_screen:
+                events_pane.show(list(self.board.timeline.entries))
+        commands = self.query_one(CommandList)
+        if commands.is_on_screen:
+            commands.show(self._ran)
+
+    def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
+        board = self.board
+        what = f"rank {rank}" if rank is not None else node
+        if pane.id == "glance":
+            pane.border_title = _title("", what)
+        elif rank is not None:
+            self._ask_environ(node, rank)
+        pane.show(
+            node,
+            rank,
+            model=board.model,
+            trends=board.trends,
+            metrics=board.metrics,
+            entry=board.entry(node),
+            plan=board.plan(node),
+            environ=self._environ.get(rank) if rank is not None else None,
+            now=now,
+        )
+
+    def _ask_environ(self, node: str, rank: int) -> None:
+        """Once a rank that runs: it does not change."""
+        if rank in self._environ or self.recorded or rank in self._asking:
+            return
+        if self.board.model.ranks[rank].state is RankState.RUNNING:
+            self._asking.add(rank)
+            self._fetch_environ(node, rank)
+
+    @work(group="environ", exit_on_error=True)
+    async def _fetch_environ(self, node: str, rank: int) -> None:
+        try:
+            self._environ[rank] = await self.session.ask(node, "environ", rank=rank)
+        except (LinkError, RemoteError) as error:
+            self._environ[rank] = RemoteText.of(error.what).shown(limit=300)
+        finally:
+            self._asking.discard(rank)
+
+    def _say_what_is_waited_for(self, now: float) -> None:
+        """An empty log says what the run does meanwhile."""
+        model = self.board.model
+        age = span_text(max(0.0, now - self.board.manifest.created))
+        starting = [
+            rank.rank
+            for rank in model.ranks.values()
+            if rank.state in (RankState.WAITING, RankState.STARTING)
+        ]
+        if self.recorded or model.over:
+            text = "the run printed nothing"
+        elif starting:
+            text = f"no output yet, {age} after the launch: ranks {ranks_text(starting)} have not started"
+        else:
+            children = sum(int(rank.sample.get("children") or 0) for rank in model.ranks.values())
+            text = f"no output yet, {age} after the launch: all ranks run"
+            text += f", with {children} child processes" if children else ", imports may take a while"
+        self._log.empty_text = text
+
+    def _titles(self) -> None:
+        """The tabs on the frame of the right pane, and what the log shows."""
+        for tab in TABS:
+            parts = [
+                (
+                    f"[b $key]{number} {name}[/]"
+                    if name == tab
+                    else f"[@click=screen.command('{name}')]{number} {name}[/]"
+                )
+                for number, name in enumerate(TABS, 2)
+            ]
+            self.query_one(f"#{tab}").border_title = "  ".join(parts)
+        self._log.border_subtitle = _title("", f"{self._log.title} · {self._log.status}")
+        self.query_one("#recent").border_title = _title("", "events")
+
+    def _draw_notice(self) -> None:
+        """One line that stays: trouble here, a recorded run, a frozen display."""
+        notice = self.query_one("#notice", Static)
+        text = self._notice()
+        notice.set_class(bool(text), "-shown")
+        notice.update(text)
+
+    def _notice(self) -> str:
+        if self._trouble is not None:
+            return RemoteText.of(f"{self._trouble} · then r goes on; the run itself is not touched").shown(
+                limit=400
+            )
+        if self._frozen:
+            return "FROZEN · the display stands still, the run goes on · p goes on"
+        if self.recorded:
+            ended = max((rank.ended_at or 0.0 for rank in self.board.model.ranks.values()), default=0.0)
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ended)) if ended else "long ago"
+            return f"RECORDED RUN · it ended {when} · nothing here is live"
+        if not self.session.writer:
+            return "another cockpit keeps this run's spool: reading along"
+        return ""
+
+    def _draw_keys(self) -> None:
+        """At most six keys that work right now."""
+        commands = [c for c in self.app.commands.values() if c.footer is not None and not self.why_not(c.id)]
+        commands.sort(key=lambda command: command.footer or 0)
+        must = [command for command in commands if command.id in ("help", "leave")]
+        first = [command for command in commands if command not in must][: SLOTS - len(must)]
+        self.query_one(KeyBar).show([*first, *must], self._activity())
+
+    def _activity(self) -> Activity | None:
+        if self._activities:
+            return next(iter(self._activities.values()))
+        stages = {
+            node.name: node.stage for node in self.board.model.nodes.values() if node.stage and not node.over
+        }
+        if stages:
+            stage = max(stages.values(), key=list(STAGES).index)
+            names = [name for name, each in stages.items() if each == stage]
+            return Activity(f"{nodes_text(names)}: {SHORT_STAGES.get(stage, stage)}")
+        if self.board.building is not None:
+            name, since = self.board.building
+            return Activity(f"building op {name}, {time.time() - since:.0f} s")
+        behind = sum(self.session.behind.values())
+        if behind > BEHIND:
+            return Activity(f"{behind / 1e6:,.1f} MB of logs behind")
+        return None
+
+    # What widgets tell
+
+    @on(RankGrid.Selected)
+    def _selected(self, event: RankGrid.Selected) -> None:
+        self._show_view(replace(self._view, chosen=(event.node, event.rank)))
+
+    @on(RankGrid.Opened)
+    def _opened(self, event: RankGrid.Opened) -> None:
+        self._select(event.node, event.rank)
+        self._go("log")
+
+    @on(RankGrid.Marked)
+    def _marked(self) -> None:
+        self._narrow()
+
+    @on(LogView.StatusChanged)
+    def _status_changed(self) -> None:
+        self._titles()
+
+    @on(LogView.RowOpened)
+    def _row_opened(self, event: LogView.RowOpened) -> None:
+        self._open_row(event.row)
+
+    @on(EventList.Opened)
+    def _entry_opened(self, event: EventList.Opened) -> None:
+        if event.entry.node:
+            self._select(event.entry.node, event.entry.rank)
+
+    @on(KeyBar.Pressed)
+    def _key_pressed(self, event: KeyBar.Pressed) -> None:
+        self.action_command(event.command)
+
+    @on(FailureBanner.Pressed)
+    def _banner_pressed(self) -> None:
+        self.action_command("failed_log")
+
+    # Views
+
+    def _select(self, node: str, rank: int | None) -> None:
+        self._grid.select(node, rank)
+        self._show_view(replace(self._view, chosen=(node, rank)))
+
+    def _show_view(self, view: View, *, remember: bool = True) -> None:
+        """Show a pane on the right, narrowed to what is chosen or marked."""
+        if view == self._view and remember:
+            return
+        if remember and (view.tab, view.chosen) != (self._view.tab, self._view.chosen):
+            self._past = [*self._past[-PAST_VIEWS:], self._view]
+        self._view = view
+        for tab in TABS:
+            self.query_one(f"#{tab}").set_class(tab == view.tab, "-shown")
+        if view.chosen is None:
+            self._grid.unselect()
+        self._narrow()
+        self._draw_details(time.time())
+
+    def _narrow(self) -> None:
+        """The log shows whom it should."""
+        sources, title = self._narrowed()
+        self._log.show(sources, title)
+        self._titles()
+
+    def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
+        """Whose lines the log shows, and how that is called."""
+        marks = self._grid.marks
+        if marks:
+            wanted = frozenset(source for mark in marks for source in self._sources(*mark))
+            ranks = [rank for _, rank in wanted if rank is not None]
+            return wanted, f"marked: ranks {ranks_text(ranks)}"
+        if self._view.chosen is None:
+            return None, "all ranks, merged by time"
+        node, rank = self._view.chosen
+        if rank is not None:
+            return frozenset({(node, rank)}), f"rank {rank} · {node}"
+        return frozenset(
+            self._sources(node, None)
+        ), f"{node} · ranks {ranks_text(self.board.entry(node).ranks)}"
+
+    def _sources(self, node: str, rank: int | None) -> list[Source]:
+        if rank is not None:
+            return [(node, rank)]
+        return [(node, None), *((node, number) for number in self.board.entry(node).ranks)]
+
+
+def _title(number: str, text: str) -> Content:
+    """A title for a frame; nothing in it is markup."""
+    return Content.assemble((f"{number} ", "bold") if number else "", text)

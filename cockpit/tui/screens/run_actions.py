@@ -1,0 +1,509 @@
+"""What each command of the registry does on the run's screen, and why one may not work now."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from textual import getters, work
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.worker import Worker
+
+from cockpit.core.levels import Level
+from cockpit.core.model import LIVE
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.text import RemoteText
+from cockpit.engine.board import Board
+from cockpit.engine.collect import Collected, collect
+from cockpit.engine.joining import fleet_for
+from cockpit.engine.logbook import Row, Source
+from cockpit.engine.session import Session
+from cockpit.errors import CockpitError
+from cockpit.tui.flight import Flight
+from cockpit.tui.host import Host
+from cockpit.tui.palette import keys_text
+from cockpit.tui.screens.dialogs import Answer, Question
+from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.launched import launched_commands
+from cockpit.tui.screens.pane_help import HERE
+from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.command_list import Command as Ran
+from cockpit.tui.widgets.event_list import EventList
+from cockpit.tui.widgets.filter_bar import FilterBar
+from cockpit.tui.widgets.item_pane import ItemPane
+from cockpit.tui.widgets.key_bar import Activity
+from cockpit.tui.widgets.log_view import LogView
+from cockpit.tui.widgets.rank_grid import RankGrid
+
+PAST_VIEWS = 50
+"""Views that ``-`` can go back to."""
+
+
+class RunActions(Screen[None], inherit_bindings=False):
+    """The commands of the run's screen: ``_do_ID`` does one, ``_no_ID`` says why it cannot be done now.
+
+    :param board: what the session told
+    :param session: launched or joined, not yet watched; the app closes it
+    """
+
+    app = getters.app(Host)
+
+    def __init__(self, board: Board, session: Session, flight: Flight) -> None:
+        super().__init__()
+        self.board = board
+        self.session = session
+        self._flight = flight
+        self._collect: Worker[None] | None = None
+        self._trouble: CockpitError | None = None
+        self._activities: dict[str, Activity] = {}
+        self._view = View()
+        self._past: list[View] = []
+        self._frozen = False
+        self._ran: list[Ran] = launched_commands(board.manifest)
+
+    @property
+    def _log(self) -> LogView:
+        return self.query_one(LogView)
+
+    @property
+    def _grid(self) -> RankGrid:
+        return self.query_one(RankGrid)
+
+    @property
+    def _filter_bar(self) -> FilterBar:
+        return self.query_one(FilterBar)
+
+    # Of the screen itself
+
+    def _show_view(self, view: View, *, remember: bool = True) -> None:
+        raise NotImplementedError
+
+    def _select(self, node: str, rank: int | None) -> None:
+        raise NotImplementedError
+
+    def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
+        raise NotImplementedError
+
+    def _draw_keys(self) -> None:
+        raise NotImplementedError
+
+    def _slow_tick(self) -> None:
+        raise NotImplementedError
+
+    def _resume(self) -> None:
+        raise NotImplementedError
+
+    # Commands
+
+    def why_not(self, name: str) -> str:
+        """Why a command cannot work now; empty if it can."""
+        command = self.app.commands[name]
+        if command.changes and self.app.read_only:
+            return "read-only"
+        check = getattr(self, f"_no_{name}", None)
+        return str(check()) if check else ""
+
+    def _no_stop(self) -> str:
+        return "the run has ended" if self.board.model.over else ""
+
+    def _no_keep(self) -> str:
+        return "" if self.session.stops_at is not None else "nothing is about to be stopped"
+
+    def _no_collect(self) -> str:
+        return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
+
+    def _no_retry(self) -> str:
+        return "" if self._trouble else "nothing went wrong here"
+
+    def _no_back(self) -> str:
+        return "" if self._steps_back() else "nothing to go back from"
+
+    def _no_previous_view(self) -> str:
+        return "" if self._past else "no view before this one"
+
+    def _no_next_match(self) -> str:
+        return "" if self._log.searched else "no filter yet: type / first"
+
+    _no_previous_match = _no_next_match
+
+    def action_command(self, name: str) -> None:
+        """Run a command of the registry, or say why it cannot work."""
+        why = self.why_not(name)
+        if why:
+            self.notify(
+                f"{self.app.commands[name].title}: {why}", severity="warning", markup=False, timeout=4
+            )
+            return
+        getattr(self, f"_do_{name}")()
+        self._draw_keys()
+
+    def palette_items(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        """What the palette lists: commands, nodes and ranks."""
+        for command in self.app.commands.values():
+            why = self.why_not(command.id)
+            text = f"{keys_text(command.keys)}   {why or command.help}"
+            yield command.title, text, partial(self.action_command, command.id)
+        for node in self.board.manifest.nodes:
+            yield (
+                f"node {node.name}",
+                f"ranks {ranks_text(node.ranks)}",
+                partial(self._select, node.name, None),
+            )
+            for rank in node.ranks:
+                yield f"rank {rank}", f"on {node.name}", partial(self._select, node.name, rank)
+
+    # Run
+
+    def _do_stop(self) -> None:
+        model, run = self.board.model, self.board.folder.name
+        nodes = [node.name for node in model.nodes.values() if not node.over]
+        alive = [rank.rank for rank in model.ranks.values() if rank.node in nodes and rank.state in LIVE]
+        lines = [
+            f"run    {run}",
+            f"nodes  {nodes_text(nodes)}",
+            f"ranks  {ranks_text(alive) or 'none runs any more'}",
+            "",
+            "stop: SIGTERM, 30 s to end, time for a profiler to write its report, then SIGKILL.",
+        ]
+        answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", danger=True)]
+        if model.stop_reason:
+            lines.append("It was asked to stop already. Killing loses a profiler's report.")
+            answers.append(Answer("kill", "kill it now", "k", danger=True))
+        self.app.push_screen(Question("stop this run?", lines, answers), self._stop_answered)
+
+    def _stop_answered(self, answer: str | None) -> None:
+        if answer in ("stop", "kill"):
+            self._stop(hard=answer == "kill")
+
+    @work(group="stop", exit_on_error=True)
+    async def _stop(self, hard: bool) -> None:
+        self._note_command("stop", ["stop", *(["--now"] if hard else []), self.board.folder.name])
+        for error in await self.session.stop("asked in the cockpit", hard=hard):
+            self.notify(
+                RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15
+            )
+
+    def _complain(self, error: CockpitError) -> None:
+        self.notify(RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15)
+
+    def _note_command(self, title: str, words: list[str]) -> None:
+        """Add what was just done to the list of commands, as one would type it."""
+        self._ran.append(Ran(time.time(), title, shlex.join(["cockpit", *words])))
+
+    def _do_keep(self) -> None:
+        self.session.keep()
+        self.notify("the other ranks are left alone; x stops the run", markup=False)
+
+    def _do_retry(self) -> None:
+        self._resume()
+
+    def _do_collect(self) -> None:
+        if self._collect is not None and self._collect.is_running:
+            self._collect.cancel()
+            self._activities.pop("collect", None)
+            self.notify("collecting was cancelled; c goes on where it was", markup=False)
+            return
+        self._collect = self._collect_reports()
+
+    @work(group="collect", exit_on_error=True)
+    async def _collect_reports(self) -> None:
+        folder = self.board.folder
+        self._note_command("collect", ["collect", folder.name])
+        fleet = fleet_for(folder.manifest)
+        try:
+            collected = await collect(folder, fleet, folder.path / "reports", self._collected)
+        except CockpitError as error:
+            self.notify(
+                RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15
+            )
+            return
+        finally:
+            self._activities.pop("collect", None)
+            await fleet.close()
+        here = [report for report in collected.reports if report.state == "collected"]
+        size = sum(report.size for report in here) / 1e6
+        text = f"{len(here)} reports, {size:,.1f} MB, verified: {collected.folder}"
+        problems = [
+            f"{report.node}: {report.state} {report.why}"
+            for report in collected.reports
+            if report not in here
+        ]
+        problems += [f"{node}: no report: {why}" for node, why in collected.missing.items()]
+        shown = RemoteText.of(" · ".join([text, *problems])).shown(limit=600)
+        self.notify(shown, severity="warning" if problems else "information", markup=False, timeout=20)
+
+    def _collected(self, collected: Collected) -> None:
+        total = sum(report.size for report in collected.reports)
+        here = sum(min(report.here, report.size) for report in collected.reports)
+        under_way = [report.node for report in collected.reports if report.state == "fetching"]
+        text = f"collecting {nodes_text(under_way)}" if under_way else "collecting"
+        self._activities["collect"] = Activity(text, here / total if total else None)
+
+    def _do_leave(self) -> None:
+        self.app.leave()
+
+    def _do_interrupt(self) -> None:
+        selected = self.get_selected_text()
+        if selected:
+            self.app.copy(selected)
+            return
+        if self.board.model.over:
+            self.app.leave()
+            return
+        answers = [Answer("leave", "leave", "l"), Answer("stay", "stay", "c")]
+        if not self.app.read_only:
+            answers.append(Answer("stop", "stop the run …", "s", danger=True))
+        lines = [f"Leaving: {self._flight.leaving or 'the run goes on'}."]
+        self.app.push_screen(Question("leave, stop or stay?", lines, answers), self._interrupted)
+
+    def _interrupted(self, answer: str | None) -> None:
+        if answer == "leave":
+            self.app.leave()
+        elif answer == "stop":
+            self.action_command("stop")
+
+    # Moving
+
+    def _do_nodes(self) -> None:
+        if self.has_class("-zoom-right"):
+            self.remove_class("-zoom-right")
+        self.query_one(RankGrid).focus()
+
+    def _do_log(self) -> None:
+        self._go("log")
+
+    def _do_detail(self) -> None:
+        self._go("detail")
+
+    def _do_events(self) -> None:
+        self._go("events")
+
+    def _do_commands(self) -> None:
+        self._go("commands")
+
+    def _go(self, tab: str) -> None:
+        if self.has_class("-zoom-left"):
+            self.remove_class("-zoom-left")
+        self._show_view(replace(self._view, tab=tab))
+        self.query_one(f"#{tab}").focus()
+
+    def _do_next_pane(self) -> None:
+        self.focus_next(".pane")
+
+    def _do_previous_pane(self) -> None:
+        self.focus_previous(".pane")
+
+    def _pane(self) -> Any:
+        """The pane that moves: the one with the focus, else the one shown on the right."""
+        focused = self.focused
+        while focused is not None and not focused.has_class("pane"):
+            focused = focused.parent if isinstance(focused.parent, Widget) else None
+        return focused or self.query_one(f"#{self._view.tab}")
+
+    def _do_down(self) -> None:
+        self._pane().move(1)
+
+    def _do_up(self) -> None:
+        self._pane().move(-1)
+
+    def _do_page_down(self) -> None:
+        self._pane().page(1)
+
+    def _do_page_up(self) -> None:
+        self._pane().page(-1)
+
+    def _do_first(self) -> None:
+        self._pane().home()
+
+    def _do_last(self) -> None:
+        self._pane().end()
+
+    def _do_next_rank(self) -> None:
+        self._step_rank(1)
+
+    def _do_previous_rank(self) -> None:
+        self._step_rank(-1)
+
+    def _step_rank(self, step: int) -> None:
+        ranks = sorted(self.board.model.ranks)
+        chosen = self._view.chosen
+        if chosen is None:
+            number = ranks[0 if step > 0 else -1]
+        elif chosen[1] is None:
+            own = self.board.model.nodes[chosen[0]].ranks
+            number = own[0] if step > 0 else own[-1]
+        else:
+            number = ranks[(ranks.index(chosen[1]) + step) % len(ranks)]
+        self._select(self.board.model.ranks[number].node, number)
+
+    def _do_open(self) -> None:
+        pane = self._pane()
+        if isinstance(pane, RankGrid):
+            chosen = pane.selected
+            if chosen is not None:
+                self._select(*chosen)
+            self._go("log")
+        elif isinstance(pane, LogView):
+            row = pane.current_row()
+            if row is not None:
+                self._open_row(row)
+        elif isinstance(pane, EventList):
+            pane.open_item()
+
+    def _open_row(self, row: Row) -> None:
+        """Narrow the log to whom a line is from: to one rank, or the node it is on."""
+        node, rank = row.sources[0]
+        if rank is not None:
+            self._select(node, rank)
+
+    def _do_back(self) -> None:
+        steps = self._steps_back()
+        if steps:
+            steps[0]()
+
+    def _steps_back(self) -> list[Callable[[], object]]:
+        """What esc takes back, the nearest first."""
+        steps: list[Callable[[], object]] = []
+        if self._filter_bar.display:
+            steps.append(self._filter_bar.cancel)
+        if self._log.searching:
+            steps.append(self._log.cancel_search)
+        if self._log.filter:
+            steps.append(partial(self._set_filter, ""))
+        if self._grid.marks:
+            steps.append(self._grid.clear_marks)
+        if self._view.chosen is not None:
+            steps.append(partial(self._show_view, View(self._view.tab)))
+        if self.has_class("-zoom-left") or self.has_class("-zoom-right"):
+            steps.append(self._unzoom)
+        return steps
+
+    def _do_previous_view(self) -> None:
+        view = self._past.pop()
+        self._show_view(view, remember=False)
+
+    def _do_mark(self) -> None:
+        self._grid.toggle_mark()
+
+    # Log
+
+    def _do_filter(self) -> None:
+        self._go("log")
+        self._filter_bar.open(self._log.filter)
+
+    def _do_next_match(self) -> None:
+        self._log.next_match(1)
+
+    def _do_previous_match(self) -> None:
+        self._log.next_match(-1)
+
+    def _do_failed_log(self) -> None:
+        first = self.board.model.first_failure()
+        if first is not None:
+            self._select(first.node, first.rank)
+            self._go("log")
+            self._log.end()
+            self._log.next_level(Level.ERROR, -1)
+
+    def _no_failed_log(self) -> str:
+        return "" if self.board.model.first_failure() else "no rank has failed"
+
+    def _do_next_error(self) -> None:
+        self._level(Level.ERROR, 1)
+
+    def _do_previous_error(self) -> None:
+        self._level(Level.ERROR, -1)
+
+    def _do_next_warning(self) -> None:
+        self._level(Level.WARNING, 1)
+
+    def _do_previous_warning(self) -> None:
+        self._level(Level.WARNING, -1)
+
+    def _level(self, level: Level, step: int) -> None:
+        self._go("log")
+        self._log.next_level(level, step)
+
+    def _do_follow(self) -> None:
+        self._log.toggle_follow()
+
+    def _do_wrap(self) -> None:
+        self._log.toggle_wrap()
+
+    def _do_timestamps(self) -> None:
+        self._log.toggle_timestamps()
+
+    def _do_copy(self) -> None:
+        pane = self._pane()
+        text = self.get_selected_text() or (
+            pane.copy_text() if isinstance(pane, ItemPane) else self._log.copy_line()
+        )
+        if text:
+            self.app.copy(text)
+
+    def _do_copy_command(self) -> None:
+        self.app.copy(shlex.join(["cockpit", *self._logs_words()]))
+
+    def _logs_words(self) -> list[str]:
+        """The words of the command that prints what the log shows."""
+        words = ["logs", self.board.folder.name]
+        sources, _ = self._narrowed()
+        if sources is not None:
+            ranks = sorted(rank for _, rank in sources if rank is not None)
+            nodes = sorted({node for node, rank in sources if rank is None})
+            words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
+        if self._log.filter:
+            words += ["--grep", self._log.filter]
+        return words
+
+    def _do_pager(self) -> None:
+        words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
+        printed = shlex.join([*words, *self._logs_words()])
+        pager = os.environ.get("PAGER") or "less -R"
+        with self.app.suspend():
+            # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
+            subprocess.run(["/bin/sh", "-c", f"{printed} | {pager}"], check=False)
+        self.refresh()
+
+    # The display
+
+    def _do_zoom(self) -> None:
+        if self.has_class("-zoom-left") or self.has_class("-zoom-right"):
+            self._unzoom()
+            return
+        pane = self._pane()
+        left = self.query_one("#left")
+        self.add_class("-zoom-left" if left in pane.ancestors else "-zoom-right")
+
+    def _unzoom(self) -> None:
+        self.remove_class("-zoom-left", "-zoom-right")
+
+    def _set_filter(self, pattern: str) -> None:
+        self._log.set_filter(pattern)
+
+    def _do_freeze(self) -> None:
+        self._frozen = not self._frozen
+        self._log.freeze(self._frozen)
+        self._slow_tick()
+
+    def _do_palette(self) -> None:
+        self.app.action_command_palette()
+
+    def _do_help(self) -> None:
+        self.app.push_screen(HelpScreen(list(self.app.commands.values()), self.why_not), self._run_from_help)
+
+    def _run_from_help(self, name: str | None) -> None:
+        if name:
+            self.action_command(name)
+
+    def _do_help_here(self) -> None:
+        title, lines = HERE.get(str(self._pane().id), HERE["log"])
+        self.app.push_screen(Question(title, lines, [Answer("ok", "close", "q")]))

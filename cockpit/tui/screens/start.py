@@ -1,0 +1,187 @@
+"""Until the run is launched: which nodes answered, host keys, errors with what to type."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import getters
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Static
+from textual.worker import Worker, WorkerState
+
+from cockpit.core.ranks import nodes_text
+from cockpit.core.text import RemoteText
+from cockpit.engine.board import Board
+from cockpit.engine.runs import RunFolder
+from cockpit.engine.session import Session
+from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.base import UnknownHostKey
+from cockpit.tui.flight import Flight
+from cockpit.tui.host import Host
+from cockpit.tui.screens.dialogs import Answer, Question
+from cockpit.tui.screens.run import RunScreen
+
+SLOW_S = 8.0
+"""After so long it is said which nodes are waited for, and why that may be."""
+
+
+class StartScreen(Screen[None]):
+    """Shows how a start goes on, and turns into the run's screen.
+
+    :param flight: what to start
+    """
+
+    DEFAULT_CSS = """
+    StartScreen { align: center middle; background: $background; }
+    StartScreen > Vertical {
+        width: 84; max-width: 98%; height: auto; max-height: 96%;
+        border: round $panel-lighten-2; background: $surface; padding: 1 2;
+        border-title-color: $key; border-title-style: bold; border-subtitle-color: $dim;
+    }
+    StartScreen > Vertical.-failed { border: round $rank-failed; border-title-color: $rank-failed; }
+    StartScreen VerticalScroll { height: auto; max-height: 24; }
+    """
+
+    app = getters.app(Host)
+
+    def __init__(self, flight: Flight) -> None:
+        super().__init__()
+        self._flight = flight
+        self._began = time.monotonic()
+        self._stage = "connecting"
+        self._waiting: dict[str, None] = dict.fromkeys(flight.nodes)
+        self._notes: list[str] = []
+        self._board: Board | None = None
+        self.error: CockpitError | None = None
+        """Why the start failed."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box, VerticalScroll():
+            yield Static("", id="what", markup=False)
+        box.border_title = " cockpit "
+
+    def on_mount(self) -> None:
+        self._launch()
+        self.set_interval(0.2, self._draw)
+
+    def _launch(self) -> None:
+        self.error = self.app.error = None
+        self._began = time.monotonic()
+        self.query_one(Vertical).remove_class("-failed")
+        self.run_worker(self._take_off(), group="start", exit_on_error=False, name="start")
+        self._draw()
+
+    async def _take_off(self) -> Session:
+        return await self._flight.take_off(self)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        worker = event.worker
+        if worker.name != "start":
+            return
+        if event.state is WorkerState.SUCCESS and worker.result is not None:
+            assert self._board is not None
+            self.app.joined(worker.result)
+            self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
+        elif event.state is WorkerState.ERROR:
+            if not isinstance(worker.error, CockpitError):
+                assert worker.error is not None
+                raise worker.error
+            self.error = self.app.error = worker.error
+            self._draw()
+
+    # The stages of a start
+
+    def connecting(self, nodes: Sequence[str]) -> None:
+        """Links are being opened."""
+        self._waiting = dict.fromkeys(nodes)
+        self._stage = "connecting"
+
+    def answered(self, node: str) -> None:
+        """One link stands."""
+        self._waiting.pop(node, None)
+        if not self._waiting:
+            self._stage = "asking the nodes what they have"
+
+    async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
+        """One question for all nodes whose host key nobody knows yet."""
+        lines = [
+            "Nobody has logged in to these machines from here yet.",
+            "Compare the fingerprints with what your admin says, or with `ssh-keygen -lf` on the node:",
+            "",
+            *(f"  {key.where:<16} {key.key.split()[0]:<20} {key.fingerprint}" for key in keys),
+            "",
+            f"Trusted keys go to {keys[0].file}, as ssh does it.",
+        ]
+        answers = (Answer("no", "no, stop here", "n"), Answer("yes", "trust all of them", "y", danger=True))
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def take(given: str | None) -> None:
+            if not answer.done():
+                answer.set_result(given or "no")
+
+        question = "host key is not known" if len(keys) == 1 else f"{len(keys)} host keys are not known"
+        self.app.push_screen(Question(question, lines, answers), take)
+        return await answer == "yes"
+
+    def ready(self, notes: Sequence[str]) -> None:
+        """All nodes are fit."""
+        self._notes = list(notes)
+        self._stage = "launching"
+
+    def listener(self, folder: RunFolder) -> Board:
+        """The board of the run."""
+        self._board = Board(folder)
+        return self._board
+
+    # Drawing
+
+    def _draw(self) -> None:
+        box = self.query_one(Vertical)
+        what = self.query_one("#what", Static)
+        if self.error is not None:
+            box.add_class("-failed")
+            box.border_title = " cannot start "
+            box.border_subtitle = " r try again · q quit "
+            what.update(_errors(self.error))
+            return
+        total = len(self._flight.nodes)
+        answered = total - len(self._waiting)
+        elapsed = time.monotonic() - self._began
+        text = Text()
+        text.append(self._flight.name, style="bold")
+        text.append(f"\n\n{self._stage}", style="bold")
+        text.append(f" · {answered}/{total} nodes answered · {elapsed:.0f} s\n")
+        if self._waiting and elapsed > SLOW_S:
+            text.append(f"\nno answer yet: {nodes_text(self._waiting)}\n", style="bold")
+            text.append("A node that is down is given up after 20 s; nothing starts before all answered.\n")
+        what.update(text)
+        box.border_title = " cockpit "
+        box.border_subtitle = " q quit "
+
+    def key_q(self) -> None:
+        """Nothing was started, or was taken back: quit."""
+        self.app.exit(int(self.error.code) if self.error else 130)
+
+    def key_r(self) -> None:
+        """Try again after an error."""
+        if self.error is not None:
+            self._launch()
+
+
+def _errors(error: CockpitError) -> Text:
+    """Every error as cause and what to type next, in two lines."""
+    text = Text()
+    each = error.errors if isinstance(error, ManyErrors) else (error,)
+    for one in each:
+        if one.where:
+            text.append(RemoteText.of(f"{one.where}: ").shown(), style="bold")
+        text.append(RemoteText.of(one.what).shown(limit=600))
+        if one.hint:
+            text.append(f"\n  → {RemoteText.of(one.hint).shown(limit=300)}", style="italic")
+        text.append("\n")
+    return text

@@ -1,0 +1,92 @@
+"""Numbers for people, each with its unit."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size_text(size: float) -> str:
+    """Bytes: ``31.2 GiB``, ``512 MiB``."""
+    number, unit = _scaled(size)
+    return f"{_rounded(size / 1024**unit if unit else number)} {_SIZES[unit]}"
+
+
+def part_text(part: float, whole: float) -> str:
+    """Bytes of bytes, in one unit: ``79.1/80.0 GiB``, ``412/1,008 GiB``."""
+    unit = min(_scaled(whole)[1], _SIZES.index("GiB"))
+    return f"{_rounded(part / 1024**unit)}/{_rounded(whole / 1024**unit)} {_SIZES[unit]}"
+
+
+def _scaled(size: float) -> tuple[float, int]:
+    unit = 0
+    while abs(size) >= 1000 and unit < len(_SIZES) - 1:
+        size /= 1024
+        unit += 1
+    return size, unit
+
+
+def _rounded(number: float) -> str:
+    return f"{number:,.1f}" if 0.05 <= abs(number) < 99.95 else f"{number:,.0f}"
+
+
+def span_text(seconds: float) -> str:
+    """A time span: ``0.4 ms``, ``118 ms``, ``1.2 s``, ``12 min 41 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    if abs(seconds) < 0.9995:
+        number = seconds * 1000
+        return f"{number:.1f} ms" if abs(number) < 9.95 else f"{number:.0f} ms"
+    if abs(seconds) < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def number_text(number: float) -> str:
+    """A plain number to four significant digits: ``41,200``, ``2.341``, ``0.0001``."""
+    if number and (abs(number) >= 1e7 or abs(number) < 1e-4):
+        return f"{number:.3g}"
+    digits = 0 if abs(number) >= 1000 else 1 if abs(number) >= 100 else 2 if abs(number) >= 10 else 4
+    text = f"{number:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def clock_text(at: float, columns: int = 12) -> str:
+    """A time of day: ``12:04:36.771``, or only its first columns.
+
+    What is no time (nodes may say anything) is dashes.
+    """
+    try:
+        second = int(at)
+        return f"{_second(second)}.{int(at % 1 * 1000):03d}"[:columns]
+    except (OverflowError, ValueError, OSError):
+        return "--:--:--.---"[:columns]
+
+
+@lru_cache(maxsize=4096)
+def _second(at: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def day_text(at: float) -> str:
+    """The day of a time, ``Saturday 21 November 2026``; empty for what is no time."""
+    try:
+        return _day(int(at // 900))
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _day(quarter: int) -> str:
+    """The day of a quarter of an hour since 1970: no time zone is shifted by less."""
+    return time.strftime("%A %d %B %Y", time.localtime(quarter * 900))

@@ -1,0 +1,52 @@
+"""One node or rank: its measurements, its process, what was found on it, its command and environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cockpit.core.metrics import Metrics
+from cockpit.core.model import RunModel
+from cockpit.core.trends import Trends
+from cockpit.engine.runs import NodeEntry
+from cockpit.tui.detail_lines import Sight, detail_lines
+from cockpit.tui.widgets.text_pane import Line, Piece, TextPane
+
+
+class Detail(TextPane):
+    """The node or rank that is selected; everything scrolls."""
+
+    _sight: Sight | None = None
+
+    def show(
+        self,
+        node: str,
+        rank: int | None,
+        *,
+        model: RunModel,
+        trends: Trends,
+        metrics: Metrics,
+        entry: NodeEntry,
+        plan: Mapping[str, Any],
+        environ: Mapping[str, Any] | str | None,
+        now: float,
+    ) -> None:
+        """Draw a node, or one rank of it; to be called again when anything of it may have changed.
+
+        :param entry: the node in the run's manifest
+        :param plan: the node's plan in the run's manifest; empty where there is none
+        :param environ: what the node answered to ``environ`` for this rank, or why it did not; None: no
+            answer yet, which draws "asking", or "gone with its process"
+        :param now: unix seconds
+        """
+        before = self._sight
+        self._sight = Sight(node, rank, model, trends, metrics, entry, plan, environ, now)
+        self.rebuild()
+        if before is None or (before.node, before.rank) != (node, rank):
+            self.home()
+
+    def build(self, width: int) -> Sequence[Line]:
+        """The lines of what is shown."""
+        if self._sight is None:
+            return [Line((Piece("nothing is selected", "label"),))]
+        return detail_lines(self._sight, width, self.ascii_only)

@@ -1,0 +1,165 @@
+"""The line in which a filter is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from cockpit.errors import CockpitError
+
+WAIT_S = 0.1
+"""Seconds without a key after which what is typed is applied."""
+
+HISTORY = 50
+"""Patterns remembered."""
+
+HINT = "enter keeps · esc clears"
+
+
+class FilterBar(Horizontal):
+    """Applies a pattern while it is typed. Enter keeps it, esc clears it, up and down bring back old ones.
+
+    It is hidden until :meth:`open`, takes the focus then, and gives it back when it closes. It has the class
+    ``-open`` meanwhile.
+
+    :param apply: called with the pattern; what it raises as :class:`CockpitError` is shown in the bar
+    """
+
+    DEFAULT_CSS = """
+    FilterBar {
+        height: 1;
+        display: none;
+        &.-open { display: block; }
+        & > .filter-bar--prompt { width: 2; color: $key; text-style: bold; }
+        & > Input { width: 1fr; height: 1; border: none; padding: 0; background: transparent; }
+        & > .filter-bar--says { width: auto; max-width: 60%; padding: 0 1; color: $dim; }
+        &.-bad > .filter-bar--says { color: $log-error; }
+    }
+    """
+
+    @dataclass
+    class Closed(Message):
+        """The bar is hidden again.
+
+        :param pattern: what was kept; empty if the filter was cleared
+        """
+
+        bar: FilterBar
+        pattern: str
+
+        @property
+        def control(self) -> FilterBar:
+            """The bar."""
+            return self.bar
+
+    def __init__(self, apply: Callable[[str], None], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._apply = apply
+        self._history: list[str] = []
+        self._place = 0
+        self._draft = ""
+        self._timer: Timer | None = None
+        self._before: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        """The prompt, what is typed, and what there is to say about it."""
+        yield Static("/", classes="filter-bar--prompt", markup=False)
+        yield _Pattern(compact=True, select_on_focus=False)
+        yield Static(HINT, classes="filter-bar--says", markup=False)
+
+    def open(self, pattern: str = "") -> None:
+        """Show the bar with a pattern to go on from."""
+        self._before = self.screen.focused
+        self._place, self._draft = len(self._history), pattern
+        field = self.query_one(_Pattern)
+        with field.prevent(Input.Changed):
+            field.value = pattern
+        field.cursor_position = len(pattern)
+        self._say("")
+        self.add_class("-open")
+        field.focus()
+
+    def close(self) -> None:
+        """Hide the bar; the filter stays as it is."""
+        self._stop_timer()
+        self.remove_class("-open")
+        if self._before is not None and self._before.is_attached:
+            self._before.focus()
+
+    @on(Input.Changed)
+    def _apply_soon(self, event: Input.Changed) -> None:
+        event.stop()
+        self._stop_timer()
+        self._timer = self.set_timer(WAIT_S, self._apply_now)
+
+    @on(Input.Submitted)
+    def _keep(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self._apply_now():
+            self._finish(event.value)
+
+    def cancel(self) -> None:
+        """Clear the filter and close."""
+        self._apply("")
+        self._finish("")
+
+    def recall(self, step: int) -> None:
+        """Bring back an earlier (-1) or later (1) pattern."""
+        field = self.query_one(_Pattern)
+        if self._place == len(self._history):
+            self._draft = field.value
+        self._place = max(0, min(self._place + step, len(self._history)))
+        field.value = self._history[self._place] if self._place < len(self._history) else self._draft
+        field.cursor_position = len(field.value)
+
+    def _finish(self, pattern: str) -> None:
+        if pattern:
+            self._history = [*(old for old in self._history if old != pattern), pattern][-HISTORY:]
+        self.close()
+        self.post_message(self.Closed(self, pattern))
+
+    def _apply_now(self) -> bool:
+        self._stop_timer()
+        try:
+            self._apply(self.query_one(_Pattern).value)
+        except CockpitError as error:
+            self._say(error.what)
+            return False
+        self._say("")
+        return True
+
+    def _say(self, reason: str) -> None:
+        self.set_class(bool(reason), "-bad")
+        self.query_one(".filter-bar--says", Static).update(reason or HINT)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+
+class _Pattern(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "bar('clear')", "Clear", show=False),
+        Binding("up", "bar('recall', -1)", "Earlier", show=False),
+        Binding("down", "bar('recall', 1)", "Later", show=False),
+    ]
+
+    def action_bar(self, name: str, *arguments: int) -> None:
+        """What keys of the field do to the bar."""
+        bar = self.parent
+        assert isinstance(bar, FilterBar)
+        if name == "clear":
+            bar.cancel()
+        else:
+            bar.recall(*arguments)

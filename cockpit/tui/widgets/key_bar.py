@@ -1,0 +1,109 @@
+"""The last line: keys that work right now, and what goes on in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.commands import Command, shown
+
+SLOTS = 6
+"""Keys shown at most: more are not read."""
+
+BAR = 12
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Background work.
+
+    :param text: what is going on
+    :param share: how much of it is done, 0 to 1; None: nobody knows
+    """
+
+    text: str
+    share: float | None = None
+
+
+class KeyBar(Widget):
+    """Keys on the left, activity on the right."""
+
+    DEFAULT_CSS = """
+    KeyBar { height: 1; background: $panel; color: $foreground; }
+    KeyBar > .key-bar--key { color: $key; background: $panel; text-style: bold; }
+    KeyBar > .key-bar--text { color: $foreground; background: $panel; }
+    KeyBar > .key-bar--activity { color: $dim; background: $panel; }
+    KeyBar > .key-bar--progress { color: $key; background: $panel; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"key-bar--{name}" for name in ("key", "text", "activity", "progress")
+    }
+
+    @dataclass
+    class Pressed(Message):
+        """A key was clicked."""
+
+        command: str
+
+    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._commands: Sequence[Command] = ()
+        self._activity: Activity | None = None
+        self._ascii = ascii_only
+        self._spots: list[tuple[int, int, str]] = []
+
+    def show(self, commands: Sequence[Command], activity: Activity | None) -> None:
+        """Draw these keys (the first six) and this activity."""
+        if (commands, activity) != (self._commands, self._activity):
+            self._commands, self._activity = commands, activity
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        key = self.get_component_rich_style("key-bar--key")
+        text = self.get_component_rich_style("key-bar--text")
+        right = self._right()
+        room = width - sum(cell_len(segment.text) for segment in right) - 2
+        segments = [Segment(" ", text)]
+        used = 1
+        self._spots = []
+        for command in self._commands[:SLOTS]:
+            name = shown(command.keys[0])
+            size = cell_len(name) + 1 + cell_len(command.short) + 2
+            if used + size > room + 2:
+                break
+            segments += [Segment(name, key), Segment(f" {command.short}  ", text)]
+            self._spots.append((used, used + size - 2, command.id))
+            used += size
+        gap = max(0, width - used - sum(cell_len(segment.text) for segment in right))
+        return Strip([*segments, Segment(" " * gap, text), *right]).adjust_cell_length(width, text)
+
+    def _right(self) -> list[Segment]:
+        activity = self._activity
+        if activity is None:
+            return []
+        style = self.get_component_rich_style("key-bar--activity")
+        if activity.share is None:
+            return [Segment(f"{activity.text} ", style)]
+        progress = self.get_component_rich_style("key-bar--progress")
+        done = round(activity.share * BAR)
+        full, rest = ("#", ".") if self._ascii else ("━", "━")
+        return [
+            Segment(f"{activity.text} ", style),
+            Segment(full * done, progress),
+            Segment(rest * (BAR - done), style),
+            Segment(f" {activity.share:4.0%} ", style),
+        ]
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, command in self._spots:
+            if start <= event.x < end:
+                self.post_message(self.Pressed(command))

@@ -1,0 +1,282 @@
+"""A pane of text lines that scrolls: what Detail, Events and Commands have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+
+VARIABLES = {
+    "label": "dim",
+    "spark": "key",
+    "warning": "log-warning",
+    "error": "log-error",
+    "time": "log-time",
+    "rank": "log-rank",
+    **{
+        state: f"rank-{state}"
+        for state in ("waiting", "starting", "running", "done", "failed", "killed", "lost")
+    },
+    **{f"link-{state}": f"link-{state}" for state in ("ok", "stale", "gone")},
+}
+"""What a piece of text may mean, and the theme's colour for it; ``title`` is bold, all else is plain."""
+
+
+class Piece(NamedTuple):
+    """Some harmless text with one meaning."""
+
+    text: str
+    role: str = ""
+
+
+class Line(NamedTuple):
+    """A line of the screen.
+
+    :param pieces: from left to right
+    :param indent: characters at its start that only place it; they are not copied
+    :param joins: it goes on where the line before was cut: no newline between them when copied
+    :param heading: it stands above an item without being part of it
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    indent: int = 0
+    joins: bool = False
+    heading: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it, without meaning."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+def fold(text: str, columns: int) -> list[str]:
+    """Cut a text into pieces of at most so many columns, after spaces or else punctuation if there is some.
+
+    The pieces together are the text; there is at least one, and none but the only one is empty.
+    """
+    pieces = []
+    while (end := _fitting(text, columns)) < len(text):
+        for signs in (" ", ":;,&", "/"):
+            last = max(text.rfind(sign, end // 2, end) for sign in signs)
+            if last > 0:
+                end = last + 1
+                break
+        pieces.append(text[:end])
+        text = text[end:]
+    return [*pieces, text] if text or not pieces else pieces
+
+
+def _fitting(text: str, columns: int) -> int:
+    """How many characters fit, one at least."""
+    if len(text) <= columns and text.isascii():
+        return len(text)
+    used = 0
+    for index, char in enumerate(text):
+        used += get_character_cell_size(char)
+        if used > columns:
+            return max(1, index)
+    return len(text)
+
+
+def hanging(head: Sequence[Piece], text: str, width: int, role: str = "") -> Iterator[Line]:
+    """A text behind ``head``, its further lines below its first one.
+
+    :param width: columns of the pane; in a very narrow one the text stands below the head
+    """
+    indent = cell_len("".join([piece.text for piece in head]))
+    if len(text) <= width - indent and text.isascii():
+        yield Line((*head, Piece(text, role)))
+        return
+    if width - indent < min(16, cell_len(text)):
+        yield Line(tuple(head))
+        head, indent = (Piece("  "),), 2
+    pieces = fold(text, max(1, width - indent))
+    yield Line((*head, Piece(pieces[0], role)))
+    for piece in pieces[1:]:
+        yield Line((Piece(" " * indent), Piece(piece, role)), indent, joins=True)
+
+
+class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
+    """Shows lines that :meth:`build` makes for the present width; text in it can be selected.
+
+    :param ascii_only: draw nothing that is not ASCII but what others wrote
+    """
+
+    DEFAULT_CSS = """
+    TextPane {
+        width: 1fr;
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+        & > .text-pane--title { text-style: bold; }
+        & > .text-pane--cursor { background: $foreground 8%; }
+        &:focus > .text-pane--cursor { background: $foreground 16%; }
+        &:ansi > .text-pane--cursor { text-style: reverse; }
+    }
+    """ + "".join(
+        f"TextPane > .text-pane--{role} {{ color: ${name}; }}\n" for role, name in VARIABLES.items()
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in (*VARIABLES, "title", "cursor")}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "home", "First line", show=False),
+        Binding("end", "end", "Last line", show=False),
+    ]
+
+    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.ascii_only = ascii_only
+        self.lines: Sequence[Line] = ()
+        """What it shows, whatever part of it is on the screen."""
+        self._styles_of: dict[str, Style] = {}
+
+    def build(self, width: int) -> Sequence[Line]:
+        """The lines for a pane of so many columns."""
+        raise NotImplementedError
+
+    def rebuild(self) -> None:
+        """Build the lines again; nothing is drawn where they are the same."""
+        width = self.scrollable_size.width
+        if width <= 0:
+            return
+        lines = self.build(width)
+        if lines == self.lines:
+            return
+        taller = len(lines) != len(self.lines)
+        self.lines = lines
+        if taller:
+            self.virtual_size = Size(width, len(lines))
+        self.refresh()
+
+    def copy_text(self) -> str:
+        """What copying gives without a selection: all of it, harmless."""
+        return copied((line, 0, -1) for line in self.lines)
+
+    # Moving
+
+    def move(self, rows: int) -> None:
+        """Scroll by so many lines."""
+        self._scroll_by(rows)
+
+    def page(self, step: int) -> None:
+        """Scroll by a screen: ``step`` 1 down, -1 up."""
+        self._scroll_by(step * max(1, self.scrollable_size.height - 1))
+
+    def home(self) -> None:
+        """Go to the first line."""
+        self.scroll_to(y=0, animate=False)
+
+    def end(self) -> None:
+        """Go to the last line."""
+        self.scroll_to(y=self.max_scroll_y, animate=False)
+
+    def _scroll_by(self, lines: int) -> None:
+        self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
+
+    def action_move(self, rows: int) -> None:
+        """Move by lines."""
+        self.move(rows)
+
+    def action_page(self, step: int) -> None:
+        """Move by a screen."""
+        self.page(step)
+
+    def action_home(self) -> None:
+        """Go to the first line."""
+        self.home()
+
+    def action_end(self) -> None:
+        """Go to the last line."""
+        self.end()
+
+    # Drawing
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines depend on the width."""
+        self.rebuild()
+
+    def notify_style_update(self) -> None:
+        """Draw in the new colours."""
+        super().notify_style_update()
+        self._styles_of.clear()
+
+    def is_marked(self, y: int) -> bool:
+        """Whether the cursor is on this line."""
+        return False
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen."""
+        width = self.scrollable_size.width
+        y += self.scroll_offset.y
+        if y >= len(self.lines):
+            return Strip.blank(width, self._style(""))
+        marked = self.is_marked(y)
+        segments = [Segment(piece.text, self._style(piece.role, marked)) for piece in self.lines[y].pieces]
+        selection = self.text_selection
+        span = selection.get_span(y) if selection is not None else None
+        if span is not None:
+            style = self.screen.get_component_rich_style("screen--selection")
+            segments = list(_overlaid(segments, *span, style))
+        strip = Strip(segments).adjust_cell_length(width, self._style("", marked))
+        return strip.apply_offsets(0, y)
+
+    def _style(self, role: str, marked: bool = False) -> Style:
+        key = f"{role}+{self.has_focus}" if marked else role
+        style = self._styles_of.get(key)
+        if style is None:
+            style = self.rich_style
+            if role:
+                style += self.get_component_rich_style(f"text-pane--{role}", partial=True)
+            if marked:
+                full = self.get_component_rich_style("text-pane--cursor")
+                reverse = self.get_component_rich_style("text-pane--cursor", partial=True).reverse
+                style += Style(bgcolor=full.bgcolor, reverse=reverse)
+            self._styles_of[key] = style
+        return style
+
+    # Selecting
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, without what only places it on the screen."""
+        spans = ((line, selection.get_span(y)) for y, line in enumerate(self.lines))
+        return copied((line, *span) for line, span in spans if span is not None), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Draw the selection."""
+        self.refresh()
+
+
+def copied(parts: Iterable[tuple[Line, int, int]]) -> str:
+    """The text of lines from one character to another (-1: to the end), those that were cut made whole."""
+    text = ""
+    for index, (line, start, end) in enumerate(parts):
+        whole = line.text
+        piece = whole[max(start, line.indent) : len(whole) if end < 0 else end]
+        text += piece if line.joins or not index else f"\n{piece}"
+    return text
+
+
+def _overlaid(segments: Sequence[Segment], start: int, end: int, over: Style) -> Iterator[Segment]:
+    """Segments with a style laid over the characters from ``start`` to ``end`` (-1: to the end)."""
+    at = 0
+    for text, style, _ in segments:
+        first = min(max(start - at, 0), len(text))
+        last = len(text) if end < 0 else min(max(end - at, first), len(text))
+        for piece, marked in ((text[:first], False), (text[first:last], True), (text[last:], False)):
+            if piece:
+                yield Segment(piece, style + over if style and marked else style)
+        at += len(text)

@@ -1,0 +1,179 @@
+"""The first line: which run, how it is, how far, how well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.core.metrics import Metrics
+from cockpit.core.model import Node, RunModel
+from cockpit.core.text import RemoteText
+from cockpit.tui.glyphs import UNICODE, Glyphs
+from cockpit.tui.spark import sparkline
+from cockpit.tui.units import number_text, span_text
+from cockpit.tui.widgets.line import Part, fit
+
+SLOW_RTT_S = 1.0
+"""A link slower than this is worth a colour."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the line says.
+
+    :param began: when the run was started, unix seconds
+    :param recorded: nothing is live: the clock stands where the run ended
+    """
+
+    run: str
+    model: RunModel
+    metrics: Metrics
+    began: float
+    now: float
+    recorded: bool = False
+
+
+class TopBar(Widget):
+    """One line; draws what :meth:`show` was told last."""
+
+    DEFAULT_CSS = """
+    TopBar {
+        height: 1; background: $panel; color: $foreground;
+        & > .top-bar--name { color: $key; text-style: bold; }
+        & > .top-bar--strong { color: $foreground; text-style: bold; }
+        & > .top-bar--dim { color: $dim; }
+        & > .top-bar--good { color: $rank-running; text-style: bold; }
+        & > .top-bar--warn { color: $link-stale; text-style: bold; }
+        & > .top-bar--bad { color: $rank-failed; text-style: bold; }
+        & > .top-bar--spark { color: $key; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"top-bar--{name}" for name in ("name", "strong", "dim", "good", "warn", "bad", "spark")
+    }
+
+    def __init__(self, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._parts: Sequence[Part] = ()
+
+    def show(self, head: Head) -> None:
+        """Draw this."""
+        parts = self.parts(head)
+        if parts != self._parts:
+            self._parts = parts
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style
+        segments = [Segment(" ")]
+        for text, style in fit(self._parts, width - 2):
+            segments.append(
+                Segment(text, self.get_component_rich_style(f"top-bar--{style}") if style else None)
+            )
+        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+
+    def parts(self, head: Head) -> list[Part]:
+        """The parts of the line, from left to right."""
+        model = head.model
+        sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
+        end = _ended_at(model) if model.over or head.recorded else None
+        elapsed = max(0.0, (head.now if end is None else end) - head.began)
+        alive, total = model.alive(), len(model.ranks)
+        bad = any(rank.failed for rank in model.ranks.values())
+        well = "bad" if bad else "good" if alive == total else "strong"
+        parts = [
+            Part((("cockpit ", "name"), (RemoteText.of(head.run).shown(), "strong")), 1),
+            Part(((f"{sign} {state}", style),), 0),
+            Part(((elapsed_text(elapsed), "dim"),), 4),
+            *self._progress(head),
+            Part(
+                (
+                    ("ranks ", "dim"),
+                    (f"{alive}/{total}", well),
+                ),
+                2,
+            ),
+        ]
+        link = _slowest(model, head.now)
+        return [*parts, link] if link and not head.recorded else parts
+
+    def _progress(self, head: Head) -> list[Part]:
+        latest = head.metrics.latest
+        parts = []
+        if latest.step is not None:
+            total = (f"/{latest.total:,}", "dim") if latest.total else ("", "")
+            parts.append(Part((("step ", "dim"), (f"{latest.step:,}", "strong"), total), 3))
+        if latest.loss is not None:
+            values = [value for _, value in head.metrics.series("loss")]
+            spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
+            parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 5))
+        if latest.step_s is not None:
+            parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 6))
+        return parts
+
+
+def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICODE) -> tuple[str, str, str]:
+    """Sign, word and style of a run's state as a whole."""
+    nodes = list(model.nodes.values())
+    failed = any(rank.failed for rank in model.ranks.values())
+    if model.over:
+        if any(node.lost for node in nodes):
+            return glyphs.lost, "lost", "bad"
+        if model.stop_reason and model.first_failure() is None:
+            return glyphs.killed, "stopped", "warn"
+        return (glyphs.failed, "failed", "bad") if failed else (glyphs.done, "ended", "good")
+    if recorded:
+        return glyphs.lost, "recorded", "warn"
+    stages = {node.stage for node in nodes if not node.over}
+    if "finalising" in stages:
+        return glyphs.starting, "finalising", "warn"
+    if model.stop_reason or stages & {"term", "kill", "sweep"}:
+        return glyphs.starting, "stopping", "warn"
+    if model.first_failure() is not None:
+        return glyphs.failed, "failed", "bad"
+    if nodes and all(node.link == "gone" for node in nodes if not node.over):
+        return glyphs.lost, "no link", "bad"
+    if model.alive():
+        return glyphs.running, "running", "good"
+    return glyphs.starting, "launching", "dim"
+
+
+def elapsed_text(seconds: float) -> str:
+    """``00:12:41``; days in front where there are any."""
+    whole = int(seconds)
+    days = f"{whole // 86400}d " if whole >= 86400 else ""
+    return f"{days}{whole // 3600 % 24:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _ended_at(model: RunModel) -> float | None:
+    times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+    return max(times, default=None)
+
+
+def _slowest(model: RunModel, now: float) -> Part | None:
+    """The worst link: a lost one, else the slowest."""
+    nodes = [node for node in model.nodes.values() if not node.done and not node.ended]
+    lost = [node for node in nodes if node.link in ("stale", "gone")]
+    if lost:
+        worst = min(lost, key=lambda node: node.link_since)
+        age = f" {span_text(max(0.0, now - worst.link_since))}" if worst.link_since else ""
+        more = f" +{len(lost) - 1}" if len(lost) > 1 else ""
+        return _link(worst, f"{worst.link}{age}{more}", "bad" if worst.link == "gone" else "warn")
+    timed = [node for node in nodes if node.rtt_s is not None]
+    if not timed:
+        return None
+    worst = max(timed, key=lambda node: node.rtt_s or 0.0)
+    return _link(worst, span_text(worst.rtt_s or 0.0), "warn" if (worst.rtt_s or 0) > SLOW_RTT_S else "dim")
+
+
+def _link(node: Node, text: str, style: str) -> Part:
+    return Part(
+        (("link ", "dim"), (f"{RemoteText.of(node.name).shown()} {text}", style)), 1 if style != "dim" else 7
+    )

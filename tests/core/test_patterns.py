@@ -1,0 +1,138 @@
+"""A filter finds what is shown, and what it passes over unseen does not match."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cockpit.core.excerpt import excerpt
+from cockpit.core.patterns import Pattern, needed_texts
+from cockpit.errors import CockpitError
+
+ATOMS = r"""
+a b k s i ab loss rank ERROR é ß ı İ ſ █ . ^ $ \d \w \s \S \. \\ \| \[ [ab] [^a] []x] [a\]b] { } {} x{
+(a) (a|b) (?:loss|rank) (?:a[)]b) (a(b)?) (?=a) (?!a) (?<=a) (?<!a) \bloss\b \x61 \u0061 \141 < U+ x1b
+"""
+atoms = st.sampled_from([*ATOMS.split(), " ", "step 5", "a  b"])
+counts = st.sampled_from(
+    ["", "", "", "*", "+", "?", "*?", "+?", "{2}", "{0}", "{,2}", "{1,2}", "{0,1}?", "{,}"]
+)
+regexes = st.lists(
+    st.one_of(st.tuples(atoms, counts).map("".join), st.just("|")), min_size=1, max_size=5
+).map("".join)
+lines = st.lists(
+    st.sampled_from(
+        [
+            b"a",
+            b"b",
+            b"k",
+            b"S",
+            b"loss",
+            b"Loss",
+            b"rank",
+            b"ERROR",
+            b"x",
+            b"5",
+            b" ",
+            b".",
+            b"\\",
+            b"|",
+            b"{",
+            b"}",
+            b"\t",
+            b"\r",
+            b"\x1b",
+            b"\x1b[31m",
+            b"\x1b[0m",
+            b"\x1b[999m",
+            b"\x0c",
+            b"\xff",
+            "é█ſıİKß\u202e\u0301".encode(),
+        ]
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+@given(regexes, st.lists(lines, max_size=4))
+@settings(max_examples=300)
+@example("(?i)A", [b"a"])
+@example("(?#[)a", [b"a"])
+@example("lo", [b"l\x1b[31mo"])
+@example("a  b", [b"a\tb"])
+@example("x1b", [b"\x1b"])
+@example("^a$", [b"b\ra\r"])
+def test_what_is_passed_over_does_not_match(regex: str, block: list[bytes]) -> None:
+    try:
+        pattern = Pattern(regex)
+    except CockpitError:
+        with pytest.raises((re.error, ValueError, OverflowError)):
+            re.compile(regex, re.ASCII)
+        return
+    if any(pattern.matches(excerpt(line)[0]) for line in block):
+        assert pattern.may_match(b"\n".join(block) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("regex", "needed"),
+    [
+        ("loss", ["loss"]),
+        ("loss|error", ["loss", "error"]),
+        ("step 4001/.*rank", ["step 4001/"]),
+        (r"loss: \d+", ["loss: "]),
+        (r"a\.b", ["a.b"]),
+        ("colou?r", ["colo"]),
+        ("x{2}yz", ["yz"]),
+        (r"\d+", None),
+        ("a|", None),
+        ("(?i)loss", None),
+    ],
+)
+def test_texts_that_must_be_there(regex: str, needed: list[str] | None) -> None:
+    assert needed_texts(regex) == needed
+
+
+def test_small_letters_find_capitals_and_capitals_only_themselves() -> None:
+    assert Pattern("error").matches(b"an ERROR")
+    assert not Pattern("Error").matches(b"an ERROR")
+    assert Pattern(r"\Serror").matches(b"anERROR")
+    assert Pattern("(?P<Name>error)").matches(b"ERROR") is False  # a name's capitals count: harmless
+
+
+def test_an_exclamation_mark_inverts() -> None:
+    pattern = Pattern("!loss")
+    assert pattern.matches(b"hello")
+    assert not pattern.matches(b"the Loss")
+    assert pattern.may_match(b"anything")
+    assert pattern.spans("loss") == []
+
+
+def test_it_looks_at_what_is_shown() -> None:
+    pattern = Pattern("loss 0")
+    assert pattern.matches(b"\x1b[1mlo\x1b[31mss\x1b[0m 0")
+    assert not Pattern("31m").matches(b"\x1b[31mloss")
+    assert pattern.spans("a loss 0, a LOSS 0") == [(2, 8), (12, 18)]
+    assert Pattern("x*").spans("axx") == [(1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("ab(", r"/ab\(/: missing \), unterminated subpattern at character 3"),
+        ("!ab(", r"/!ab\(/: missing \), unterminated subpattern at character 4"),
+        ("*", "nothing to repeat at character 1"),
+        ("(?u)a", "not a regular expression: ASCII and UNICODE flags are incompatible"),
+        ("a{99999999999}", "not a regular expression: the repetition number is too large"),
+    ],
+)
+def test_what_is_no_expression_is_refused_with_the_place(typed: str, message: str) -> None:
+    with pytest.raises(CockpitError, match=message):
+        Pattern(typed)
+
+
+def test_nested_sets_print_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    assert Pattern("[[a]").matches(b"[")
+    assert not recwarn.list

@@ -1,0 +1,172 @@
+"""A run without nodes: a session that a test tells what happens, for everything that draws one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.core.events import Event
+from cockpit.core.model import RunModel
+from cockpit.engine.board import Board
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.session import Session
+from cockpit.engine.spool import Spool
+from cockpit.engine.starting import Stages
+from cockpit.errors import CockpitError
+
+NOW = 1_795_233_881.0
+"""What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
+
+
+class Stage:
+    """A run that a test plays, as a session for a screen and as a flight for the app.
+
+    :param nodes: names of the nodes
+    :param slots: ranks on each of them
+    """
+
+    collects = False
+    leaving = "the run goes on"
+    writer = True
+
+    def __init__(
+        self, nodes: Sequence[str], slots: int, run: str = "20261121-0412-otter", **manifest: Any
+    ) -> None:
+        entries = [
+            NodeEntry(
+                name, f"/tmp/cockpit-1000/{run}/{name}", list(range(i * slots, (i + 1) * slots)), host=name
+            )
+            for i, name in enumerate(nodes)
+        ]
+        fields: dict[str, Any] = {
+            "created": NOW - 761,
+            "launcher": "deepspeed",
+            "program": ["train.py", "--steps", "5000"],
+            "cwd": "/home/ada/job",
+            **manifest,
+        }
+        self.folder = RunFolder.create(Manifest(run=run, nodes=entries, **fields))
+        self.manifest = self.folder.manifest
+        self.name = run
+        self.nodes = list(nodes)
+        self.model = RunModel()
+        self.behind: dict[str, int] = {}
+        self.stops_at: float | None = None
+        self.stops: list[bool] = []
+        """Whether each stop that was asked for was a hard one."""
+        self.trouble: CockpitError | None = None
+        self.fails: CockpitError | None = None
+        """What the start fails with."""
+        self.board: Board | None = None
+        self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
+        self._nodes = {entry.name: entry for entry in entries}
+        self._early: list[Event] = []
+        self.happens("", **dict(planned(self.manifest).data), kind="planned")
+
+    # The flight
+
+    async def take_off(self, stages: Stages) -> Session:
+        if self.fails is not None:
+            raise self.fails
+        listener = stages.listener(self.folder)
+        listener.joined(self.model)
+        assert isinstance(listener, Board)
+        self.board = listener
+        for event in self._early:
+            listener.event(event, set())
+        return cast(Session, self)
+
+    # What happens
+
+    def happens(self, node: str, *, kind: str, at: float | None = None, **data: Any) -> None:
+        """One event of a node."""
+        event = Event(time.time() if at is None else at, kind, node, data)
+        changed = self.model.apply(event)
+        if self.board is None:
+            self._early.append(event)
+        else:
+            self.board.event(event, changed)
+
+    def runs(self, age_s: float = 700.0) -> None:
+        """Every node is launched and linked, every rank runs."""
+        at = time.time() - age_s
+        for entry in self.manifest.nodes:
+            self.happens(entry.name, kind="launched", at=at, dir=entry.dir)
+            self.happens(entry.name, kind="link", at=at, state="ok")
+            self.happens(entry.name, kind="clock", at=at, offset_s=0.0, rtt_s=0.016)
+        for entry in self.manifest.nodes:
+            for rank in entry.ranks:
+                self.happens(entry.name, kind="rank_started", at=at + 3, rank=rank, pid=41_000 + rank)
+            self.samples(entry.name)
+
+    def samples(self, node: str) -> None:
+        """One measurement of a node and its ranks."""
+        ranks = {
+            rank: {"cpu_percent": 98.0, "rss_bytes": 31 << 30, "threads": 42, "children": 4}
+            for rank in self._nodes[node].ranks
+        }
+        sample = {
+            "load": 8.5,
+            "memory_bytes": 300 << 30,
+            "memory_total_bytes": 512 << 30,
+            "disk_free_bytes": 900 << 30,
+        }
+        self.happens(node, kind="sample", sample=sample, ranks=ranks, gpus=[])
+
+    def prints(self, rank: int | None, text: str | bytes, node: str = "") -> None:
+        """A rank, or the launcher of a node, prints."""
+        data = text.encode() if isinstance(text, str) else text
+        node = node or next(entry.name for entry in self.manifest.nodes if rank in entry.ranks)
+        spool = self._spools[node]
+        file = LAUNCHER_LOG if rank is None else rank_log(rank)
+        offset = spool.offsets().get(file, 0)
+        spool.append(file, offset, data)
+        if self.board is not None:
+            self.board.log(node, rank, offset, data)
+
+    def fails_first(
+        self, rank: int, cause: str = "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"
+    ) -> None:
+        """A rank ends with a traceback."""
+        node = self.model.ranks[rank].node
+        self.prints(
+            rank,
+            "Traceback (most recent call last):\n"
+            '  File "/home/ada/job/train.py", line 188, in forward\n    x = self.attention(x)\n'
+            '  File "/home/ada/job/model/attention.py", line 71, in softmax\n    return torch.softmax(x, -1)\n'
+            f"{cause}\n",
+        )
+        self.happens(node, kind="rank_exited", at=time.time() - 4.4, rank=rank, code=1, signal=None)
+
+    # The session
+
+    def watch(self, *, policy: bool = True) -> None:
+        """Nothing comes by itself."""
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        await asyncio.sleep(timeout_s or 0)
+        return False
+
+    async def resume(self) -> None:
+        self.trouble = None
+
+    async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
+        self.stops.append(hard)
+        self.happens("", kind="stop_asked", reason=reason, by=by, hard=hard)
+        return []
+
+    def keep(self) -> None:
+        self.stops_at = None
+
+    async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
+        return {"environ": {"RANK": str(fields["rank"]), "WORLD_SIZE": str(len(self.model.ranks))}}
+
+    async def close(self) -> None:
+        for spool in self._spools.values():
+            spool.close()
+        self.folder.close()

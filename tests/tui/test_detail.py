@@ -1,0 +1,656 @@
+"""Detail, events and commands, as they stand on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+from textual.geometry import Offset
+from textual.pilot import Pilot
+from textual.selection import SELECT_ALL, Selection
+
+from cockpit.core.events import Event
+from cockpit.core.metrics import Metrics
+from cockpit.core.model import RunModel
+from cockpit.core.timeline import Entry
+from cockpit.core.trends import Trends
+from cockpit.engine.runs import NodeEntry
+from cockpit.tui import themes
+from cockpit.tui.units import clock_text, number_text, part_text, size_text, span_text
+from cockpit.tui.widgets.command_list import Command, CommandList
+from cockpit.tui.widgets.detail import Detail
+from cockpit.tui.widgets.event_list import EventList
+from cockpit.tui.widgets.text_pane import TextPane, fold
+
+T0 = 1_795_000_000.0
+GIB = 1 << 30
+HOSTILE = "[/x][@click=app.quit]a\x1b]52;c;aGk=\x07\u202eb\nc"
+
+PLAN = {
+    "argv": [
+        "deepspeed",
+        "--no_ssh",
+        "--node_rank",
+        "1",
+        "--master_addr",
+        "gpu01",
+        "train.py",
+        "--name",
+        "a b",
+    ],
+    "env": {"NCCL_DEBUG": "INFO", "PYTHONUNBUFFERED": "1", "HF_TOKEN": "(secret, 9 characters)"},
+    "cwd": "/home/me/train",
+    "setup": "source venv/bin/activate",
+    "slots": [0, 1],
+}
+FACTS = {
+    "python": "/home/me/train/venv/bin/python",
+    "python_version": "3.11.7",
+    "torch": "2.9.1",
+    "deepspeed": "0.19.8",
+    "nsys": None,
+    "cores": list(range(64)),
+}
+ENTRY = NodeEntry("gpu02", "/tmp/cockpit-0/20261121-otter/gpu02", [2, 3], "ssh", "gpu02.cluster", FACTS)
+
+
+class Run:
+    """A run of ranks 0, 1 on gpu01 and 2, 3 on gpu02, as its board keeps it."""
+
+    def __init__(self) -> None:
+        self.model, self.trends, self.metrics = RunModel(), Trends(), Metrics()
+        self.tell(0, "planned", "", nodes={"gpu01": [0, 1], "gpu02": [2, 3]})
+
+    def tell(self, at: float, kind: str, node: str, **data: Any) -> None:
+        event = Event(T0 + at, kind, node, data)
+        self.model.apply(event)
+        self.trends.take(event)
+
+    def running(self) -> Run:
+        """Two minutes of training on gpu02, whose clock is 3 s ahead."""
+        self.tell(1, "link", "gpu02", state="ok")
+        self.tell(1, "clock", "gpu02", offset_s=3.0, rtt_s=0.022)
+        self.tell(5, "launched", "gpu02", dir="/tmp")
+        for rank in (2, 3):
+            self.tell(9, "rank_started", "gpu02", rank=rank, pid=4000 + rank, attempt=0)
+        for second in range(110):
+            self.tell(10 + second, "sample", "gpu02", **sample(second))
+        for step in range(30):
+            line = f"step {step}/5000 loss {2.5 - step / 100} lr 1e-04 step_time 0.118\n"
+            self.metrics.feed(3, line.encode(), T0 + 10 + step)
+        return self
+
+
+def sample(second: int = 0) -> dict[str, Any]:
+    process = {"cpu_percent": 90.0 + second % 9, "rss_bytes": 30 * GIB + second * GIB / 100, "threads": 45}
+    gpus = [gpu(index) for index in range(2)]
+    memory = {"memory_bytes": 412 * GIB, "memory_total_bytes": 1008 * GIB}
+    return {
+        "sample": {"load": 12.4, "cores": 64, **memory, "disk_free_bytes": 1_300 * GIB},
+        "ranks": {"2": {**process, "children": 8}, "3": {**process, "children": 8}},
+        "gpus": gpus,
+    }
+
+
+def gpu(index: int) -> dict[str, Any]:
+    memory = {"memory_bytes": 79.1 * GIB, "memory_total_bytes": 80 * GIB, "processes": {str(4002 + index): 7}}
+    return {"index": index, "name": "NVIDIA H100 80GB HBM3", "utilisation_percent": 96, **memory}
+
+
+class Bench(App[None]):
+    """An app of one pane."""
+
+    def __init__(self, pane: TextPane) -> None:
+        super().__init__()
+        self.pane = pane
+        self.heard: list[EventList.Opened] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return themes.defaults()
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+
+    def on_event_list_opened(self, message: EventList.Opened) -> None:
+        self.heard.append(message)
+
+    def screen_text(self) -> list[str]:
+        """What stands on the screen."""
+        pane = self.pane
+        return [pane.render_line(y).text.rstrip() for y in range(pane.size.height)]
+
+
+Script = Callable[[Pilot[None], Bench], Coroutine[Any, Any, None]]
+
+
+def drive(pane: TextPane, size: tuple[int, int], script: Script) -> None:
+    """Run a script over a pane on a terminal of this size."""
+
+    async def main() -> None:
+        bench = Bench(pane)
+        async with bench.run_test(size=size) as pilot:
+            pane.focus()
+            await pilot.pause()
+            await script(pilot, bench)
+
+    asyncio.run(main())
+
+
+def show(pane: Detail, run: Run, rank: int | None, node: str = "gpu02", **more: Any) -> None:
+    """Show gpu02 or a rank of it."""
+    fields: dict[str, Any] = {"entry": ENTRY, "plan": PLAN, "environ": None, "now": T0 + 120, **more}
+    pane.show(node, rank, model=run.model, trends=run.trends, metrics=run.metrics, **fields)
+
+
+def drive_detail(
+    pane: Detail, run: Run, rank: int | None, script: Script, size: tuple[int, int] = (45, 12), **more: Any
+) -> None:
+    """Run a script over a detail."""
+
+    async def first(pilot: Pilot[None], bench: Bench) -> None:
+        show(pane, run, rank, **more)
+        await pilot.pause()
+        await script(pilot, bench)
+
+    drive(pane, size, first)
+
+
+def shown(run: Run, rank: int | None, width: int = 90, *, ascii_only: bool = False, **more: Any) -> list[str]:
+    """All lines of a detail of gpu02."""
+    pane = Detail(ascii_only=ascii_only)
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        bench.screen_text()  # draws it
+
+    drive_detail(pane, run, rank, script, (width, 24), **more)
+    lines = [line.text.rstrip() for line in pane.lines]
+    assert max(map(len, lines)) < width, "wider than its pane"
+    return lines
+
+
+def row(lines: list[str], label: str) -> str:
+    """The value behind a name."""
+    return next(line[len(label) :].strip() for line in lines if line.startswith(f"{label} "))
+
+
+# A rank
+
+
+@pytest.mark.parametrize("width", [45, 90])
+def test_a_running_rank(width: int) -> None:
+    lines = shown(Run().running(), 3, width)
+    assert lines[0] == "rank 3  gpu02:1  pid 4003  ● running"
+    assert row(lines, "cpu").endswith("91 %  max 98 %")
+    assert row(lines, "rss").endswith("31.1 GiB  max 31.1 GiB")
+    assert row(lines, "gpu").endswith("96 %  max 96 %")
+    assert row(lines, "vram").endswith("79.1/80.0 GiB")
+    assert row(lines, "step").endswith("118 ms  max 118 ms")
+    # Names, sparklines and values each begin in one column.
+    drawn = [next(line for line in lines if line.startswith(label)) for label in ("cpu ", "rss ", "vram ")]
+    assert all(line[5] == " " and line[6 : width - 27].strip(" ▁▂▃▄▅▆▇█") == "" for line in drawn)
+    assert len({len(line) - len(line.lstrip()) for line in drawn}) == 1
+    assert row(lines, "local rank") == "1 on gpu02"
+    assert row(lines, "started") == f"{clock_text(T0 + 6, 8)}, runs for 1 min 54 s"
+    assert row(lines, "threads") == "45"
+    assert row(lines, "children") == "8"
+    assert row(lines, "loss") == "2.21"
+    assert "asking gpu02" in lines
+    assert "deepspeed --no_ssh" in "\n".join(lines)
+
+
+def test_the_command_is_the_exact_one() -> None:
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        text = pane.copy_text()
+        assert "\ndeepspeed --no_ssh --node_rank 1 --master_addr gpu01 train.py --name 'a b'\n" in text
+
+    pane = Detail()
+    drive_detail(pane, Run().running(), 3, script)
+
+
+def test_a_failed_rank() -> None:
+    run = Run().running()
+    run.tell(121, "rank_exited", "gpu02", rank=3, code=1, signal=None, attempt=0)
+    lines = shown(run, 3)
+    assert lines[0].endswith("✖ exited 1")
+    assert "measured last before it ended" in lines
+    assert row(lines, "ended") == f"{clock_text(T0 + 118)}, exited 1"
+    assert row(lines, "started").endswith("ran for 1 min 52 s")
+    assert lines[-1] == "gone with its process"
+    assert shown(run, 3, ascii_only=True)[0].endswith("X exited 1")
+
+
+def test_attempts() -> None:
+    run = Run().running()
+    run.tell(121, "rank_started", "gpu02", rank=3, pid=5000, attempt=1, max_restarts=3)
+    lines = shown(run, 3)
+    assert row(lines, "attempt") == "2 of 4"
+    assert not any(line.startswith("cpu ") for line in lines)
+
+
+def test_old_measurements_are_said_to_be_old() -> None:
+    run = Run().running()
+    assert not [line for line in shown(run, 3) if "ago" in line]
+    run.tell(130, "link", "gpu02", state="stale", why="no answer")
+    assert "measured 21 s ago" in shown(run, 3, now=T0 + 140)
+    assert row(shown(run, None, now=T0 + 140), "state") == "stale for 10 s: no answer"
+
+
+def test_before_anything_is_known() -> None:
+    lines = shown(Run(), 3, environ=None, plan={}, entry=NodeEntry("gpu02", "/d", [2, 3]))
+    assert lines[0] == "rank 3  gpu02:1  · waiting"
+    assert lines[-1] == "its process has not started yet"
+    assert shown(Run(), 77) == ["no rank 77 in this run"]
+    assert shown(Run(), None, node="gone") == ["nothing is selected"]
+    run = Run()
+    run.tell(5, "launched", "gpu02", dir="/tmp")
+    assert "not measured yet" in shown(run, None)
+    run.tell(6, "note", "gpu02", text="no measurements here: psutil does not load")
+    assert "no measurements here: psutil does not load" in shown(run, 3)
+
+
+def test_the_gpu_is_the_one_the_process_is_on() -> None:
+    run = Run().running()
+    gpus = [{**gpu(0), "processes": {"4003": 1}, "utilisation_percent": 11}, gpu(5)]
+    run.tell(121, "sample", "gpu02", **{**sample(), "gpus": gpus})
+    assert row(shown(run, 3), "gpu").endswith("11 %  max 96 %")
+    # The driver does not tell whose processes they are: the GPU of the slot.
+    gpus = [{**gpu(0), "processes": {}}, {**gpu(1), "processes": {}, "utilisation_percent": 22}]
+    run.tell(122, "sample", "gpu02", **{**sample(), "gpus": gpus})
+    assert "22 %" in row(shown(run, 3), "gpu")
+
+
+# The environment
+
+
+@pytest.mark.parametrize("width", [45, 90])
+def test_the_environment(width: int) -> None:
+    got = {"NCCL_DEBUG": "WARN", "PATH": "/usr/bin:" * 30, "HF_TOKEN": "(secret, 4 characters)", "B": ""}
+    lines = shown(Run().running(), 3, width, environ={"environ": got, "left_out": 7})
+    at = next(number for number, line in enumerate(lines) if line.startswith("Environment"))
+    text = "\n".join(lines[at:])
+    names = [line.partition("=")[0] for line in lines[at:] if "=" in line]
+    assert names == ["B", "HF_TOKEN", "NCCL_DEBUG", "PATH"]
+    assert "NCCL_DEBUG=WARN\n  the launch set INFO\n" in text
+    assert "HF_TOKEN=(secret, 4 characters)\nNCCL" in text
+    assert "PYTHONUNBUFFERED was set by the launch and is not there" in text.replace("\n", " ")
+    assert "7 more are left out: too much for one answer" in text.replace("\n", " ")
+
+
+def test_why_there_is_no_environment() -> None:
+    assert shown(Run().running(), 3, environ="gpu02: no link now")[-1] == "gpu02: no link now"
+
+
+# A node
+
+
+@pytest.mark.parametrize("width", [45, 90])
+def test_a_node(width: int) -> None:
+    run = Run().running()
+    run.tell(121, "report", "gpu02", name="gpu02.nsys-rep", state="ready", size=210 << 20, text="")
+    run.tell(122, "rank_exited", "gpu02", rank=2, code=None, signal=9, attempt=0)
+    run.tell(123, "survivors", "gpu02", procs=[{"pid": 7, "name": "python", "state": "D"}])
+    run.tell(124, "note", "gpu02", text="something odd")
+    lines = shown(run, None, width)
+    text = " ".join(lines)
+    assert "gpu02  ranks 2-3" in lines[0]
+    assert "● 1 running" in text
+    assert "■ 1 killed by SIGKILL" in text
+    assert row(lines, "load").endswith("12.4 on 64 cores")
+    assert row(lines, "mem").endswith("412/1,008 GiB")
+    assert row(lines, "disk") == "1.3 TiB free for the run's files"
+    heads = [line for line in lines if "80.0 GiB" in line]
+    assert [line[:6].split()[0] for line in heads] == ["0", "1"]
+    assert row(lines, "state") == "ok for 1 min 59 s"
+    assert row(lines, "round trip") == "22 ms"
+    assert "3.0 s ahead of ours, give or take 11 ms" in " ".join(text.split())
+    assert row(lines, "torch") == "2.9.1"
+    assert row(lines, "cores") == "64 (0-63)"
+    assert "gpu02.nsys-rep  ready  210 MiB" in lines
+    assert "python  pid 7  state D" in lines
+    assert "- something odd" in lines
+    assert "NCCL_DEBUG=INFO" in lines
+    assert not any(line.startswith("nsys ") for line in lines)
+
+
+# What nodes send may be anything
+
+
+@pytest.mark.parametrize("value", [HOSTILE, None, 5, [HOSTILE], {"x": HOSTILE}, math.nan, math.inf, 10**400])
+def test_hostile_fields_break_nothing(value: Any) -> None:
+    run = Run().running()
+    facts = dict.fromkeys(FACTS, value)
+    entry = NodeEntry("gpu02", "/d", [2, 3], "ssh", HOSTILE, facts)
+    gpus = [dict.fromkeys(gpu(0), value), value, gpu(1)]
+    fields = dict.fromkeys(("load", "memory_bytes", "memory_total_bytes", "disk_free_bytes"), value)
+    ranks = {"3": dict.fromkeys(("cpu_percent", "rss_bytes", "threads", "children"), value)}
+    run.tell(121, "sample", "gpu02", sample=fields, ranks=ranks, gpus=gpus)
+    run.tell(122, "note", "gpu02", text=value)
+    run.tell(123, "report", "gpu02", name=value if isinstance(value, str) else "x", state=value, size=value)
+    run.tell(124, "survivors", "gpu02", procs=[{"pid": value, "name": value, "state": value}, value])
+    run.tell(125, "link", "gpu02", state="stale", why=value)
+    run.tell(126, "launcher_exited", "gpu02", code=value, signal=value)
+    run.metrics.feed(3, b"step 1/2 loss nan lr inf step_time nan tokens/s: 9e999\n", T0 + 127)
+    environ = {"environ": {"A": value, HOSTILE: HOSTILE}, "left_out": value}
+    for rank in (None, 3):
+        for line in shown(run, rank, entry=entry, environ=environ):
+            assert line.isprintable(), line
+
+
+def test_markup_is_text() -> None:
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        assert any("[@click=app.quit]" in line for line in bench.screen_text())
+        await pilot.click(pane, offset=(20, 0))
+        assert bench.is_running
+
+    pane = EventList()
+
+    async def first(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show([Entry(T0, "[/x] [b]bold[/b] [@click=app.quit]here[/]")])
+        await pilot.pause()
+        await script(pilot, bench)
+
+    drive(pane, (80, 10), first)
+
+
+# Scrolling and selecting
+
+
+def test_it_scrolls_and_a_new_subject_begins_at_its_top() -> None:
+    run = Run().running()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        assert bench.screen_text()[0].startswith("rank 3")
+        await pilot.press("pagedown")
+        assert pane.scroll_offset.y == pane.size.height - 1
+        show(pane, run, 3, now=T0 + 121)
+        assert pane.scroll_offset.y == pane.size.height - 1
+        await pilot.press("end")
+        assert bench.screen_text()[-1] == "asking gpu02"
+        show(pane, run, 2)
+        await pilot.pause()
+        assert pane.scroll_offset.y == 0
+        assert bench.screen_text()[0].startswith("rank 2")
+
+    pane = Detail()
+    drive_detail(pane, run, 3, script)
+
+
+def test_fewer_lines_than_before_are_never_scrolled_past() -> None:
+    run = Run().running()
+    long = {"environ": {f"V{number}": "x" for number in range(300)}, "left_out": 0}
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.end()
+        show(pane, run, 3, environ="no link now")
+        await pilot.pause()
+        assert bench.screen_text()[-1] == "no link now"
+
+    pane = Detail()
+    drive_detail(pane, run, 3, script, environ=long)
+
+
+def test_selected_text_is_whole_again() -> None:
+    value = "abcdefghij " * 20
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        found = pane.get_selection(SELECT_ALL)
+        assert found is not None
+        assert f"\nA={value}" in found[0]
+        assert found[0] == pane.copy_text()
+        found = pane.get_selection(Selection(Offset(0, 0), Offset(6, 0)))
+        assert found == ("rank 3", "\n")
+        bench.screen.selections = {pane: Selection(Offset(2, 0), Offset(4, 1))}
+        await pilot.pause()
+        strip = pane.render_line(0)
+        style = bench.screen.get_component_rich_style("screen--selection")
+        marked = [part.text for part in strip if part.style and part.style.bgcolor == style.bgcolor]
+        assert "".join(marked).startswith("nk 3")
+
+    pane = Detail()
+    drive_detail(pane, Run().running(), 3, script, environ={"environ": {"A": value}, "left_out": 0})
+
+
+@given(st.text(), st.integers(1, 20))
+def test_folding_loses_nothing(text: str, columns: int) -> None:
+    pieces = fold(text, columns)
+    assert "".join(pieces) == text
+    assert all(pieces) or pieces == [""]
+
+
+# Events
+
+
+def entries(count: int) -> list[Entry]:
+    return [Entry(T0 + number, f"event {number}", node="gpu02", rank=number) for number in range(count)]
+
+
+def test_events_in_the_order_they_happened() -> None:
+    pane = EventList()
+    told = [
+        Entry(T0 + 5.771, "rank 13 on gpu02 exited 1: first failure so far", "error", "gpu02", 13),
+        Entry(T0 + 2, "gpu06: link lost", "warning", "gpu06"),
+        Entry(T0 + 1, "64/64 ranks running"),
+    ]
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(told)
+        await pilot.pause()
+        assert bench.screen_text()[:4] == [
+            f"{clock_text(T0 + 1)}   64/64 ranks running",
+            f"{clock_text(T0 + 2)} ! gpu06: link lost",
+            f"{clock_text(T0 + 5.771)} ✖ rank 13 on gpu02 exited 1: first failure so far",
+            "",
+        ]
+        await pilot.resize_terminal(45, 12)
+        await pilot.pause()
+        assert bench.screen_text()[2:4] == [
+            f"{clock_text(T0 + 5, 8)} ✖ rank 13 on gpu02 exited 1: first",
+            "           failure so far",
+        ]
+
+    drive(pane, (90, 12), script)
+
+
+def test_events_follow_until_the_cursor_moves() -> None:
+    pane = EventList()
+    told = entries(50)
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        def newest() -> str:
+            return bench.screen_text()[-1].partition("   ")[2]
+
+        assert bench.screen_text()[0] == "nothing has happened yet"
+        pane.show(told[:40])
+        await pilot.pause()
+        assert newest() == "event 39"
+        await pilot.press("up")
+        assert not pane.following
+        assert pane.current == told[38]
+        pane.show(told)
+        await pilot.pause()
+        assert newest() == "event 39"
+        # The oldest go: what is read stays where it is.
+        pane.show(told[5:])
+        await pilot.pause()
+        assert newest() == "event 39"
+        assert pane.current == told[38]
+        assert pane.copy_text().endswith("event 38")
+        await pilot.press("home")
+        assert pane.current == told[5]
+        pane.show(told[20:])
+        await pilot.pause()
+        assert pane.current == told[20]
+        await pilot.press("enter")
+        await pilot.press("end")
+        assert pane.following
+        assert newest() == "event 49"
+        await pilot.press("pageup", "pageup", "pagedown", "pagedown", "pagedown")
+        assert pane.following
+
+    drive(pane, (80, 10), script)
+
+
+def test_moving_past_the_last_event_follows_again() -> None:
+    pane = EventList()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(entries(5))
+        await pilot.press("up", "down")
+        assert pane.current == entries(5)[4]
+        assert not pane.following
+        await pilot.press("down")
+        assert pane.following
+
+    drive(pane, (80, 10), script)
+
+
+def test_an_event_is_opened_by_a_double_click() -> None:
+    pane = EventList()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(entries(5))
+        await pilot.pause()
+        await pilot.click(pane, offset=(16, 2))
+        assert pane.current == entries(5)[2]
+        await pilot.click(pane, offset=(16, 3), times=2)
+        await pilot.pause()
+        assert [message.entry for message in bench.heard] == [entries(5)[3]]
+
+    drive(pane, (80, 10), script)
+
+
+def test_a_new_day_is_said_once_and_is_no_event() -> None:
+    pane = EventList()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show([Entry(T0, "one"), Entry(T0 + 86400, "two"), Entry(T0 + 86401, "three")])
+        pane.home()
+        pane.move(1)
+        await pilot.pause()
+        lines = bench.screen_text()
+        assert [line.split()[-1] for line in lines[:4]] == ["one", "2026", "two", "three"]
+        assert [pane.is_marked(y) for y in range(4)] == [False, False, True, False]
+        assert pane.copy_text().endswith("two")
+        assert "\n" not in pane.copy_text()
+
+    drive(pane, (80, 10), script)
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -math.inf, 1e300, -1e18])
+def test_a_time_that_is_none(at: float) -> None:
+    pane = EventList()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show([Entry(T0, "one"), Entry(at, "two")])
+        await pilot.pause()
+        assert any(line.endswith("two") for line in bench.screen_text())
+
+    drive(pane, (80, 10), script)
+
+
+# Commands
+
+
+SCRIPT = "#!/bin/bash\ncd -- /home/me || exit 90\nexec deepspeed --no_ssh \\\n  " + "word " * 30 + "\n"
+
+
+@pytest.mark.parametrize("width", [45, 90])
+def test_commands_can_be_read_and_copied(width: int) -> None:
+    pane = CommandList()
+    told = [Command(T0, "launch on gpu01", SCRIPT), Command(T0 + 1, HOSTILE, HOSTILE)]
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        assert bench.screen_text()[0] == "no command was run yet"
+        pane.show(told)
+        pane.home()
+        await pilot.pause()
+        lines = bench.screen_text()
+        assert lines[0] == f"{clock_text(T0, 8)} launch on gpu01"
+        assert lines[2] == "  cd -- /home/me || exit 90"
+        assert pane.copy_text() == SCRIPT.rstrip("\n")
+        found = pane.get_selection(SELECT_ALL)
+        assert found is not None
+        assert SCRIPT in found[0]
+        pane.move(1)
+        assert pane.current is told[1]
+        assert all(line.isprintable() for line in bench.screen_text())
+        assert pane.copy_text().isprintable() or "\n" in pane.copy_text()
+
+    drive(pane, (width, 24), script)
+
+
+def test_a_list_that_grows_is_drawn_again() -> None:
+    pane = CommandList()
+    told = [Command(T0, "one", "true")]
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(told)
+        told.append(Command(T0 + 1, "two", "false"))
+        pane.show(told)
+        await pilot.pause()
+        assert bench.screen_text()[4] == "  false"
+
+    drive(pane, (80, 10), script)
+
+
+def test_a_command_taller_than_the_pane_is_scrolled_through() -> None:
+    pane = CommandList()
+    tall = "\n".join(f"line {number}" for number in range(30))
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show([Command(T0, "tall", tall), Command(T0 + 1, "next", "true")])
+        pane.home()
+        await pilot.pause()
+        seen = set(bench.screen_text())
+        for _ in range(21):
+            await pilot.press("down")
+            seen |= set(bench.screen_text())
+        assert {f"  line {number}" for number in range(30)} <= seen
+        assert pane.copy_text() == tall
+        await pilot.press("down")
+        assert pane.copy_text() == "true"
+        await pilot.press("up", "up")
+        assert pane.copy_text() == tall
+
+    drive(pane, (80, 10), script)
+
+
+# Units
+
+
+def test_every_number_has_its_unit() -> None:
+    sizes = [0, 999, 2048, 512 << 20, 1000 << 20, 31.2 * GIB, 412 * GIB, 1300 * GIB]
+    texts = ["0 B", "999 B", "2.0 KiB", "512 MiB", "1.0 GiB", "31.2 GiB", "412 GiB", "1.3 TiB"]
+    assert [size_text(size) for size in sizes] == texts
+    assert part_text(79.1 * GIB, 80 * GIB) == "79.1/80.0 GiB"
+    assert part_text(512 << 20, 80 * GIB) == "0.5/80.0 GiB"
+    spans = [0.0004, 0.118, 0.9999, 1.24, 34, 59.7, 761, 11100, 187200]
+    words = [
+        "0.4 ms",
+        "118 ms",
+        "1.0 s",
+        "1.2 s",
+        "34 s",
+        "1 min 00 s",
+        "12 min 41 s",
+        "3 h 05 min",
+        "2 d 4 h",
+    ]
+    assert [span_text(span) for span in spans] == words
+    numbers = [0, 2.341, 41200.4, 0.0001, 0.00002, 13.25, 250.0, 1e9]
+    assert [number_text(number) for number in numbers] == [
+        "0",
+        "2.341",
+        "41,200",
+        "0.0001",
+        "2e-05",
+        "13.25",
+        "250",
+        "1e+09",
+    ]

@@ -1,0 +1,742 @@
+"""The log view over a real logbook: what is on the screen, following, filters, searching, hostile text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.core.levels import Level
+from cockpit.engine.logbook import Logbook
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.errors import CockpitError
+from cockpit.tui.ansi import read_colours
+from cockpit.tui.log_lines import clock, label
+from cockpit.tui.widgets.filter_bar import FilterBar
+from cockpit.tui.widgets.log_view import LogView, counted
+
+AT = 1_800_000_000.0
+NODES = {"gpu01": 4, "gpu02": 4}
+
+
+class Pen:
+    """Writes logs into a spool and tells a book, as a session does."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.book = Logbook(folder)
+        self._now = AT
+
+    def say(self, text: str | bytes, *ranks: int, node: str | None = None, end: bytes = b"\n") -> None:
+        """Print a line on ranks, or (``node``) on a console."""
+        data = (text.encode() if isinstance(text, str) else text) + end
+        for rank in ranks or [None]:
+            name = node or f"gpu0{1 + (rank or 0) // 4}"
+            entry = next(entry for entry in self.folder.manifest.nodes if entry.name == name)
+            path = self.folder.spool_dir(entry) / (LAUNCHER_LOG if rank is None else rank_log(rank))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                offset = file.tell()
+                file.write(data)
+            self.book.feed(name, rank, offset, data)
+
+    def flush(self) -> None:
+        """Close the batch, a quarter of a second after the last."""
+        self._now += 0.25
+        self.book.flush(self._now)
+
+    def steps(self, first: int, count: int) -> None:
+        """So many steps of rank 0, a batch each."""
+        for step in range(first, first + count):
+            self.say(f"step {step} loss {3 - step / 1000:.3f}", 0)
+            self.flush()
+
+
+@pytest.fixture
+def pen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pen]:
+    """A run of two nodes with four ranks each."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    nodes = [NodeEntry("gpu01", "/x", [0, 1, 2, 3]), NodeEntry("gpu02", "/x", [4, 5, 6, 7])]
+    pen = Pen(RunFolder.create(Manifest("run", AT, nodes, "torchrun", ["train.py"], "/")))
+    yield pen
+    pen.book.close()
+
+
+class LogApp(App[None]):
+    """The log alone, with a bar for its filter."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_view = LogView()
+        self.bar = FilterBar(self.log_view.set_filter)
+        self.opened: list[bytes] = []
+        self.statuses: list[str] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The variables of the app's own themes."""
+        return {
+            "log-error": "#f7768e",
+            "log-warning": "#e0af68",
+            "log-time": "#565f89",
+            "log-rank": "#bb9af7",
+            "dim": "#565f89",
+            "key": "#7dcfff",
+        }
+
+    def compose(self) -> ComposeResult:
+        """The log above the bar."""
+        yield self.log_view
+        yield self.bar
+
+    def on_log_view_row_opened(self, message: LogView.RowOpened) -> None:
+        """Remember what was opened."""
+        self.opened.append(message.row.text)
+
+    def on_log_view_status_changed(self, message: LogView.StatusChanged) -> None:
+        """Remember what was said."""
+        self.statuses.append(message.log.status)
+
+
+Scene = Callable[[LogApp, Pilot[None]], Awaitable[None]]
+
+
+def play(scene: Scene, size: tuple[int, int] = (80, 12)) -> None:
+    """Run a scene in the app."""
+
+    async def main() -> None:
+        app = LogApp()
+        async with app.run_test(size=size) as pilot:
+            await scene(app, pilot)
+
+    asyncio.run(main())
+
+
+async def settled(app: LogApp, pilot: Pilot[None]) -> list[str]:
+    """Wait until nothing is being read, then return what is on the screen."""
+    await pilot.pause()
+    while app.log_view.searching:
+        await pilot.pause()
+    return screen(app)
+
+
+def screen(app: LogApp) -> list[str]:
+    """The lines on the screen, without what is empty."""
+    view = app.log_view
+    lines = [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+    return lines[: max((y + 1 for y, line in enumerate(lines) if line), default=0)]
+
+
+def texts(lines: list[str]) -> list[str]:
+    """The lines without times and labels."""
+    return [line[26:] for line in lines]
+
+
+# What a line looks like
+
+
+@pytest.mark.parametrize(
+    ("sources", "width", "text"),
+    [
+        ([("n", 13)], 12, "13"),
+        ([("n", rank) for rank in range(64)], 12, "[0-63]"),
+        ([("n", rank) for rank in range(0, 112, 2)], 12, "[56 ranks]"),
+        ([("n", rank) for rank in range(0, 112, 2)], 8, "×56"),
+        ([("gpu01", None)], 12, "gpu01:launch"),
+        ([("a-long-name", None)], 12, "launch"),
+        ([("a", None), ("b", None)], 12, "[2 launch]"),
+        ([("a", None), ("b", 1)], 12, "[2 logs]"),
+    ],
+)
+def test_the_label_says_who_in_the_room_there_is(
+    sources: list[tuple[str, int | None]], width: int, text: str
+) -> None:
+    assert label(tuple(sources), width) == text
+
+
+def test_numbers_of_lines_are_short() -> None:
+    assert [counted(n) for n in (0, 1, 1204, 640_300, 1_234_567)] == [
+        "0 lines",
+        "1 line",
+        "1,204 lines",
+        "640 k lines",
+        "1.2 M lines",
+    ]
+
+
+def test_colours_become_spans_and_nothing_else_is_left() -> None:
+    text, spans = read_colours("a\x1b[1;31mred\x1b[39m bold\x1b[0m \x1b[38;5;200mx\x1b[48:2::1:2:3my\x1b[0m")
+    assert text == "ared bold xy"
+    found = {text[s.start : s.end]: s.style for s in spans}
+    assert found["red"].bold
+    assert found["red"].color is not None
+    assert found["red"].color.number == 1
+    assert found[" bold"].color is None
+    assert found["x"].color is not None
+    assert found["x"].color.number == 200
+    assert found["y"].bgcolor is not None
+    assert found["y"].bgcolor.triplet == (1, 2, 3)
+
+
+def test_a_line_has_its_time_who_printed_it_and_its_text(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        pen.say("hello from everyone", *range(8))
+        pen.say("RuntimeError: CUDA out of memory", 5)
+        pen.say("starting ranks", node="gpu02")
+        pen.flush()
+        app.log_view.open(pen.book, NODES)
+        at = clock(AT + 0.25)
+        assert sorted(await settled(app, pilot)) == [
+            f"{at} 5            RuntimeError: CUDA out of memory",
+            f"{at} [0-7]        hello from everyone",
+            f"{at} gpu02:launch starting ranks",
+        ]
+        app.log_view.toggle_timestamps()
+        assert "[0-7]        hello from everyone" in screen(app)
+        app.log_view.show(frozenset({("gpu02", 5)}), "Log · rank 5")
+        assert await settled(app, pilot) == ["hello from everyone", "RuntimeError: CUDA out of memory"]
+        assert app.log_view.title == "Log · rank 5"
+
+    play(scene)
+
+
+def test_errors_and_warnings_have_their_colours_and_the_program_keeps_its_own(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        for text in ("plain", "WARNING: slow", "ValueError: \x1b[32mgreen\x1b[0m"):
+            pen.say(text, 0)
+        pen.flush()
+        app.log_view.open(pen.book, NODES)
+        await settled(app, pilot)
+        colours = {}
+        for y in range(3):
+            for segment in app.log_view.render_line(y):
+                if segment.style is not None and segment.style.color is not None:
+                    colours[segment.text.strip()] = segment.style.color
+        assert colours["WARNING: slow"].name == "#e0af68"
+        assert colours["ValueError:"].name == "#f7768e"
+        assert colours["green"].number == 2
+
+    play(scene)
+
+
+def test_the_continuation_of_a_traceback_repeats_nothing(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        for line in ("before", "Traceback (most recent call last):", '  File "t.py", line 1', "KeyError: 1"):
+            pen.say(line, 3)
+        pen.flush()
+        app.log_view.open(pen.book, NODES)
+        lines = await settled(app, pilot)
+        assert [line[:16].strip() for line in lines[2:]] == ["", ""]
+        assert texts(lines)[3] == "KeyError: 1"
+
+    play(scene)
+
+
+def test_long_lines_are_cut_scrolled_or_wrapped(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        pen.say("0123456789" * 9, 0)
+        pen.say("世界" * 40, 0)
+        pen.flush()
+        app.log_view.open(pen.book, NODES)
+        assert texts(await settled(app, pilot)) == [("0123456789" * 9)[:52] + "…", "世界" * 13 + "…"]
+        app.log_view.shift(1)
+        assert texts(screen(app))[0] == ("0123456789" * 9)[26:78] + "…"
+        app.log_view.toggle_wrap()
+        assert texts(screen(app)) == [
+            ("0123456789" * 9)[:53],
+            ("0123456789" * 9)[53:],
+            "世界" * 13,
+            "世界" * 13,
+            "世界" * 13,
+            "世界",
+        ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("columns", [1, 12, 24, 44, 60, 200])
+def test_any_width_will_do(pen: Pen, columns: int) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        pen.say("some words and 世界 more words", *range(8))
+        pen.flush()
+        app.log_view.open(pen.book, NODES)
+        await settled(app, pilot)
+        for _ in range(2):
+            assert all(app.log_view.render_line(y).cell_length == columns for y in range(3))
+            app.log_view.toggle_wrap()
+
+    play(scene, (columns, 6))
+
+
+# Following and moving
+
+
+def test_an_empty_log_says_what_it_waits_for(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        app.log_view.empty_text = "building op shm_comm, 34 s"
+        app.log_view.open(pen.book, NODES)
+        assert await settled(app, pilot) == ["no output yet", "building op shm_comm, 34 s"]
+        assert app.log_view.status == "following · 0 lines"
+
+    play(scene)
+
+
+def test_it_follows_until_one_moves_and_counts_what_comes_meanwhile(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        view.open(pen.book, NODES)
+        pen.steps(0, 50)
+        view.refresh_log()
+        assert "step 49" in (await settled(app, pilot))[-1]
+        assert view.status == "following · 50 lines"
+        view.move(-1)
+        assert not view.following
+        row = view.current_row()
+        assert row is not None
+        assert b"step 48" in row.text
+        before = await settled(app, pilot)
+        pen.steps(50, 412)
+        view.refresh_log()
+        after = await settled(app, pilot)
+        assert after[:-1] == before[:-1]
+        assert after[-1].endswith("+412 lines")
+        assert view.status == "paused · +412 lines"
+        await pilot.click(view, offset=(72, view.size.height - 1))
+        assert "step 461" in (await settled(app, pilot))[-1]
+        assert view.status == "following · 462 lines"
+
+    play(scene)
+
+
+def test_moving_past_the_end_follows_again(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 50)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        view.home()
+        assert "step 0" in (await settled(app, pilot))[0]
+        pages = 0
+        while not view.following:
+            view.page(1)
+            await settled(app, pilot)
+            pages += 1
+        assert pages == 5
+        assert "step 49" in screen(app)[-1]
+        view.page(-1)
+        view.page(-1)
+        await settled(app, pilot)
+        view.page(1)
+        view.page(1)
+        await settled(app, pilot)
+        view.move(99)
+        await settled(app, pilot)
+        assert view.following
+
+    play(scene)
+
+
+def test_the_cursor_walks_the_whole_log_line_by_line(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 120)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        seen = []
+        for _ in range(119):
+            row = view.current_row()
+            assert row is not None
+            seen.append(int(row.text.split()[1]))
+            view.move(-1)
+            assert view.copy_line() in " ".join(await settled(app, pilot))
+        assert seen == list(range(119, 0, -1))
+        assert view.copy_line() == "step 0 loss 3.000"
+
+    play(scene)
+
+
+def test_a_flood_shows_the_newest_lines_and_keeps_few(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        view.open(pen.book, NODES)
+        for tick in range(20):
+            for line in range(500):
+                pen.say(f"tick {tick} line {line}", 1)
+            pen.flush()
+            view.refresh_log()
+            assert f"tick {tick} line 499" in screen(app)[-1]
+        place = view._place
+        assert place is not None
+        assert len(place.window.rows) < 100
+
+    play(scene)
+
+
+def test_a_frozen_view_stays_and_counts(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 20)
+        view.open(pen.book, NODES)
+        before = await settled(app, pilot)
+        view.freeze(True)
+        pen.steps(20, 3)
+        view.refresh_log()
+        assert screen(app)[:-1] == before[:-1]
+        assert view.status == "frozen · +3 lines"
+        view.freeze(False)
+        assert "step 22" in (await settled(app, pilot))[-1]
+        assert view.status == "following · 23 lines"
+
+    play(scene)
+
+
+def test_progress_bars_stand_below_the_lines_while_following(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 20)
+        pen.say(b"\r 10%|#   \r 20%|##  ", 2, end=b"")
+        pen.flush()
+        view.open(pen.book, NODES)
+        assert texts(await settled(app, pilot))[-2:] == ["step 19 loss 2.981", " 20%|##"]
+        pen.say(b"\r 30%|### ", 2, end=b"")
+        pen.flush()
+        view.refresh_log()
+        assert texts(screen(app))[-1] == " 30%|###"
+        view.move(-1)
+        assert "%" not in "".join(await settled(app, pilot))
+
+    play(scene)
+
+
+def test_a_resized_view_is_full_again(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 100)
+        view.open(pen.book, NODES)
+        for height in (5, 30, 3, 50):
+            await pilot.resize_terminal(80, height)
+            lines = await settled(app, pilot)
+            assert len(lines) == height
+            assert "step 99" in lines[-1]
+        view.home()
+        for height in (5, 30):
+            await pilot.resize_terminal(60, height)
+            lines = await settled(app, pilot)
+            assert len(lines) == height
+            assert "step 0" in lines[0]
+
+    play(scene)
+
+
+# Filter and search
+
+
+def test_a_filter_keeps_the_place_in_time_and_gives_it_back(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 200)
+        view.open(pen.book, NODES)
+        view.home()
+        await settled(app, pilot)
+        view.move(95)
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 95 ")
+        for pattern in ("0", "00", "00 "):
+            view.set_filter(pattern)
+            await settled(app, pilot)
+        assert view.copy_line().startswith("step 100 ")
+        view.set_filter("")
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 95 ")
+        view.set_filter("00 ")
+        await settled(app, pilot)
+        view.move(1)
+        await settled(app, pilot)
+        view.set_filter("")
+        assert any("step 200" in line or "step 199" in line for line in await settled(app, pilot))
+
+    play(scene)
+
+
+def test_a_filter_while_following_goes_on_following(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 100)
+        view.open(pen.book, NODES)
+        view.set_filter("STEP .*7 LOSS")
+        assert "no line matches" in (await settled(app, pilot))[0]
+        view.set_filter("step .*7 loss")
+        assert [line.split()[1] for line in texts(await settled(app, pilot))] == [
+            str(n) for n in range(7, 100, 10)
+        ]
+        pen.steps(100, 8)
+        view.refresh_log()
+        assert "step 107" in (await settled(app, pilot))[-1]
+        view.set_filter("!step")
+        assert await settled(app, pilot) == ["no line matches /!step/ · esc clears"]
+
+    play(scene)
+
+
+def test_a_bad_filter_is_refused_and_the_old_one_stays(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        view.open(pen.book, NODES)
+        view.set_filter("loss")
+        with pytest.raises(CockpitError):
+            view.set_filter("loss(")
+        assert view.filter == "loss"
+
+    play(scene)
+
+
+def test_next_and_previous_error_and_match(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 500)
+        pen.say("ValueError: one", 4)
+        pen.flush()
+        pen.steps(500, 500)
+        pen.say("ValueError: two", 4)
+        pen.flush()
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        for said in ("two", "one", "one"):
+            view.next_level(Level.ERROR, -1)
+            await settled(app, pilot)
+            assert view.copy_line() == f"ValueError: {said}"
+        assert view.status.startswith("no error before this line · paused")
+        view.next_level(Level.ERROR, 1)
+        await settled(app, pilot)
+        assert view.copy_line() == "ValueError: two"
+        view.set_filter("step 77")
+        view.set_filter("")
+        await settled(app, pilot)
+        view.next_match(-1)
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 779 ")
+        view.next_match(1)
+        await settled(app, pilot)
+        assert "no line matches /step 77/ after this line" in view.status
+
+    play(scene)
+
+
+def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
+    pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.tui.log_place.BUDGET_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.loader.DRAW_S", 0.0)
+
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 1000)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        view.next_level(Level.ERROR, -1)
+        assert view.searching
+        assert view.status.startswith("searching… ")
+        assert view.cancel_search()
+        assert not view.searching
+        assert not view.cancel_search()
+        assert view.status == "stopped · following · 1,000 lines"
+        view.set_filter("st.p 7\\b")
+        assert view.status.startswith("filtering… ")
+        assert "step 7 " in (await settled(app, pilot))[0]
+        assert any(said.startswith("filtering… 5") for said in app.statuses)
+        view.set_filter("")
+        view.home()
+        view.move(500)
+        await settled(app, pilot)
+        assert view.copy_line().startswith("step 500 ")
+
+    play(scene)
+
+
+def test_narrowed_to_one_rank_new_lines_of_others_are_not_counted(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 30)
+        pen.say("only me", 6)
+        pen.flush()
+        view.open(pen.book, NODES)
+        view.show(frozenset({("gpu02", 6)}), "rank 6")
+        assert [line[13:] for line in await settled(app, pilot)] == ["only me"]
+        assert view.status == "following · 1 line"
+        view.move(-1)
+        await settled(app, pilot)
+        pen.steps(30, 30)
+        pen.say("me again", 6)
+        pen.flush()
+        view.refresh_log()
+        assert view.status == "paused · +1 line"
+
+    play(scene)
+
+
+def test_the_filter_bar_applies_while_typing_and_shows_what_is_wrong(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view, bar = app.log_view, app.bar
+        pen.steps(0, 30)
+        view.open(pen.book, NODES)
+        view.focus()
+        bar.open()
+        await pilot.pause()
+        await pilot.press(*"step 2", "enter")
+        assert view.filter == "step 2"
+        assert not bar.has_class("-open")
+        assert app.focused is view
+        bar.open(view.filter)
+        await pilot.pause()
+        await pilot.press("(", "enter")
+        assert bar.has_class("-open")
+        assert bar.has_class("-bad")
+        assert view.filter == "step 2"
+        await pilot.press("escape")
+        assert view.filter == ""
+        assert not bar.has_class("-open")
+        bar.open()
+        await pilot.pause()
+        await pilot.press("up", "enter")
+        assert view.filter == "step 2"
+
+    play(scene)
+
+
+def test_what_a_filter_found_is_highlighted_until_it_is_cleared(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+
+        def marked() -> set[str]:
+            return {
+                segment.text
+                for y in range(view.size.height)
+                for segment in view.render_line(y)
+                if segment.style is not None and segment.style.reverse
+            }
+
+        pen.steps(0, 30)
+        view.open(pen.book, NODES)
+        view.set_filter("LOSS|nothing")
+        await settled(app, pilot)
+        assert marked() == set()
+        view.set_filter("loss|step 2")
+        await settled(app, pilot)
+        assert marked() == {"loss", "step 2"}
+        view.set_filter("!loss")
+        await settled(app, pilot)
+        assert marked() == set()
+        view.set_filter("loss")
+        view.set_filter("")
+        await settled(app, pilot)
+        assert marked() == set()
+        view.next_match(-1)
+        await settled(app, pilot)
+        assert marked() == {"loss"}
+
+    play(scene)
+
+
+# Mouse
+
+
+def test_clicks_place_the_cursor_and_open_a_line(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 30)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        await pilot.click(view, offset=(40, 3))
+        text = view.copy_line()
+        assert text in screen(app)[3]
+        assert not view.following
+        await pilot.double_click(view, offset=(40, 3))
+        await pilot.pause()
+        assert app.opened == [text.encode()]
+
+    play(scene)
+
+
+def test_selected_text_has_no_times_and_no_labels(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 30)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        await pilot.mouse_down(view, offset=(31, 2))
+        await pilot.hover(view, offset=(29, 4))
+        await pilot.mouse_up(view, offset=(29, 4))
+        assert app.screen.get_selected_text() == "20 loss 2.980\nstep 21 loss 2.979\nstep"
+        pen.steps(30, 300)
+        view.refresh_log()
+        assert app.screen.get_selected_text() == "20 loss 2.980\nstep 21 loss 2.979\nstep"
+
+    play(scene)
+
+
+# What a node may send
+
+HOSTILE = (
+    b"[/x] [bold red]x[/] [@click=app.quit]quit[/]",
+    b"\x1b[2J\x1b[H\x1b]0;owned\x07 \x1b]52;c;aGk=\x07 \x1b[?1049l\x1bc",
+    b"\x9b31m \xff\xfe \x00\x01\x08\x7f",
+    "\u202eevil\u202c \u200b\u2066 \U000e0041 e".encode() + "\u0301".encode() * 50,
+    b"A" * (1 << 20),
+    b"\x1b[31m" * 2000 + b"deep",
+    "世".encode() * 3000,
+)
+
+
+def hostile_scene(pen: Pen) -> None:
+    """Draw all of it, click on it, filter it; fails where a terminal would see more than text."""
+
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        for text in HOSTILE:
+            pen.say(text, 0)
+            pen.flush()
+        pen.say(b"\r\x1b]52;c;aGk=\x07[/x] 10%", 1, end=b"")
+        pen.flush()
+        view.open(pen.book, NODES)
+        view.set_filter("")
+        for wrap in (False, True):
+            if wrap:
+                view.toggle_wrap()
+                view.home()
+            lines = await settled(app, pilot)
+            for y in range(view.size.height):
+                strip = view.render_line(y)
+                assert strip.cell_length == 100
+                for segment in strip:
+                    assert segment.text.isprintable()
+                    assert segment.control is None
+                    assert segment.style is None or not segment.style.link
+            assert "[/x] [bold red]x[/] [@click=app.quit]quit[/]" in lines[0]
+            await pilot.click(view, offset=(55, 0))
+            assert app.is_running
+        view.set_filter("^A{99}")
+        await settled(app, pilot)
+        assert view.copy_line().endswith("A … (+1,040,384 bytes)")
+        view.set_filter("[@]click")
+        assert "[@click=app.quit]" in (await settled(app, pilot))[0]
+
+    play(scene, (100, 16))
+
+
+def test_hostile_text_is_drawn_as_text_and_reaches_no_terminal(pen: Pen) -> None:
+    hostile_scene(pen)
+
+
+def test_it_is_the_sanitiser_that_keeps_hostile_text_out(pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_it_is(raw: bytes, *, colour: bool) -> str:
+        return raw.decode("utf-8", "replace")
+
+    monkeypatch.setattr("cockpit.tui.log_lines.sanitise", as_it_is)
+    with pytest.raises(AssertionError):
+        hostile_scene(pen)
