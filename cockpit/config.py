@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cockpit import paths
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, ManyErrors
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,6 +21,11 @@ else:
 
 LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
+
+SEE = "see docs/config.md"
+
+_PLACE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)", re.DOTALL)
+"""What tomllib says of a syntax error."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Config:
     wrap: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
-    """The file that ``keys`` came from."""
+    """The file, or files, that ``keys`` came from."""
 
 
 def _flag(value: object) -> bool:
@@ -50,10 +56,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "read_only": (_flag, "true or false"),
     "timestamps": (_flag, "true or false"),
     "wrap": (_flag, "true or false"),
-    "keys": (
-        lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
-        'a table like: stop = "X"',
-    ),
+    "keys": (lambda value: isinstance(value, dict), "a table: [keys]"),
 }
 
 
@@ -63,35 +66,68 @@ def load() -> Config:
     :raises CockpitError: every key that is wrong, with its file and what it may be
     """
     merged: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    files: list[str] = []
+    wrong: list[CockpitError] = []
     for path in (paths.config(), Path(LOCAL)):
-        for name, value in _read(path).items():
-            merged[name] = {**merged.get("keys", {}), **value} if name == "keys" else value
-            if name == "keys":
-                merged["where"] = str(path)
+        try:
+            found = _read(path)
+        except CockpitError as error:
+            wrong += error.errors if isinstance(error, ManyErrors) else [error]
+            continue
+        if changed := found.pop("keys", {}):
+            keys |= changed
+            files.append(str(path))
+        merged |= found
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else ManyErrors(wrong)
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
-    return Config(**merged)
+    return Config(**merged, keys=keys, where=" and ".join(files))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data: dict[str, Any] = tomllib.loads(path.read_text())
-    except FileNotFoundError:
+        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise CockpitError(f"cannot be read: {error}", where=str(path)) from None
+    except OSError as error:
+        raise CockpitError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise CockpitError(f"is not UTF-8: {error.reason}", where=f"{path}, byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
-        raise CockpitError(f"is not TOML: {error}", where=str(path), hint="see docs/config.md") from None
-    wrong = [problem for name, value in data.items() if (problem := _problem(name, value))]
-    if wrong:
-        raise CockpitError("; ".join(wrong), where=str(path))
+        raise _not_toml(path, str(error)) from None
+    errors = [error for name, value in data.items() for error in _wrong(path, name, value)]
+    if errors:
+        raise ManyErrors(errors)
     return data
 
 
-def _problem(name: str, value: object) -> str:
+def _not_toml(path: Path, said: str) -> CockpitError:
+    place = _PLACE.fullmatch(said)
+    what, line = (place["what"], f":{place['line']}") if place else (said, "")
+    return CockpitError(f"is not TOML: {what[:1].lower()}{what[1:]}", where=f"{path}{line}", hint=SEE)
+
+
+def _wrong(path: Path, name: str, value: object) -> Iterator[CockpitError]:
+    where = str(path)
     if name not in _KINDS:
         near = difflib.get_close_matches(name, _KINDS, 1)
-        known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KINDS)}"
-        return f"unknown key {name!r}, {known}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KINDS)}"
+        yield CockpitError(f"key {name!r}: unknown", where=where, hint=hint)
+        return
     fits, wanted = _KINDS[name]
-    return "" if fits(value) else f"{name} must be {wanted}, not {value!r}"
+    if not fits(value):
+        yield CockpitError(f"key {name!r}: must be {wanted}, not {_shown(value)}", where=where, hint=SEE)
+    elif isinstance(value, dict):
+        for command, keys in value.items():
+            if not isinstance(keys, str):
+                what = f"key '{name}.{command}': must be a text like \"x,ctrl+x\", not {_shown(keys)}"
+                yield CockpitError(what, where=where, hint=SEE)
+
+
+def _shown(value: object) -> str:
+    """A value as TOML has it, as far as a person needs it to find it again."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "a table" if isinstance(value, dict) else repr(value)

@@ -9,12 +9,13 @@ import time
 from dataclasses import dataclass
 
 from cockpit.cli.asking import Asks
-from cockpit.cli.narration import Narrator, say, summary
+from cockpit.cli.narration import Narrator, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.terminal import say_left
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
+from cockpit.core.summary import summary
 from cockpit.engine.runs import Manifest
 from cockpit.engine.session import Session
 from cockpit.errors import CockpitError, Exit

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from cockpit.core.events import Event
-from cockpit.core.model import Rank, RankState, RunModel
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.model import RunModel
 from cockpit.core.text import RemoteText
 from cockpit.core.timeline import Timeline
 
@@ -31,42 +29,3 @@ class Narrator:
         entry = self._timeline.tell(event)
         if entry is not None and not entry.aside:
             say(entry.text)
-
-
-def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
-    """What a person needs to know at the end, the cause first.
-
-    :param logs: whether its logs can still be read afterwards
-    """
-    lines = []
-    first = model.first_failure()
-    if first is not None:
-        lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
-        if logs:
-            lines.append(f"its output: cockpit logs {run} --rank {first.rank}")
-    others: dict[str, list[int]] = {}
-    for rank in model.ranks.values():
-        if rank is not first:
-            others.setdefault(rank.text, []).append(rank.rank)
-    ended = "; ".join(f"{_ranks(numbers)} {text}" for text, numbers in sorted(others.items()))
-    if ended:
-        lines.append(f"others: {ended}" if first else ended)
-    odd = [node for node in model.nodes.values() if node.launcher_code]
-    if odd and first is None and not any(rank.failed for rank in model.ranks.values()):
-        words = f"{nodes_text([node.name for node in odd])}: the launcher ended with {odd[0].launcher_code}"
-        lines.append(f"{words}, although its ranks exited 0: cockpit logs {run} has its words")
-    lost = [node.name for node in model.nodes.values() if node.lost]
-    if lost:
-        lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")
-    return lines
-
-
-def _ranks(numbers: list[int]) -> str:
-    return f"rank{'s' if len(numbers) > 1 else ''} {ranks_text(numbers)}"
-
-
-def _moment(model: RunModel, rank: Rank) -> str:
-    if rank.state is RankState.LOST or not rank.ended_at:
-        return ""
-    at = model.ended_at(rank)
-    return time.strftime(" at %H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1000):03d}"

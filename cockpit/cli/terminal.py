@@ -6,8 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from cockpit.cli.narration import say, summary
+from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser
+from cockpit.core.summary import summary
 from cockpit.errors import Exit
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     :raises CockpitError: the start failed, or the config is wrong
     """
     from cockpit import config
+    from cockpit.cli.keeper import kept_terminal
     from cockpit.tui.app import CockpitApp  # a fifth of a second that everything else saves
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
-    code = app.run()
+    with kept_terminal():
+        code = app.run()
     if app.error is not None:
         raise app.error
     if app.session is None:

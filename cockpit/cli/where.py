@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cockpit import paths
+from cockpit import config, paths
 from cockpit.cli.parsing import Parser
 from cockpit.errors import Exit
 
@@ -15,6 +15,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     args = parser.parse_args(words)
     found = {
+        "settings": str(paths.config()),
+        "settings of a project": f"{config.LOCAL} in the folder where cockpit is started",
+        "own themes": str(paths.themes()),
         "runs": str(paths.runs()),
         "secrets of printed plans": str(paths.plans()),
         "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",

@@ -55,7 +55,7 @@ class Timeline:
     def __init__(self, model: RunModel) -> None:
         self._model = model
         self._linked: set[str] = set()
-        self._alive = 0
+        self._complete = False
         self._fold: tuple[str, list[int]] = ("", [])
         self.entries: deque[Entry] = deque(maxlen=LIMIT)
 
@@ -118,7 +118,8 @@ class Timeline:
                 "warning",
                 event.node,
             )
-        if alive == total:
+        complete, self._complete = self._complete, alive == total
+        if alive == total and not complete:
             return Entry(at, f"{alive}/{total} ranks running", aside=True)
         return None
 

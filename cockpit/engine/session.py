@@ -275,7 +275,7 @@ class Session:
                 self._emit(Event(time.time(), "sample", entry.name, data), record=False)
         except LinkError:
             return  # the loss of the link shows elsewhere
-        except (RemoteError, KeyError, TypeError, ValueError) as error:
+        except (RemoteError, AttributeError, KeyError, TypeError, ValueError) as error:
             # A node without measurements still runs.
             self._emit(
                 Event(time.time(), "note", entry.name, {"text": f"no measurements: {error}"}), record=False
@@ -342,6 +342,7 @@ class Session:
                 reason = f"rank {first.rank} on {first.node} {first.text}"
                 await self.stop(reason, by="the failure policy")
             return
+        self.stops_at = None
 
     async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
         """One call about this run to a node whose link stands.

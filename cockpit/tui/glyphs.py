@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import locale
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from cockpit.core.model import Rank, RankState
 
@@ -32,6 +32,9 @@ class Glyphs:
 
 UNICODE = Glyphs(False, "·", "◌", "●", "✓", "✖", "■", "?")
 ASCII = Glyphs(True, ".", "~", "o", "+", "X", "#", "?")
+
+STATES = tuple(field.name for field in fields(Glyphs) if field.name != "ascii")
+"""The states that have a sign."""
 
 
 def state_name(rank: Rank) -> str:

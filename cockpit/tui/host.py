@@ -6,11 +6,13 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 
 from cockpit import paths
 from cockpit.config import Config
@@ -18,6 +20,7 @@ from cockpit.core.events import Event
 from cockpit.engine.session import Session
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui import themes
+from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
 from cockpit.tui.flight import Flight
 from cockpit.tui.glyphs import Glyphs, choose
@@ -34,7 +37,10 @@ class Host(App[int]):
     """
 
     TITLE = "cockpit"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "leave", "leave", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", "leave", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
+    ]
 
     def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:
         super().__init__()
@@ -47,13 +53,20 @@ class Host(App[int]):
         self.error: CockpitError | None = None
         """Why there is no session."""
         self._themes = themes.Themes()
+        self._ascii = AsciiFilter(enabled=self.glyphs.ascii)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of states that a theme may leave out."""
         return themes.defaults()
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own filters, then ours: in ASCII where the terminal shows nothing else."""
+        return [*super().get_line_filters(), *([self._ascii] if self._ascii.enabled else [])]
+
     def on_mount(self) -> None:
         self._load_themes()
+        if problem := self._themes.use(self, self.config.theme):
+            self._warn(problem)
         self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)
         loop = asyncio.get_running_loop()
@@ -63,7 +76,10 @@ class Host(App[int]):
     def _load_themes(self) -> None:
         """Register what is new among the themes, and say once what is wrong with one."""
         for problem in self._themes.refresh(self):
-            self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
+            self._warn(problem)
+
+    def _warn(self, problem: str) -> None:
+        self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
 
     def key_of(self, name: str) -> str:
         """The key of a command, as people write it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from pathlib import Path
 from typing import Any
 
 from textual.app import App
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 import cockpit
 from cockpit import paths
@@ -26,6 +27,9 @@ SHIPPED = next(
 )
 """Folder of the themes that come with cockpit."""
 
+DEFAULT = "dark"
+"""The theme that is used where no other can be."""
+
 TABLES = {
     "base": (
         "primary",
@@ -38,7 +42,6 @@ TABLES = {
         "background",
         "surface",
         "panel",
-        "boost",
     ),
     "rank": ("waiting", "starting", "running", "done", "failed", "killed", "lost", "stale"),
     "link": ("ok", "stale", "gone"),
@@ -47,64 +50,147 @@ TABLES = {
 }
 """Tables of a theme file and the colours in each (docs/themes.md)."""
 
+FLAGS = ("dark", "ansi")
+"""What stands in a theme file outside of its tables, true or false."""
+
+FOLLOWS = {
+    "rank-starting": "accent",
+    "rank-running": "success",
+    "rank-done": "success",
+    "rank-failed": "error",
+    "rank-killed": "warning",
+    "rank-lost": "warning",
+    "link-stale": "warning",
+    "link-gone": "error",
+    "log-error": "error",
+    "log-warning": "warning",
+    "log-rank": "secondary",
+    "key": "accent",
+    "rank-waiting": "dim",
+    "rank-stale": "dim",
+    "link-ok": "dim",
+    "log-time": "dim",
+}
+"""The colour that a variable has where a theme leaves it out."""
+
+BLENDS = {
+    "surface": ("background", 0.0, "foreground"),
+    "panel": ("background", 0.08, "foreground"),
+    "dim": ("background", 0.65, "foreground"),
+    "frame": ("background", 0.25, "foreground"),
+    "notice": ("background", 0.25, "error"),
+}
+"""What a colour that a theme leaves out is mixed of: the first one, and a part of the second."""
+
+SCROLLBARS = {
+    "scrollbar": "frame",
+    "scrollbar-hover": "dim",
+    "scrollbar-active": "key",
+    "scrollbar-background": "background",
+    "scrollbar-background-hover": "background",
+    "scrollbar-background-active": "background",
+    "scrollbar-corner-color": "background",
+}
+"""Textual's variables of scrollbars, which are quiet: each is one of the theme's own colours."""
+
 
 class ThemeError(ValueError):
     """A theme file is wrong; the text says in what."""
 
 
 def defaults() -> dict[str, str]:
-    """Every variable of ours with a colour, for themes that leave some out."""
-    return dict(read(SHIPPED / "dark.toml").variables)
+    """Every variable of ours with a colour: what an app needs before it has read a theme."""
+    return dict(read(SHIPPED / f"{DEFAULT}.toml").variables)
 
 
 def read(path: Path) -> Theme:
-    """The theme of a file.
+    """The theme of a file, named as the file is, with every colour that it leaves out filled in.
 
     :raises ThemeError: everything that is wrong with it, in one sentence
     """
-    try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ThemeError(f"cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ThemeError(f"is not TOML: {error}") from None
+    data = _load(path)
     problems = _problems(data)
     if problems:
         raise ThemeError("; ".join(problems))
-    base: dict[str, Any] = dict(data["base"])
-    variables = {
-        name if table == "ui" else f"{table}-{name}": str(colour)
+    dark, ansi = data.get("dark", True), data.get("ansi", False)
+    shipped = _load(SHIPPED / f"{'ansi' if ansi else 'dark' if dark else 'light'}.toml")
+    if not ansi:
+        _blend(data, shipped["base"])
+    base = {**shipped["base"], **data.get("base", {})}
+    own = _variables(data)
+    rest = _variables(shipped)
+    if ansi:
+        # Textual's own style sheets need these wherever a theme is of the terminal's colours. It leaves the
+        # cursor of a list without focus undrawn.
+        rest |= BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables
+        rest["block-cursor-blurred-background"] = "ansi_bright_black"
+    for name, follows in FOLLOWS.items():
+        rest[name] = base.get(follows) or own.get(follows) or rest[follows]
+    variables = {**rest, **own}
+    variables |= {name: base.get(follows) or variables[follows] for name, follows in SCROLLBARS.items()}
+    return Theme(name=path.stem, dark=dark, ansi=ansi, variables=variables, **base)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ThemeError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ThemeError(f"is not UTF-8: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ThemeError(f"is not TOML: {error}") from None
+    return data
+
+
+def _variables(data: dict[str, Any]) -> dict[str, str]:
+    return {
+        name if table == "ui" else f"{table}-{name}": colour
         for table in TABLES
         if table != "base"
         for name, colour in data.get(table, {}).items()
     }
-    return Theme(
-        name=path.stem,
-        dark=bool(data.get("dark", True)),
-        ansi=bool(data.get("ansi", False)),
-        variables=variables,
-        **base,
-    )
+
+
+def _blend(data: dict[str, Any], shipped: dict[str, str]) -> None:
+    """Fill in the colours that are mixed of the theme's own, where it has a background of its own."""
+    given = data.setdefault("base", {})
+    if "background" not in given:
+        return
+    base = {**shipped, **given}
+    for name, (ground, part, other) in BLENDS.items():
+        table = data["base"] if name in TABLES["base"] else data.setdefault("ui", {})
+        table.setdefault(name, Color.parse(base[ground]).blend(Color.parse(base[other]), part).hex)
 
 
 def _problems(data: dict[str, Any]) -> list[str]:
-    found = [f"unknown: {name!r}" for name in data if name not in (*TABLES, "name", "dark", "ansi")]
-    for table, names in TABLES.items():
-        colours = data.get(table, {})
-        if not isinstance(colours, dict):
-            found.append(f"[{table}] must be a table")
-            continue
-        for name, colour in colours.items():
-            if name not in names:
-                found.append(f"[{table}] unknown: {name!r}")
-                continue
-            try:
-                Color.parse(str(colour))
-            except ColorParseError:
-                found.append(f"[{table}] {name}: {colour!r} is no colour")
-    if isinstance(data.get("base", {}), dict) and "primary" not in data.get("base", {}):
-        found.append("[base] primary is missing")
+    found = []
+    for key, value in data.items():
+        if key in FLAGS:
+            if not isinstance(value, bool):
+                found.append(f"{key} must be true or false, not {value!r}")
+        elif key not in TABLES:
+            found.append(f"unknown key {key!r}{_near(key, (*FLAGS, *TABLES))}")
+        elif not isinstance(value, dict):
+            found.append(f"{key} must be a table: [{key}]")
+        else:
+            found += [p for name, colour in value.items() if (p := _problem(key, name, colour))]
     return found
+
+
+def _problem(table: str, name: str, colour: object) -> str:
+    if name not in TABLES[table]:
+        return f"[{table}] has no {name!r}{_near(name, TABLES[table])}"
+    try:
+        Color.parse(colour if isinstance(colour, str) else "")
+    except ColorParseError:
+        return f"[{table}] {name}: {colour!r} is no colour"
+    return ""
+
+
+def _near(word: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(word, known, 1)
+    return f", did you mean {near[0]!r}?" if near else f", known are {', '.join(known)}"
 
 
 class Themes:
@@ -112,19 +198,49 @@ class Themes:
 
     def __init__(self) -> None:
         self._seen: dict[Path, int] = {}
-        self.names: set[str] = set()
-        """Names of the themes that were read."""
+        self._source: dict[str, Path] = {}
+        self._undrawable: set[str] = set()
+        self._wrong: set[str] = set()
+        self._missed = ""
+        """The theme that was asked for and could not be had; it is used as soon as it can."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the themes there are, in order."""
+        return sorted(self._source)
+
+    def use(self, app: App[Any], name: str) -> str:
+        """Draw an app in a theme, or in the default one where there is no theme of that name.
+
+        :return: one sentence if the theme cannot be had, and :meth:`refresh` has not said why
+        """
+        if name in self._source:
+            app.theme = name
+            return ""
+        app.theme = DEFAULT
+        self._missed = name
+        if name in self._wrong:
+            return ""
+        if name in self._undrawable:
+            return f"theme {name!r} is the terminal's own colours, and NO_COLOR is set"
+        return f"no theme {name!r}{_near(name, tuple(self.names))}"
 
     def refresh(self, app: App[Any]) -> list[str]:
         """Register themes whose files are new or have changed; apply a changed one that is in use.
 
+        A file that is wrong leaves the theme as it was. Themes of the terminal's own colours are left out
+        where NO_COLOR is set: Textual then draws in greys, and has none for those.
+
         :return: one sentence a file that is wrong, once for each change of it
         """
         problems = []
-        for path in self._files():
+        # Shipped ones first: a person's own of the same name wins.
+        files = [*sorted(SHIPPED.glob("*.toml")), *sorted(paths.themes().glob("*.toml"))]
+        self._forget(app, files)
+        for path in files:
             try:
                 stamp = path.stat().st_mtime_ns
-            except OSError:
+            except FileNotFoundError:
                 continue  # it went between two looks
             if self._seen.get(path) == stamp:
                 continue
@@ -133,13 +249,32 @@ class Themes:
                 theme = read(path)
             except ThemeError as error:
                 problems.append(f"{path}: {error}; see docs/themes.md")
+                self._wrong.add(path.stem)
                 continue
-            app.register_theme(theme)
-            self.names.add(theme.name)
-            if app.theme == theme.name:
-                app.mutate_reactive(App.theme)
+            self._wrong.discard(path.stem)
+            if theme.ansi and app.no_color:
+                self._undrawable.add(theme.name)
+            else:
+                self._register(app, theme, path)
         return problems
 
-    def _files(self) -> list[Path]:
-        """Shipped ones first, so that a person's own of the same name wins."""
-        return [*sorted(SHIPPED.glob("*.toml")), *sorted(paths.themes().glob("*.toml"))]
+    def _register(self, app: App[Any], theme: Theme, path: Path) -> None:
+        before = self._source.get(theme.name)
+        if before is not None and path.parent == SHIPPED and before.parent != SHIPPED:
+            return
+        self._source[theme.name] = path
+        app.register_theme(theme)
+        if app.theme == theme.name:
+            app.mutate_reactive(App.theme)
+        elif app.theme == DEFAULT and self._missed == theme.name:
+            app.theme = theme.name
+
+    def _forget(self, app: App[Any], files: list[Path]) -> None:
+        """Take away themes whose file has gone; the shipped one of that name comes back."""
+        for path in self._seen.keys() - set(files):
+            del self._seen[path]
+            if self._source.get(path.stem) != path:
+                continue
+            del self._source[path.stem]
+            if self._seen.pop(SHIPPED / path.name, None) is None and app.theme != path.stem:
+                app.unregister_theme(path.stem)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
+import re
 import select
+import struct
 import subprocess
+import termios
 import threading
 from collections.abc import Iterator
 
@@ -14,16 +18,26 @@ from tests.lab.cockpits import ENV
 from tests.lab.lab import Lab
 from tests.waiting import until
 
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|P.*?\x1b\\|[@-_])", re.DOTALL)
+
 
 class Terminal:
-    """A pseudo-terminal on the lab's login node, which is the controlling one of a program."""
+    """A pseudo-terminal on the lab's login node, which is the controlling one of a program.
 
-    def __init__(self, lab: Lab, words: list[str]) -> None:
+    :param kind: its ``TERM``; empty: one that can show nothing but lines
+    """
+
+    def __init__(self, lab: Lab, words: list[str], kind: str = "") -> None:
         self._master, slave = pty.openpty()
+        self._settings = os.dup(self._master)
         self._shown = bytearray()
         try:
             self.process: subprocess.Popen[bytes] = lab.popen(
-                ["setsid", "--ctty", *words], env=ENV, stdin=slave, stdout=slave, stderr=slave
+                ["setsid", "--ctty", *words],
+                env={**ENV, **({"TERM": kind} if kind else {})},
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
             )
         finally:
             os.close(slave)
@@ -44,6 +58,19 @@ class Terminal:
     def shown(self) -> bytes:
         """All that the terminal got so far."""
         return bytes(self._shown)
+
+    @property
+    def text(self) -> str:
+        """What it got, without what moves the cursor and sets colours."""
+        return _ESCAPE.sub("", self.shown.decode(errors="replace"))
+
+    def modes(self) -> list[object]:
+        """The terminal's settings, as of termios."""
+        return list(termios.tcgetattr(self._settings))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another window size; the program is told by the kernel."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         """Press keys; ``\\x03`` is Ctrl-C."""
@@ -72,6 +99,9 @@ class Terminal:
         """Close the window."""
         self._hung_up.set()
         self._reader.join()
+        if self._settings >= 0:
+            os.close(self._settings)
+            self._settings = -1
 
     def close(self) -> None:
         """Close the window, and end the program if that did not."""
@@ -82,9 +112,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(lab: Lab, words: list[str]) -> Iterator[Terminal]:
+def terminal(lab: Lab, words: list[str], kind: str = "") -> Iterator[Terminal]:
     """A program on a terminal, ended with the block."""
-    made = Terminal(lab, words)
+    made = Terminal(lab, words, kind)
     try:
         yield made
     finally:

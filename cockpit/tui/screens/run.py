@@ -17,8 +17,8 @@ from textual.widgets import Static
 
 from cockpit.core.model import RankState
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.summary import endings
 from cockpit.core.text import RemoteText
-from cockpit.core.timeline import STAGES
 from cockpit.engine.board import Board
 from cockpit.engine.link import RemoteError
 from cockpit.engine.logbook import Source
@@ -106,8 +106,9 @@ class RunScreen(RunActions):
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
         super().__init__(board, session, flight)
         self._notes = list(notes)
-        self._environ: dict[int, Mapping[str, Any] | str] = {}
-        self._asking: set[int] = set()
+        self._environ: dict[tuple[int, int], Mapping[str, Any] | str] = {}
+        """What each rank's environment is, by rank and attempt."""
+        self._asking: set[tuple[int, int]] = set()
         self.recorded = session.model.done
         """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
 
@@ -234,7 +235,7 @@ class RunScreen(RunActions):
 
     def _draw_details(self, now: float) -> None:
         """The panes that are on the screen."""
-        chosen = self._view.chosen or self._grid.selected or self._grid.first
+        chosen = self._view.chosen or self._grid.selected or self._of_interest()
         for name in ("glance", "detail"):
             pane = self.query_one(f"#{name}", Detail)
             if chosen is not None and pane.is_on_screen:
@@ -246,6 +247,11 @@ class RunScreen(RunActions):
         commands = self.query_one(CommandList)
         if commands.is_on_screen:
             commands.show(self._ran)
+
+    def _of_interest(self) -> tuple[str, int | None] | None:
+        """What is looked at before anything is chosen: the rank that failed first, else the first one."""
+        first = self.board.model.first_failure()
+        return self._grid.first if first is None else (first.node, first.rank)
 
     def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
         board = self.board
@@ -262,26 +268,30 @@ class RunScreen(RunActions):
             metrics=board.metrics,
             entry=board.entry(node),
             plan=board.plan(node),
-            environ=self._environ.get(rank) if rank is not None else None,
+            environ=None if rank is None else self._environ.get((rank, board.model.ranks[rank].attempt)),
             now=now,
         )
 
     def _ask_environ(self, node: str, rank: int) -> None:
         """Once a rank that runs: it does not change."""
-        if rank in self._environ or self.recorded or rank in self._asking:
+        now = self.board.model.ranks[rank]
+        key = (rank, now.attempt)
+        if self.recorded or key in self._environ or key in self._asking:
             return
-        if self.board.model.ranks[rank].state is RankState.RUNNING:
-            self._asking.add(rank)
-            self._fetch_environ(node, rank)
+        if now.state is RankState.RUNNING and self.board.model.nodes[node].link == "ok":
+            self._asking.add(key)
+            self._fetch_environ(node, key)
 
     @work(group="environ", exit_on_error=True)
-    async def _fetch_environ(self, node: str, rank: int) -> None:
+    async def _fetch_environ(self, node: str, key: tuple[int, int]) -> None:
         try:
-            self._environ[rank] = await self.session.ask(node, "environ", rank=rank)
-        except (LinkError, RemoteError) as error:
-            self._environ[rank] = RemoteText.of(error.what).shown(limit=300)
+            self._environ[key] = await self.session.ask(node, "environ", rank=key[0])
+        except RemoteError as error:
+            self._environ[key] = RemoteText.of(error.what).shown(limit=300)
+        except LinkError:
+            pass  # asked again when the link is back
         finally:
-            self._asking.discard(rank)
+            self._asking.discard(key)
 
     def _say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run does meanwhile."""
@@ -293,14 +303,17 @@ class RunScreen(RunActions):
             if rank.state in (RankState.WAITING, RankState.STARTING)
         ]
         if self.recorded or model.over:
-            text = "the run printed nothing"
+            text = "and none will come: the run has ended"
         elif starting:
-            text = f"no output yet, {age} after the launch: ranks {ranks_text(starting)} have not started"
+            text = f"{age} after the launch: waiting for ranks {ranks_text(starting)} to start"
         else:
-            children = sum(int(rank.sample.get("children") or 0) for rank in model.ranks.values())
-            text = f"no output yet, {age} after the launch: all ranks run"
-            text += f", with {children} child processes" if children else ", imports may take a while"
-        self._log.empty_text = text
+            children = sum(_count(rank.sample.get("children")) for rank in model.ranks.values())
+            text = f"{age} after the launch: all ranks run"
+            text += f", with {children} child processes" if children else "; imports may take a while"
+        if text != self._log.empty_text:
+            self._log.empty_text = text
+            if not self.board.book.lines:
+                self._log.refresh()
 
     def _titles(self) -> None:
         """The tabs on the frame of the right pane, and what the log shows."""
@@ -331,10 +344,15 @@ class RunScreen(RunActions):
             )
         if self._frozen:
             return "FROZEN · the display stands still, the run goes on · p goes on"
-        if self.recorded:
-            ended = max((rank.ended_at or 0.0 for rank in self.board.model.ranks.values()), default=0.0)
-            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ended)) if ended else "long ago"
-            return f"RECORDED RUN · it ended {when} · nothing here is live"
+        model = self.board.model
+        if self.recorded or model.over:
+            times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+            when = (
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
+            )
+            if self.recorded:
+                return f"RECORDED RUN · it ended {when} · nothing here is live · {endings(model)}"
+            return f"ended {when} · {endings(model)} · {self.app.key_of('leave')} closes"
         if not self.session.writer:
             return "another cockpit keeps this run's spool: reading along"
         return ""
@@ -350,13 +368,13 @@ class RunScreen(RunActions):
     def _activity(self) -> Activity | None:
         if self._activities:
             return next(iter(self._activities.values()))
-        stages = {
-            node.name: node.stage for node in self.board.model.nodes.values() if node.stage and not node.over
-        }
+        nodes = [node for node in self.board.model.nodes.values() if not node.over]
+        # A node may say what it likes; only stages that we know are shown.
+        stages = {node.name: node.stage for node in nodes if node.stage in SHORT_STAGES}
         if stages:
-            stage = max(stages.values(), key=list(STAGES).index)
+            stage = max(stages.values(), key=list(SHORT_STAGES).index)
             names = [name for name, each in stages.items() if each == stage]
-            return Activity(f"{nodes_text(names)}: {SHORT_STAGES.get(stage, stage)}")
+            return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
         if self.board.building is not None:
             name, since = self.board.building
             return Activity(f"building op {name}, {time.time() - since:.0f} s")
@@ -447,6 +465,11 @@ class RunScreen(RunActions):
         if rank is not None:
             return [(node, rank)]
         return [(node, None), *((node, number) for number in self.board.entry(node).ranks)]
+
+
+def _count(told: object) -> int:
+    """A count that a node told; nothing where it is no number."""
+    return told if isinstance(told, int) else 0
 
 
 def _title(number: str, text: str) -> Content:

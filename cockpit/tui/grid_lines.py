@@ -1,0 +1,326 @@
+"""What the rank grid says of a node, as pieces of lines for a pane of some width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from cockpit.core.model import LIVE, Node, Rank, RunModel
+from cockpit.core.text import RemoteText
+from cockpit.tui.detail_lines import STALE_S, mapping, number
+from cockpit.tui.glyphs import UNICODE, Glyphs, state_name
+from cockpit.tui.spark import bar
+
+Mark = tuple[str, int | None]
+"""A node, or a rank on it."""
+
+GROUP = 4
+"""Ranks between two gaps: a row is easier to count so."""
+
+EDGE = 2
+"""Columns before a node's name: the cursor, and whether it is marked."""
+
+SLOW_RTT_S = 1.0
+"""A link slower than this is worth a colour."""
+
+SCARCE = 0.95
+"""The share of a node's memory in use from which on it is worth a colour."""
+
+STAGES = {"term": "stopping", "finalising": "finalising", "kill": "killing", "sweep": "sweeping"}
+
+# Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
+_WIDE = ((7, 12), (4, 12), (4, 10))
+_CLOSE = ((1, 10), (1, 7))
+_LINK = 12
+
+
+class Piece(NamedTuple):
+    """Some harmless text.
+
+    :param role: what it means; ``+first``, ``+mark`` and ``+cursor`` behind it are laid over its colour
+    """
+
+    text: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a pane's width is divided.
+
+    :param name: columns of a node's name
+    :param per_line: ranks in one line; a node with more takes several
+    :param bar: columns of one bar; 0: none are drawn
+    :param gpu: whether there is a bar for GPUs
+    :param link: columns of the link; 0: it is not drawn
+    """
+
+    name: int
+    per_line: int
+    bar: int
+    gpu: bool
+    link: int
+
+    @property
+    def cells_at(self) -> int:
+        """The column of the first rank."""
+        return EDGE + self.name + 1
+
+    @property
+    def cells(self) -> int:
+        """Columns of a line's ranks."""
+        return _span(self.per_line)
+
+    def lines(self, ranks: int) -> int:
+        """Lines that a node with so many ranks takes."""
+        return max(1, -(-ranks // self.per_line))
+
+    def rank_at(self, x: int) -> int | None:
+        """Which rank of a line is drawn in a column of the pane."""
+        at = x - self.cells_at
+        if not 0 <= at < self.cells or at % (GROUP + 1) == GROUP:
+            return None
+        return at - at // (GROUP + 1)
+
+
+def _span(ranks: int) -> int:
+    return ranks + max(0, ranks - 1) // GROUP
+
+
+def _bars(columns: int, gpu: bool) -> int:
+    """Columns of all bars of a line."""
+    count = 3 if gpu else 2
+    return 0 if not columns else 1 + count if columns == 1 else columns * count
+
+
+def columns_for(width: int, name: int, ranks: int, gpu: bool) -> Columns:
+    """Divide a width.
+
+    Room is made by drawing bars close together, by cutting names, by leaving out the bars, and at last by
+    wrapping: each rank is always drawn, and the link where there is any room.
+
+    :param name: columns of the longest name
+    :param ranks: of the node that has most
+    """
+    ranks = max(1, ranks)
+    tries = [(columns, name) for columns in (*_WIDE, *_CLOSE)] if name <= 24 else []
+    tries += [(columns, min(name, most)) for most in (24, 12, 8) for columns in (*_CLOSE,)]
+    tries += [((0, 7), min(name, most)) for most in (12, 8)]
+    for (columns, link), cut in tries:
+        left = width - EDGE - cut - 1 - _span(ranks) - _bars(columns, gpu) - link
+        if left >= 0:
+            return Columns(cut, ranks, columns, gpu, min(_LINK, link + left))
+    return _wrapped(width, min(name, 12 if width >= 40 else 8), gpu)
+
+
+def _wrapped(width: int, name: int, gpu: bool) -> Columns:
+    columns, link = (1, 7)
+    room = width - EDGE - name - 1
+    if room - _bars(columns, gpu) - link < _span(8):
+        columns = 0
+    if room - _bars(columns, gpu) - link < _span(GROUP):
+        link = 0
+    room -= _bars(columns, gpu) + link
+    count = (room + 1) // (GROUP + 1) * GROUP
+    # Eights are what one counts nodes in.
+    count = count // 8 * 8 or count or max(1, room)
+    return Columns(name, count, columns, gpu, link)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything but the model that a line depends on.
+
+    :param first: the rank that failed first
+    :param cursor: what the cursor is on, where it is to be seen
+    :param now: unix seconds
+    """
+
+    glyphs: Glyphs = UNICODE
+    first: int | None = None
+    cursor: Mark | None = None
+    marks: frozenset[Mark] = frozenset()
+    now: float = 0.0
+
+
+def head_line(columns: Columns) -> list[Piece]:
+    """What the columns are."""
+    text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
+    names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
+    if columns.bar == 1:
+        text += " " + "".join(name[0] for name in names)
+    elif columns.bar:
+        text += "".join(f"{name:>{columns.bar}}" for name in names)
+    return [Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
+
+
+def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
+    """One line of a node.
+
+    :param part: which one, where it takes several
+    """
+    pieces = [*_edge(node, part, columns, look), *_name(node, part, columns, look)]
+    start = part * columns.per_line
+    numbers = node.ranks[start : start + columns.per_line]
+    pieces += _cells(node, numbers, model.ranks, look)
+    pieces.append(Piece(" " * (columns.cells - _span(len(numbers))), ""))
+    if part == 0:
+        pieces += [*_measures(node, columns, look), _link(node, columns, look)]
+    return pieces
+
+
+def stale(node: Node) -> bool:
+    """Whether what is known of a node is old: its link does not stand, and it is not over."""
+    return node.link in ("stale", "gone") and not node.over
+
+
+def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+    """The cursor, and ``◆`` where the node is marked, ``◇`` where one of its ranks is."""
+    ascii_only = look.glyphs.ascii
+    here = look.cursor is not None and look.cursor[0] == node.name
+    yield Piece((">" if ascii_only else "▌") if here else " ", "cursor")
+    sign = " "
+    if look.marks and part == 0:
+        if (node.name, None) in look.marks:
+            sign = "*" if ascii_only else "◆"
+        elif any(name == node.name for name, _ in look.marks):
+            sign = "+" if ascii_only else "◇"
+    yield Piece(sign, "mark")
+
+
+def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+    if part:
+        # Below the name: the first rank of this line, to find one's way in a large node.
+        yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
+        return
+    here = look.cursor is not None and look.cursor[0] == node.name
+    text = shortened(RemoteText.of(node.name).shown(), columns.name, "~" if look.glyphs.ascii else "…")
+    yield Piece(set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node")
+
+
+def shortened(name: str, columns: int, sign: str) -> str:
+    """A node's name in so many columns, cut in the middle: what tells names apart is at the ends."""
+    if cell_len(name) <= columns:
+        return name
+    head = max(0, columns - 1) // 3
+    tail = max(0, columns - 1 - head)
+    return f"{name[:head]}{sign}{name[len(name) - tail :]}"
+
+
+def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:
+    """The ranks of a line; those that look the same are one piece."""
+    old = stale(node)
+    pieces: list[Piece] = []
+    text, role = "", ""
+    for place, rank_number in enumerate(numbers):
+        rank = ranks[rank_number]
+        state = state_name(rank)
+        sign = str(getattr(look.glyphs, state))
+        if rank_number == look.first:
+            sign, state = look.glyphs.failed, "failed+first"
+        elif state == "failed":
+            # Only the one that failed first has its sign: it stands out among those that failed after it.
+            sign = look.glyphs.killed
+        elif old and rank.state in LIVE:
+            state = "stale"
+        if (node.name, rank_number) in look.marks:
+            state += "+mark"
+        if look.cursor == (node.name, rank_number):
+            state += "+cursor"
+        gap = place and place % GROUP == 0
+        if state == role and not (gap and "+" in role):
+            text += f" {sign}" if gap else sign
+            continue
+        if text:
+            pieces.append(Piece(text, role))
+        if gap:
+            pieces.append(Piece(" ", ""))
+        text, role = sign, state
+    pieces.append(Piece(text, role))
+    return pieces
+
+
+def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
+    """Bars of a node's cores, memory and GPUs; blank where it has told nothing."""
+    if not columns.bar:
+        return
+    sample = mapping(node.sample)
+    memory = _share(sample.get("memory_bytes"), sample.get("memory_total_bytes"))
+    shares = [
+        (_share(sample.get("load"), sample.get("cores")), "bar"),
+        (memory, "scarce" if memory is not None and memory >= SCARCE else "bar"),
+        (_gpu_share(node), "gpu"),
+    ]
+    old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S
+    if columns.bar == 1:
+        yield Piece(" ", "")
+    for share, role in shares if columns.gpu else shares[:2]:
+        sign = " " if share is None else bar(share, look.glyphs.ascii)
+        if columns.bar == 1:
+            yield Piece(sign, "stale" if old else role)
+        elif columns.bar < 7:
+            yield Piece(f"  {sign} ", "stale" if old else role)
+        else:
+            yield Piece(f" {sign}", "stale" if old else role)
+            yield Piece(f"{'' if share is None else f'{share:.0%}':>5}", "stale" if old else "number")
+
+
+def _share(part: object, whole: object) -> float | None:
+    """A part of a whole, 0 to 1, of what a node sent."""
+    some, everything = number(part), number(whole)
+    if some is None or not everything or everything < 0:
+        return None
+    return min(1.0, max(0.0, some / everything))
+
+
+def _gpu_share(node: Node) -> float | None:
+    """How busy the GPUs of a node are, all together."""
+    found = [_share(mapping(gpu).get("utilisation_percent"), 100) for gpu in node.gpus]
+    shares = [share for share in found if share is not None]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _link(node: Node, columns: Columns, look: Look) -> Piece:
+    long, short, role = _link_words(node, look)
+    # A blank stays between the link and what is before it.
+    text = long if len(long) < columns.link else short[: max(0, columns.link - 1)]
+    return Piece(f"{text:>{columns.link}}" if columns.link else "", role)
+
+
+def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
+    """What is to be said of a link, the same for want of room, and its role."""
+    if node.lost:
+        return "lost", "lost", "link-gone"
+    if node.ended:
+        return "ended", "ended", "link-ok"
+    if node.link in ("stale", "gone"):
+        age = ago(look.now - node.link_since) if node.link_since else ""
+        return f"{node.link} {age}".rstrip(), f"!{age}" if age else node.link, f"link-{node.link}"
+    if node.stage:
+        word = STAGES.get(node.stage, "stopping")
+        return word, "stop", "link-stale"
+    if node.link != "ok":
+        return ("linking", "...", "link-ok") if look.glyphs.ascii else ("linking", "…", "link-ok")
+    if node.rtt_s is None:
+        return "ok", "ok", "link-ok"
+    text = ago(node.rtt_s)
+    return text, text, "link-stale" if node.rtt_s > SLOW_RTT_S else "link-ok"
+
+
+def ago(seconds: float) -> str:
+    """A time span in at most five columns: ``16ms``, ``1.2s``, ``34s``, ``12min``, ``3h``, ``4d``."""
+    seconds = max(0.0, seconds)
+    if not seconds < 1e8:
+        return "?"  # years, or no number at all
+    if seconds < 0.9995:
+        return f"{max(1, round(seconds * 1000))}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f}min"
+    return f"{seconds / 3600:.0f}h" if seconds < 172_800 else f"{seconds / 86_400:.0f}d"

@@ -1,0 +1,163 @@
+"""Settings: what they are without a file, which file wins, and that all that is wrong is said at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cockpit import config, paths
+from cockpit.cli import where
+from cockpit.errors import CockpitError, Exit
+
+DOCS = Path(__file__).parent.parent / "docs" / "config.md"
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write the person's own settings."""
+    monkeypatch.delenv("COCKPIT_READ_ONLY", raising=False)
+    path = paths.config()
+    path.parent.mkdir(parents=True)
+
+    def write(text: str) -> Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Work in a folder of its own, and write its settings."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def write(text: str) -> Path:
+        path = folder / config.LOCAL
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def said() -> list[str]:
+    """What is wrong, line by line."""
+    with pytest.raises(CockpitError) as caught:
+        config.load()
+    assert caught.value.code is Exit.USAGE
+    return str(caught.value).splitlines()
+
+
+def test_no_file_is_needed() -> None:
+    assert config.load() == config.Config()
+
+
+def test_a_project_overrides_a_person_key_by_key(mine: Write, local: Write) -> None:
+    path = mine('theme = "light"\nwrap = true\n[keys]\nstop = "X"\nhelp = "h"\n')
+    local('theme = "nörd"\nascii = true\n[keys]\nstop = "S,ctrl+s"\n')
+    assert config.load() == config.Config(
+        theme="nörd",
+        ascii=True,
+        wrap=True,
+        keys={"stop": "S,ctrl+s", "help": "h"},
+        where=f"{path} and {config.LOCAL}",
+    )
+
+
+def test_only_the_file_with_keys_is_named_for_them(mine: Write, local: Write) -> None:
+    mine("wrap = true\n")
+    local('[keys]\nstop = "S"\n')
+    assert config.load().where == config.LOCAL
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_the_environment_forbids_changes(
+    value: str, expected: bool, local: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local("read_only = false\n")
+    monkeypatch.setenv("COCKPIT_READ_ONLY", value)
+    assert config.load().read_only is expected
+
+
+def test_all_that_is_wrong_in_both_files_is_said_at_once(mine: Write, local: Write) -> None:
+    path = mine('them = "dark"\nwrap = "yes"\ncolours = 1\n')
+    local('theme = 3\nascii = "no"\n[keys]\nstop = 1\nhelp = "h"\nlog = true\n')
+    keys = ", ".join(field.name for field in fields(config.Config) if field.name != "where")
+    assert said() == [
+        f"{path}: key 'them': unknown; did you mean 'theme'?",
+        f"{path}: key 'wrap': must be true or false, not 'yes'; see docs/config.md",
+        f"{path}: key 'colours': unknown; known are {keys}",
+        "cockpit.toml: key 'theme': must be the name of a theme, not 3; see docs/config.md",
+        "cockpit.toml: key 'ascii': must be true, false or \"auto\", not 'no'; see docs/config.md",
+        "cockpit.toml: key 'keys.stop': must be a text like \"x,ctrl+x\", not 1; see docs/config.md",
+        "cockpit.toml: key 'keys.log': must be a text like \"x,ctrl+x\", not true; see docs/config.md",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["where = 'x'\n", "wrap = 1\n", "ascii = 'AUTO'\n", "ascii = 1\n", "keys = 'x'\n", "theme = []\n"]
+)
+def test_what_does_not_fit_is_refused(text: str, local: Write) -> None:
+    local(text)
+    (line,) = said()
+    assert line.startswith(f"cockpit.toml: key '{text.split()[0]}': ")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('theme = "dark"\n\nwrap = yes\n', "cockpit.toml:3: is not TOML: "),
+        ('theme = "dark"\ntheme = "light"\n', "cockpit.toml:2: is not TOML: "),
+        ("theme", "cockpit.toml: is not TOML: "),
+    ],
+)
+def test_what_is_not_toml_is_named_by_its_line(text: str, place: str, local: Write) -> None:
+    local(text)
+    (line,) = said()
+    assert line.startswith(place)
+    assert line.endswith("; see docs/config.md")
+
+
+def test_a_file_that_cannot_be_read_is_named(mine: Write, local: Write) -> None:
+    path = local("")
+    path.write_bytes(b"theme = '\xff'\n")
+    other = mine("")
+    other.unlink()
+    other.mkdir()
+    assert said() == [
+        f"{other}: cannot be read: Is a directory",
+        "cockpit.toml, byte 9: is not UTF-8: invalid start byte",
+    ]
+
+
+def test_the_docs_list_every_key_with_its_value() -> None:
+    table = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", DOCS.read_text(), re.MULTILINE))
+    expected = {
+        field.name: json.dumps(field.default)
+        for field in fields(config.Config)
+        if field.name not in ("keys", "where")
+    }
+    assert {name: value for name, value in table.items() if name in expected} == expected
+
+
+def test_the_example_of_the_docs_is_read(local: Write) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    local(example)
+    assert config.load() == config.Config(keys={"stop": "X", "filter": "/,ctrl+f"}, where=config.LOCAL)
+
+
+def test_where_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert where.main(["--json"]) == Exit.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["settings"] == str(paths.config())
+    assert found["own themes"] == str(paths.themes())
+    assert where.main([]) == Exit.OK
+    assert f"{paths.config()}\n" in capsys.readouterr().out

@@ -1,0 +1,251 @@
+"""Every state of the app that has a design of its own, played on a stage: for snapshots and pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from textual.pilot import Pilot
+
+from cockpit.config import Config
+from cockpit.engine.session import Session
+from cockpit.engine.starting import Stages
+from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.transport.base import LinkError, UnknownHostKey
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.screens.run import RunScreen
+from tests.tui.stage import Stage
+
+EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
+
+
+class Unanswered(Stage):
+    """Nodes that do not all answer."""
+
+    async def take_off(self, stages: Stages) -> Session:
+        stages.connecting(self.nodes)
+        for node in self.nodes[:5]:
+            stages.answered(node)
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+
+class UnknownKeys(Stage):
+    """Nodes whose host keys nobody knows."""
+
+    async def take_off(self, stages: Stages) -> Session:
+        stages.connecting(self.nodes)
+        keys = [
+            UnknownHostKey(
+                where=node,
+                entry=node,
+                key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI",
+                fingerprint=f"SHA256:{node}4bq8mSgA3vXo1nIu5rZkqXo7Rr0dH2PbS1oJmPq9yTc",
+                file="/home/ada/.ssh/known_hosts",
+            )
+            for node in self.nodes
+        ]
+        if not await stages.trusts(keys):
+            raise ManyErrors(keys)
+        return await super().take_off(stages)
+
+
+def healthy(**manifest: Any) -> Stage:
+    """Eight nodes with eight ranks each, in the middle of their training."""
+    stage = Stage(EIGHT, 8, **manifest)
+    stage.runs()
+    return stage
+
+
+def trains(stage: Stage, steps: int = 26) -> None:
+    """Some output: of rank 0, and of all ranks at once."""
+    for step in range(1190, 1190 + steps):
+        loss = 2.4 - (step - 1190) * 0.004
+        stage.prints(
+            0, f"step {step}/5000 loss {loss:.3f} lr 1e-4 tokens/s {41_200 + step} step_time 0.118\n"
+        )
+    for rank in stage.model.ranks:
+        stage.prints(rank, "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216, skipped=0, lr=[1e-04]\n")
+
+
+def fails(stage: Stage) -> None:
+    """Rank 13 fails, and its launcher ends the other ranks of its node."""
+    trains(stage)
+    stage.fails_first(13)
+    for rank in (8, 9, 10, 11, 12, 14, 15):
+        stage.happens("gpu02", kind="rank_exited", at=time.time() - 2.2, rank=rank, code=None, signal=15)
+    stage.stops_at = time.time() + 21
+
+
+def ends(stage: Stage) -> None:
+    """Every rank exits 0, and all output is here."""
+    trains(stage)
+    for rank in stage.model.ranks.values():
+        stage.happens(rank.node, kind="rank_exited", at=time.time() - 5, rank=rank.rank, code=0, signal=None)
+    for node in stage.nodes:
+        stage.happens(node, kind="launcher_exited", at=time.time() - 4, code=0, signal=None)
+        stage.happens(node, kind="ended", at=time.time() - 4)
+        stage.happens(node, kind="complete")
+
+
+def finalises(stage: Stage) -> None:
+    """A stop was asked for; the ranks have ended, the profilers write."""
+    trains(stage)
+    stage.happens("", kind="stop_asked", reason="asked in the cockpit", by="ada", hard=False)
+    for rank in stage.model.ranks.values():
+        stage.happens(rank.node, kind="rank_exited", at=time.time() - 5, rank=rank.rank, code=None, signal=15)
+    for node in stage.nodes:
+        stage.happens(node, kind="stage", stage="finalising")
+
+
+def goes_stale(stage: Stage) -> None:
+    """The link to one node is lost; its last values stay."""
+    trains(stage)
+    stage.happens("gpu06", kind="link", at=time.time() - 14, state="stale", why="no answer for 15 s")
+
+
+def comes_back(stage: Stage) -> None:
+    """The link to one node was lost and is back."""
+    goes_stale(stage)
+    stage.happens("gpu06", kind="link", state="ok")
+
+
+def disk_full(stage: Stage) -> None:
+    """The spool cannot be written here."""
+    trains(stage)
+    stage.trouble = CockpitError(
+        "cannot write the spool: No space left on device",
+        where="/home/ada/.local/state/cockpit/runs/otter/spool/0000-gpu01/rank-0.log",
+        hint="free some space: nothing is lost, the node keeps its files",
+    )
+
+
+def launched() -> Stage:
+    """Launched a moment ago: no rank has started."""
+    stage = Stage(EIGHT, 8, created=time.time() - 34)
+    for entry in stage.manifest.nodes:
+        stage.happens(entry.name, kind="launched", at=time.time() - 34, dir=entry.dir)
+        stage.happens(entry.name, kind="link", at=time.time() - 34, state="ok")
+    return stage
+
+
+def refused() -> Stage:
+    """Three nodes cannot be started on."""
+    stage = Stage(EIGHT, 8)
+    stage.fails = ManyErrors(
+        [
+            LinkError(
+                "no answer to the connection", where="gpu03", hint="is the node up, a firewall between?"
+            ),
+            LinkError(
+                "login refused: no key of ada is accepted", where="gpu05", hint="try: ssh-copy-id gpu05"
+            ),
+            CockpitError(
+                "no deepspeed in /home/ada/venv/bin/python",
+                where="gpu07",
+                hint="try there: /home/ada/venv/bin/python -m pip install deepspeed, or another --python",
+                code=Exit.NODE_UNFIT,
+            ),
+        ]
+    )
+    return stage
+
+
+def recorded() -> Stage:
+    """A run that was over before."""
+    stage = healthy()
+    ends(stage)
+    return stage
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A state.
+
+    :param make: the run as it is when the app opens
+    :param play: what happens then
+    :param keys: what is pressed at the end
+    """
+
+    make: Callable[[], Stage] = healthy
+    play: Callable[[Stage], None] = trains
+    keys: Sequence[str] = ()
+
+
+def nothing(stage: Stage) -> None:
+    """Nothing happens."""
+
+
+SCENES: dict[str, Scene] = {
+    "connecting": Scene(lambda: Unanswered(EIGHT, 8), nothing),
+    "host-keys": Scene(lambda: UnknownKeys(EIGHT[:4], 8), nothing),
+    "cannot-start": Scene(refused, nothing),
+    "launching": Scene(launched, nothing),
+    "running": Scene(),
+    "failed": Scene(play=fails),
+    "ended": Scene(play=ends),
+    "finalising": Scene(play=finalises),
+    "stale": Scene(play=goes_stale),
+    "back": Scene(play=comes_back),
+    "disk-full": Scene(play=disk_full),
+    "recorded": Scene(recorded, nothing),
+    "rank-chosen": Scene(keys=("down", "down", "right")),
+    "detail": Scene(keys=("down", "right", "3")),
+    "events": Scene(play=fails, keys=("4",)),
+    "commands": Scene(keys=("5",)),
+    "filtered": Scene(keys=("slash", *"loss 2.3")),
+    "frozen": Scene(keys=("p",)),
+    "help": Scene(keys=("question_mark",)),
+    "palette": Scene(keys=("colon",)),
+    "stop-question": Scene(keys=("x",)),
+}
+
+
+async def until(pilot: Pilot[Any], there: Callable[[], object], what: str) -> None:
+    """Wait for a condition while the app goes on."""
+    deadline = time.monotonic() + 20
+    while not there():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        await pilot.pause(0.02)
+
+
+@asynccontextmanager
+async def played(
+    scene: Scene, size: tuple[int, int], config: Config | None = None
+) -> AsyncIterator[tuple[CockpitApp, Pilot[Any], Stage]]:
+    """The app in a scene, drawn and at rest."""
+    stage = scene.make()
+    app = CockpitApp(stage, config or Config())
+    async with app.run_test(size=size) as pilot:
+        started = scene.make is not refused and not isinstance(stage, Unanswered | UnknownKeys)
+        if started:
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")
+        scene.play(stage)
+        for key in scene.keys:
+            await pilot.press(key)
+        await settled(pilot)
+        yield app, pilot, stage
+
+
+async def settled(pilot: Pilot[Any]) -> None:
+    """Draw what is drawn now and then, and wait until four looks in a row show the same screen."""
+    before, same = "", 0
+    while same < 4:
+        screen = pilot.app.screen
+        if isinstance(screen, RunScreen):
+            screen._tick()
+            screen._slow_tick()
+        await pilot.pause(0.07)
+        now = text_of(pilot.app)
+        same = same + 1 if now == before else 0
+        before = now
+
+
+def text_of(app: Any) -> str:
+    """What is on the screen, without colours."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips) + "\n"

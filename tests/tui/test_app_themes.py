@@ -1,0 +1,120 @@
+"""Themes in the real app: those of the settings, and a person's own while they are edited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.color import Color
+from textual.pilot import Pilot
+
+from cockpit import paths
+from cockpit.config import Config
+from cockpit.tui import themes
+from cockpit.tui.app import CockpitApp
+from tests.tui.scenes import SCENES, played, until
+
+SIZE = (140, 45)
+NAMES = sorted(path.stem for path in themes.SHIPPED.glob("*.toml"))
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+def save(name: str, text: str) -> Path:
+    """Write a theme of a person's own."""
+    folder = paths.themes()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def notices(app: CockpitApp) -> list[str]:
+    """What the app has said about themes and still shows."""
+    return [each.message for each in app._notifications if each.title == "theme"]
+
+
+def running(app: CockpitApp) -> Color:
+    """The colour that running ranks are drawn in."""
+    for strip in app.screen._compositor.render_strips():
+        if "gpu01 " not in strip.text:
+            continue
+        for segment in strip:
+            if segment.text.startswith("●") and segment.style is not None and segment.style.color is not None:
+                return Color.from_rich_color(segment.style.color)
+    raise AssertionError("no rank runs")
+
+
+def config(theme: str) -> Config:
+    return Config(theme=theme, ascii=False)
+
+
+@pytest.mark.parametrize("scene", ["running", "failed", "help", "palette", "stop-question", "cannot-start"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_screen_is_drawn_in_every_theme(name: str, scene: str) -> None:
+    async def test() -> None:
+        async with played(SCENES[scene], SIZE, config(name)) as (app, _, _):
+            assert app.theme == name
+            assert notices(app) == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_have_the_colours_of_the_theme(name: str) -> None:
+    async def test() -> None:
+        async with played(SCENES["running"], SIZE, config(name)) as (app, _, _):
+            wanted = Color.parse(themes.read(themes.SHIPPED / f"{name}.toml").variables["rank-running"])
+            assert running(app).rich_color == wanted.rich_color
+
+    run(test())
+
+
+def test_a_theme_that_is_not_there_is_said_once() -> None:
+    async def test() -> None:
+        async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
+            app._load_themes()
+            assert app.theme == "dark"
+            assert notices(app) == ["no theme 'drak', did you mean 'dark'?"]
+
+    run(test())
+
+
+def test_a_theme_is_drawn_anew_when_its_file_is_saved() -> None:
+    save("mine", "[rank]\nrunning = '#ff0001'\n")
+
+    async def test() -> None:
+        async with played(SCENES["running"], SIZE, config("mine")) as (app, pilot, _):
+            assert running(app).hex == "#FF0001"
+            save("mine", "[rank]\nrunning = '#00ff02'\n")
+            await changed(pilot, app, "#00FF02")
+            assert notices(app) == []
+
+    run(test())
+
+
+def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
+    path = save("mine", "[rank]\nrunning = 'rot'\n")
+
+    async def test() -> None:
+        async with played(SCENES["running"], SIZE, config("mine")) as (app, pilot, _):
+            for _ in range(3):
+                app._load_themes()
+            assert app.theme == "dark"
+            assert notices(app) == [f"{path}: [rank] running: 'rot' is no colour; see docs/themes.md"]
+            save("mine", "[rank]\nrunning = '#00ff03'\n")
+            await changed(pilot, app, "#00FF03")
+            assert app.theme == "mine"
+            assert len(notices(app)) == 1
+
+    run(test())
+
+
+async def changed(pilot: Pilot[Any], app: CockpitApp, colour: str) -> None:
+    """Wait for the app's own look at its files."""
+    await until(pilot, lambda: running(app).hex == colour, f"drawn in {colour}")

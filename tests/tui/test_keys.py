@@ -1,0 +1,282 @@
+"""Every key of the table does what the help says, in the real app on a made-up run."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from textual.command import CommandPalette
+
+from cockpit.config import Config
+from cockpit.errors import CockpitError
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.commands import BY_ID, COMMANDS, keymap
+from cockpit.tui.screens.dialogs import Question
+from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.widgets.log_view import LogView
+from cockpit.tui.widgets.rank_grid import RankGrid
+from tests.tui.scenes import Scene, Stage, ends, fails, healthy, played, settled, text_of, trains, until
+
+SIZE = (140, 45)
+
+
+def profiled() -> Stage:
+    """A run under a profiler."""
+    return healthy(profile={"nsys": "nsys", "report": "report"})
+
+
+def noisy(stage: Stage) -> None:
+    """Output with errors, warnings and matches, more than a screen of it."""
+    trains(stage)
+    for rank in range(64):
+        stage.prints(rank, f"WARNING: rank {rank} waits\nERROR: rank {rank} is unwell\nneedle {rank}\n")
+    for step in range(100):
+        stage.prints(1, f"step {step} of rank 1\n")
+
+
+def screen(app: CockpitApp) -> RunScreen:
+    """The run's screen, whatever is above it."""
+    return next(each for each in app.screen_stack if isinstance(each, RunScreen))
+
+
+def log(app: CockpitApp) -> LogView:
+    return screen(app).query_one(LogView)
+
+
+def grid(app: CockpitApp) -> RankGrid:
+    return screen(app).query_one(RankGrid)
+
+
+def shown(app: CockpitApp) -> str:
+    """Which pane is on the right."""
+    return screen(app)._view.tab
+
+
+def row(app: CockpitApp) -> str:
+    """The line under the log's cursor."""
+    found = log(app).current_row()
+    return found.text.decode() if found else ""
+
+
+Check = Callable[[CockpitApp], object]
+
+# Per command: the scene, keys before it, and what must be true afterwards but is not before.
+EFFECTS: dict[str, tuple[Scene, tuple[str, ...], Check]] = {
+    "stop": (Scene(), (), lambda app: isinstance(app.screen, Question)),
+    "keep": (Scene(play=fails), (), lambda app: screen(app).session.stops_at is None),
+    "collect": (Scene(profiled), (), lambda app: screen(app)._collect is not None),
+    "retry": (Scene(), (), lambda app: screen(app)._trouble is None),
+    "leave": (Scene(), (), lambda app: app._exit),
+    "interrupt": (Scene(), (), lambda app: isinstance(app.screen, Question)),
+    "open": (Scene(), ("down", "right", "3", "1"), lambda app: shown(app) == "log"),
+    "back": (Scene(), ("down",), lambda app: screen(app)._view.chosen is None),
+    "previous_view": (Scene(), ("3",), lambda app: shown(app) == "log"),
+    "down": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu02", None)),
+    "up": (Scene(), ("down", "down"), lambda app: grid(app).selected == ("gpu01", None)),
+    "page_down": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu08", None)),
+    "page_up": (Scene(), ("down", "end"), lambda app: grid(app).selected == ("gpu01", None)),
+    "first": (Scene(), ("down", "down"), lambda app: grid(app).selected == ("gpu01", None)),
+    "last": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu08", None)),
+    "next_pane": (Scene(), (), lambda app: app.focused is not None and app.focused.id == "glance"),
+    "previous_pane": (Scene(), (), lambda app: app.focused is not None and app.focused.id == "log"),
+    "nodes": (Scene(), ("2",), lambda app: app.focused is grid(app)),
+    "log": (Scene(), ("3",), lambda app: shown(app) == "log" and app.focused is log(app)),
+    "detail": (Scene(), (), lambda app: shown(app) == "detail"),
+    "events": (Scene(), (), lambda app: shown(app) == "events"),
+    "commands": (Scene(), (), lambda app: shown(app) == "commands"),
+    "previous_rank": (Scene(), (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
+    "next_rank": (Scene(), (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
+    "mark": (Scene(), ("down",), lambda app: grid(app).marks == {("gpu01", None)}),
+    "filter": (Scene(), (), lambda app: screen(app)._filter_bar.display),
+    "next_match": (
+        Scene(play=noisy),
+        ("slash", *"needle", "enter", "escape", "2", "home"),
+        lambda app: "needle" in row(app),
+    ),
+    "previous_match": (
+        Scene(play=noisy),
+        ("slash", *"needle", "enter", "escape", "2"),
+        lambda app: "needle" in row(app),
+    ),
+    "failed_log": (Scene(play=fails), (), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
+    "next_error": (Scene(play=noisy), ("2", "home"), lambda app: "ERROR" in row(app)),
+    "previous_error": (Scene(play=noisy), ("2",), lambda app: "ERROR" in row(app)),
+    "next_warning": (Scene(play=noisy), ("2", "home"), lambda app: "WARNING" in row(app)),
+    "previous_warning": (Scene(play=noisy), ("2",), lambda app: "WARNING" in row(app)),
+    "follow": (Scene(play=noisy), (), lambda app: not log(app).following),
+    "wrap": (Scene(play=noisy), (), lambda app: log(app)._wrap),
+    "timestamps": (Scene(play=noisy), (), lambda app: not log(app)._timestamps),
+    "copy": (Scene(play=noisy), ("2", "up"), lambda app: "step 98 of rank 1" in app.clipboard),
+    "copy_command": (
+        Scene(),
+        ("down", "right"),
+        lambda app: app.clipboard == "cockpit logs 20261121-0412-otter --rank 0",
+    ),
+    "pager": (Scene(), (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
+    "zoom": (Scene(), (), lambda app: not screen(app).query_one("#right").display),
+    "freeze": (Scene(), (), lambda app: "FROZEN" in text_of(app)),
+    "palette": (Scene(), (), lambda app: isinstance(app.screen, CommandPalette)),
+    "help": (Scene(), (), lambda app: isinstance(app.screen, HelpScreen)),
+    "help_here": (Scene(), (), lambda app: isinstance(app.screen, Question)),
+}
+
+
+def test_no_command_is_left_out() -> None:
+    assert set(EFFECTS) == set(BY_ID)
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_the_key_does_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, before, done = EFFECTS[name]
+    if name == "pager":
+        _watch_pager(monkeypatch)
+
+    async def main() -> None:
+        async with played(scene, SIZE) as (app, pilot, _):
+            if name == "retry":
+                screen(app)._trouble = CockpitError("the disk is full")
+            for key in BY_ID[name].keys:
+                assert app.screen.active_bindings[key].binding.action == f"command('{name}')"
+            for each in before:
+                await pilot.press(each)
+                await settled(pilot)
+            assert not done(app), "true before the key was pressed: the test cannot fail"
+            await pilot.press(BY_ID[name].keys[0])
+            await until(pilot, lambda: done(app), name)
+
+    asyncio.run(main())
+
+
+def _watch_pager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that can be given up for a moment, and a pager that notes what it was started with."""
+    monkeypatch.setattr(RunScreen, "paged", "", raising=False)
+    monkeypatch.setattr(CockpitApp, "suspend", lambda app: nullcontext())
+
+    def run(words: list[str], **options: Any) -> None:
+        assert "logs 20261121-0412-otter | " in words[-1]
+        RunScreen.paged = words[-1]  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("c", "the run was not profiled"),
+        ("K", "nothing is about to be stopped"),
+        ("n", "no filter yet"),
+        ("F", "no rank has failed"),
+        ("escape", "nothing to go back from"),
+        ("minus", "no view before this one"),
+        ("r", "nothing went wrong here"),
+    ],
+)
+def test_a_key_that_cannot_work_says_why(key: str, says: str) -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            await pilot.press(key)
+            await until(pilot, lambda: any(says in note.message for note in app._notifications), says)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("key", ["x", "K"])
+def test_read_only_forbids_what_changes_the_run(key: str) -> None:
+    async def main() -> None:
+        async with played(Scene(play=fails), SIZE, Config(read_only=True)) as (app, pilot, stage):
+            await pilot.press(key)
+            await until(pilot, lambda: any("read-only" in n.message for n in app._notifications), "read-only")
+            assert isinstance(app.screen, RunScreen)
+            assert stage.stops_at is not None
+            assert " x stop" not in text_of(app)
+
+    asyncio.run(main())
+
+
+def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            await pilot.press("x")
+            await settled(pilot)
+            assert all(words in text_of(app) for words in ("20261121-0412-otter", "gpu[01-08]", "0-63"))
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
+            assert stage.stops == []
+            await pilot.press("x", "s")
+            await until(pilot, lambda: stage.stops == [False], "asked to stop")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
+            await pilot.press("x")
+            await settled(pilot)
+            assert "[k] kill it now" in text_of(app)
+            await pilot.press("k")
+            await until(pilot, lambda: stage.stops == [False, True], "killed")
+
+    asyncio.run(main())
+
+
+def test_nothing_is_stopped_once_the_run_has_ended() -> None:
+    async def main() -> None:
+        async with played(Scene(play=ends), SIZE) as (app, pilot, stage):
+            await pilot.press("x")
+            await until(pilot, lambda: any("has ended" in n.message for n in app._notifications), "why not")
+            assert stage.stops == []
+
+    asyncio.run(main())
+
+
+def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
+    async def main() -> None:
+        async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
+            await pilot.press("down", "right", "right")
+            await until(pilot, lambda: log(app).sources == {("gpu01", 1)}, "rank 1 alone")
+            await pilot.press("escape")
+            await until(pilot, lambda: log(app).sources is None, "everyone")
+            await pilot.press("down", "space", "space")
+            await settled(pilot)
+            assert {node for node, _ in log(app).sources or ()} == {"gpu01", "gpu02"}
+
+    asyncio.run(main())
+
+
+def test_own_keys_replace_the_shipped_ones() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE, Config(keys={"stop": "X", "freeze": "x"})) as (app, pilot, _):
+            await pilot.press("x")
+            await until(pilot, lambda: "FROZEN" in text_of(app), "frozen")
+            assert "X stop" in text_of(app)
+            await pilot.press("X")
+            await until(pilot, lambda: isinstance(app.screen, Question), "the question")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"stop": "c"}, "'c' is for"),
+        ({"stopp": "c"}, "did you mean 'stop'"),
+    ],
+)
+def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
+    with pytest.raises(CockpitError, match=says):
+        keymap(keys, "config.toml")
+
+
+def test_help_and_palette_list_every_command() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            titles = {title for title, _, _ in screen(app).palette_items()}
+            assert {command.title for command in COMMANDS} <= titles
+            await pilot.press("question_mark", *"freeze")
+            await settled(pilot)
+            assert "freeze the display" in text_of(app)
+            assert "stop the run" not in text_of(app)
+            await pilot.press("enter")
+            await until(pilot, lambda: "FROZEN" in text_of(app), "run from help")
+
+    asyncio.run(main())
