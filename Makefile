@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint bench coldstart clean
+.PHONY: help venv demo test check lint bench snapshots screenshots docs coldstart clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +41,12 @@ lint: $(STAMP)  ## mend what ruff can mend
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)
+
+snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at the difference before you commit it
+	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py
+
+screenshots: $(STAMP)  ## draw the pictures of the docs anew
+	$(BIN)/python -m tests.tui.screenshots docs/screenshots
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)
 	@$(BIN)/python -X importtime -c 'import cockpit.cli.main' 2>&1 | sort -t '|' -k 2 -n | tail -n 20

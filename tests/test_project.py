@@ -110,14 +110,6 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
     assert "cockpit = cockpit.cli.main:main" in text
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("themes/*.toml")), ids=name_of)
-def test_a_theme_is_toml_with_colours(path: Path) -> None:
-    theme = tomllib.loads(path.read_text())
-    assert theme["name"] == path.stem
-    colours = [colour for table in ("state", "link", "text") for colour in theme[table].values()]
-    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
-
-
 def canonical(requirement: str) -> str:
     """Return the normalised name in front of a requirement."""
     found = re.match(r"[A-Za-z0-9._-]+", requirement)

@@ -8,6 +8,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 SANE = (
     "\x1b[?1049l"  # the ordinary screen
@@ -40,7 +41,7 @@ def kept_terminal() -> Iterator[None]:
             os.waitpid(child, 0)
 
 
-def _keep(pipe: int, number: int, before: list[object]) -> None:
+def _keep(pipe: int, number: int, before: list[Any]) -> None:
     """Wait for a word or the end of the other process; never returns."""
     try:
         os.setpgid(0, 0)

@@ -34,7 +34,7 @@ def usage() -> str:
         f"{verbs}\n\n"
         "  cockpit VERB --help   options and examples of a verb\n"
         "  cockpit --version\n\n"
-        "Start: cockpit run HOSTFILE -- train.py ARGS\n"
+        "Start: cockpit run HOSTFILE -- train.py ARGS; or try it here: cockpit demo\n"
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cockpit.engine.runs import RunFolder
 
-EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS"
+EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
 
 
 def main(words: list[str]) -> int:

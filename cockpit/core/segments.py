@@ -91,7 +91,7 @@ class _Piece(NamedTuple):
     def cut(self, counts: list[int]) -> Iterator[Segment]:
         """Cut it into segments of so many lines each (their sum is that of the segment)."""
         if len(counts) == 1:
-            yield self.segment
+            yield self.segment  # there may be no bytes to look at
             return
         lines = self.data.split(b"\n")
         start, end, done = self.segment.start, self.offset, 0
@@ -188,6 +188,10 @@ class Collector:
         count = max(1, ceil(lines / BATCH_LINES), ceil(size / BATCH_BYTES))
         batches: list[list[Segment]] = [[] for _ in range(count)]
         pieces.sort(key=lambda piece: piece.segment.source)
+        if count == 1:
+            for piece in pieces:
+                _append(batches[0], piece.segment)
+            return batches
         for _, own in groupby(pieces, key=lambda piece: piece.segment.source):
             _deal(list(own), batches)
         return [batch for batch in batches if batch]

@@ -9,7 +9,7 @@ from typing import Any
 
 from cockpit.core.events import Event
 from cockpit.core.model import RankState, RunModel
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 
 LIMIT = 5000
@@ -57,6 +57,7 @@ class Timeline:
         self._linked: set[str] = set()
         self._complete = False
         self._fold: tuple[str, list[int]] = ("", [])
+        self._nodes: dict[str, tuple[Entry | None, list[str]]] = {}
         self.entries: deque[Entry] = deque(maxlen=LIMIT)
 
     def tell(self, event: Event) -> Entry | None:
@@ -65,12 +66,29 @@ class Timeline:
         if entry is None:
             return None
         entry = replace(entry, text=RemoteText.of(entry.text).shown(limit=2000))
+        if entry.aside and event.kind in _NODE_NEWS:
+            return self._fold_node(event.kind, entry)
         if entry.rank is not None and entry.aside:
             entry = self._folded(entry)
         else:
             self._fold = ("", [])
         self.entries.append(entry)
         return entry
+
+    def _fold_node(self, kind: str, entry: Entry) -> Entry:
+        """An entry that many nodes make at the same time: one for all of them."""
+        before, nodes = self._nodes.get(kind, (None, []))
+        if before is None or entry.at - before.at >= FOLD_S or before not in self.entries:
+            self._nodes[kind] = (entry, [entry.node])
+            self._fold = ("", [])
+            self.entries.append(entry)
+            return entry
+        nodes.append(entry.node)
+        text = RemoteText.of(f"{nodes_text(nodes)}: {_NODE_NEWS[kind]}").shown(limit=400)
+        folded = replace(before, text=text, node="")
+        self.entries[self.entries.index(before)] = folded
+        self._nodes[kind] = (folded, nodes)
+        return folded
 
     def _entry(self, event: Event) -> Entry | None:
         tell = _TELLERS.get(event.kind)
@@ -187,6 +205,9 @@ _TELLERS = {
     "ended": Timeline._ended,
     "left": Timeline._left,
 }
+
+_NODE_NEWS = {"link": "link stands", "launched": "launched", "ended": "ended"}
+"""What nodes usually do all together."""
 
 _ON_NODE_CLOCK = {
     "rank_started",

@@ -142,7 +142,8 @@ class Logbook:
         """
         if self._held is None:
             self._held = deque()
-        ends = self._spooled()
+        files = self._files()
+        ends = {number: self.logs.size(number) for number in sorted(files.values())}
         turn = _Turn(sum(ends.values()), progress)
         done = dict.fromkeys(ends, 0)
         opened = at = self._folder.manifest.created
@@ -155,8 +156,8 @@ class Logbook:
                 opened = tick
             at = tick
             for file, end in sizes.items():
-                number = self._number(node, file)
-                if number is not None and number in ends and end > done[number]:
+                number = files.get((node, file))
+                if number is not None and end > done[number]:
                     start, done[number] = done[number], min(end, ends[number])
                     size += done[number] - start
                     await self._take(number, start, done[number], turn)
@@ -168,22 +169,16 @@ class Logbook:
         await self._take_held(turn)
         turn.tell()
 
-    def _spooled(self) -> dict[int, int]:
-        """Bytes of each log in the spool."""
-        sizes: dict[int, int] = {}
+    def _files(self) -> dict[tuple[str, str], int]:
+        """The logs that are spooled: node and file name, and the number."""
+        files: dict[tuple[str, str], int] = {}
         for node in self._folder.manifest.nodes:
             for path in self._folder.spool_dir(node).glob("*.log"):
-                number = self._number(node.name, path.name)
-                if number is not None:
-                    sizes[number] = path.stat().st_size
-        return dict(sorted(sizes.items()))
-
-    def _number(self, node: str, file: str) -> int | None:
-        """The number of the log in a file of a node's spool; None if it is not a log."""
-        if file == LAUNCHER_LOG:
-            return self.logs.number((node, None))
-        found = _RANK_LOG.fullmatch(file)
-        return self.logs.number((node, int(found[1]))) if found else None
+                found = _RANK_LOG.fullmatch(path.name)
+                if found or path.name == LAUNCHER_LOG:
+                    rank = int(found[1]) if found else None
+                    files[node.name, path.name] = self.logs.number((node.name, rank))
+        return files
 
     async def _clocks(self, turn: _Turn) -> dict[str, float]:
         """How far each node's clock is ahead of ours, in seconds, as it was measured last."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -72,7 +72,7 @@ class Columns:
     @property
     def cells(self) -> int:
         """Columns of a line's ranks."""
-        return _span(self.per_line)
+        return _room(self.per_line)
 
     def lines(self, ranks: int) -> int:
         """Lines that a node with so many ranks takes."""
@@ -83,7 +83,13 @@ class Columns:
         at = x - self.cells_at
         if not 0 <= at < self.cells or at % (GROUP + 1) == GROUP:
             return None
-        return at - at // (GROUP + 1)
+        place = at - at // (GROUP + 1)
+        return place if place < self.per_line else None
+
+
+def _room(ranks: int) -> int:
+    """Columns for so many ranks, below the word for them."""
+    return max(len("ranks"), _span(ranks))
 
 
 def _span(ranks: int) -> int:
@@ -106,11 +112,11 @@ def columns_for(width: int, name: int, ranks: int, gpu: bool) -> Columns:
     :param ranks: of the node that has most
     """
     ranks = max(1, ranks)
-    tries = [(columns, name) for columns in (*_WIDE, *_CLOSE)] if name <= 24 else []
-    tries += [(columns, min(name, most)) for most in (24, 12, 8) for columns in (*_CLOSE,)]
-    tries += [((0, 7), min(name, most)) for most in (12, 8)]
+    cuts = dict.fromkeys(min(name, most) for most in (24, 12, 8))
+    tries = [(columns, cut) for cut in cuts for columns in (*_WIDE, *_CLOSE)]
+    tries += [((0, 7), cut) for cut in cuts]
     for (columns, link), cut in tries:
-        left = width - EDGE - cut - 1 - _span(ranks) - _bars(columns, gpu) - link
+        left = width - EDGE - cut - 1 - _room(ranks) - _bars(columns, gpu) - link
         if left >= 0:
             return Columns(cut, ranks, columns, gpu, min(_LINK, link + left))
     return _wrapped(width, min(name, 12 if width >= 40 else 8), gpu)
@@ -136,6 +142,7 @@ class Look:
 
     :param first: the rank that failed first
     :param cursor: what the cursor is on, where it is to be seen
+    :param names: what nodes are called here, where that is not their whole name
     :param now: unix seconds
     """
 
@@ -143,7 +150,24 @@ class Look:
     first: int | None = None
     cursor: Mark | None = None
     marks: frozenset[Mark] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
     now: float = 0.0
+
+
+def shown_name(name: str) -> str:
+    """A node's name, harmless."""
+    return RemoteText.of(name).shown()
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """What nodes are called in little room: without the domain that all of them are in."""
+    labels = {name: shown_name(name).split(".") for name in names}
+    shared = min((len(parts) for parts in labels.values()), default=1) - 1
+    if any(parts[-1].isdigit() for parts in labels.values()):
+        shared = 0  # addresses
+    while shared and len({tuple(parts[-shared:]) for parts in labels.values()}) > 1:
+        shared -= 1
+    return {name: ".".join(parts[: len(parts) - shared]) for name, parts in labels.items()}
 
 
 def head_line(columns: Columns) -> list[Piece]:
@@ -197,8 +221,12 @@ def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece
         yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
         return
     here = look.cursor is not None and look.cursor[0] == node.name
-    text = shortened(RemoteText.of(node.name).shown(), columns.name, "~" if look.glyphs.ascii else "…")
-    yield Piece(set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node")
+    text = shortened(
+        look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
+    )
+    yield Piece(
+        set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
+    )
 
 
 def shortened(name: str, columns: int, sign: str) -> str:

@@ -30,9 +30,7 @@ def sparkline(
     top = max(shown) if high is None else high
     # Halves: the span between two large numbers may be more than a float holds.
     span = top / 2 - bottom / 2
-    text = "".join(
-        bar((value / 2 - bottom / 2) / span if span > 0 else 0.0, ascii_only) for value in shown
-    )
+    text = "".join(bar((value / 2 - bottom / 2) / span if span > 0 else 0.0, ascii_only) for value in shown)
     return text.rjust(width)
 
 

@@ -67,6 +67,16 @@ def test_what_a_node_says_is_harmless() -> None:
     assert story.texts == ["a: \\x1b]52;c;AAAA\\x07[/bold]<U+202E>"]
 
 
+def test_what_all_nodes_do_together_is_one_entry() -> None:
+    story = Story()
+    for node in "ab":
+        story.tell("launched", node, 10.0)
+        story.tell("link", node, 10.5, state="ok")
+    story.tell("ended", "a", 20.0)
+    story.tell("ended", "b", 40.0)
+    assert story.texts == ["a,b: launched", "a,b: link stands", "a: ended", "b: ended"]
+
+
 def test_all_ranks_running_is_said_once() -> None:
     story = Story()
     for rank in range(8):

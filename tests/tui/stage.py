@@ -20,6 +20,8 @@ from cockpit.errors import CockpitError
 NOW = 1_795_233_881.0
 """What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
 
+OUT_OF_MEMORY = "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"
+
 
 class Stage:
     """A run that a test plays, as a session for a screen and as a flight for the app.
@@ -110,11 +112,23 @@ class Stage:
         }
         sample = {
             "load": 8.5,
+            "cores": 32,
             "memory_bytes": 300 << 30,
             "memory_total_bytes": 512 << 30,
             "disk_free_bytes": 900 << 30,
         }
-        self.happens(node, kind="sample", sample=sample, ranks=ranks, gpus=[])
+        gpus = [
+            {
+                "index": index,
+                "name": "H200",
+                "utilisation_percent": 96,
+                "memory_bytes": 79 << 30,
+                "memory_total_bytes": 140 << 30,
+                "processes": {},
+            }
+            for index in range(len(ranks))
+        ]
+        self.happens(node, kind="sample", sample=sample, ranks=ranks, gpus=gpus)
 
     def prints(self, rank: int | None, text: str | bytes, node: str = "") -> None:
         """A rank, or the launcher of a node, prints."""
@@ -127,9 +141,7 @@ class Stage:
         if self.board is not None:
             self.board.log(node, rank, offset, data)
 
-    def fails_first(
-        self, rank: int, cause: str = "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"
-    ) -> None:
+    def fails_first(self, rank: int, cause: str = OUT_OF_MEMORY) -> None:
         """A rank ends with a traceback."""
         node = self.model.ranks[rank].node
         self.prints(

@@ -16,7 +16,8 @@ from cockpit.config import Config
 from cockpit.core.model import Rank, RankState
 from cockpit.tui.ascii_filter import AsciiFilter, in_ascii
 from cockpit.tui.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
-from tests.tui.scenes import SCENES, Stage, played, settled, text_of, trains
+from tests.tui.scenes import SCENES, played, settled, text_of, trains
+from tests.tui.stage import Stage
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])

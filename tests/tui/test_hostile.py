@@ -10,7 +10,8 @@ import pytest
 
 from cockpit.core import text as text_module
 from cockpit.errors import CockpitError
-from tests.tui.scenes import Scene, Stage, healthy, played, settled, text_of
+from tests.tui.scenes import Scene, healthy, played, settled, text_of
+from tests.tui.stage import Stage
 from tests.tui.test_keys import screen
 
 EVIL = (

@@ -20,7 +20,8 @@ from cockpit.tui.screens.help import HelpScreen
 from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.widgets.log_view import LogView
 from cockpit.tui.widgets.rank_grid import RankGrid
-from tests.tui.scenes import Scene, Stage, ends, fails, healthy, played, settled, text_of, trains, until
+from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
+from tests.tui.stage import Stage
 
 SIZE = (140, 45)
 
@@ -233,7 +234,7 @@ def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
     async def main() -> None:
         async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
             await pilot.press("down", "right", "right")
-            await until(pilot, lambda: log(app).sources == {("gpu01", 1)}, "rank 1 alone")
+            await until(pilot, lambda: log(app).sources == frozenset({("gpu01", 1)}), "rank 1 alone")
             await pilot.press("escape")
             await until(pilot, lambda: log(app).sources is None, "everyone")
             await pilot.press("down", "space", "space")

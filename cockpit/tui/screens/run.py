@@ -50,6 +50,9 @@ NARROW, LOW, SMALL = 100, 30, (50, 12)
 BEHIND = 1_000_000
 """Bytes of logs that are still to come, above which it is said."""
 
+LAG_BYTES = 256 << 10
+"""Bytes of logs that are still to come, from which on we are behind and not only polling."""
+
 SHORT_STAGES = {
     "term": "stopping, SIGTERM sent",
     "finalising": "finalising the report",
@@ -109,6 +112,7 @@ class RunScreen(RunActions):
         self._environ: dict[tuple[int, int], Mapping[str, Any] | str] = {}
         """What each rank's environment is, by rank and attempt."""
         self._asking: set[tuple[int, int]] = set()
+        self._behind_since: float | None = None
         self.recorded = session.model.done
         """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
 
@@ -221,6 +225,7 @@ class RunScreen(RunActions):
             self._draw_head(now)
             self._draw_details(now)
             self._say_what_is_waited_for(now)
+            self._measure_lag(now)
         self._draw_notice()
         self._draw_keys()
 
@@ -293,6 +298,14 @@ class RunScreen(RunActions):
         finally:
             self._asking.discard(key)
 
+    def _measure_lag(self, now: float) -> None:
+        """How long we have been behind the nodes' logs, where it is worth a word."""
+        if sum(self.session.behind.values()) < LAG_BYTES:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = now
+        self._log.behind_s = None if self._behind_since is None else now - self._behind_since
+
     def _say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run does meanwhile."""
         model = self.board.model
@@ -363,7 +376,14 @@ class RunScreen(RunActions):
         commands.sort(key=lambda command: command.footer or 0)
         must = [command for command in commands if command.id in ("help", "leave")]
         first = [command for command in commands if command not in must][: SLOTS - len(must)]
-        self.query_one(KeyBar).show([*first, *must], self._activity())
+        shown = [replace(each, short=self._leaving()) if each.id == "leave" else each for each in must]
+        self.query_one(KeyBar).show([*first, *shown], self._activity())
+
+    def _leaving(self) -> str:
+        """What leaving is called now."""
+        if self.board.model.over:
+            return "close"
+        return "end it" if self._flight.leaving else "leave"
 
     def _activity(self) -> Activity | None:
         if self._activities:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -15,33 +18,54 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cockpit.core.model import Node, RunModel
-from cockpit.core.text import RemoteText
-from cockpit.tui.glyphs import UNICODE, Glyphs, state_name
-from cockpit.tui.spark import bar
+from cockpit.core.model import RunModel
+from cockpit.tui.glyphs import STATES, UNICODE, Glyphs
+from cockpit.tui.grid_lines import (
+    Columns,
+    Look,
+    Mark,
+    Piece,
+    columns_for,
+    head_line,
+    node_line,
+    short_names,
+)
 
-Mark = tuple[str, int | None]
-"""A node, or a rank on it."""
+ROLES = (
+    *STATES,
+    *("node", "head", "chosen", "cursor", "mark", "stale", "bar", "scarce", "gpu", "number"),
+    *("link-ok", "link-stale", "link-gone"),
+)
+"""What a piece of a line may mean; each has a component class."""
 
-GROUP = 4
-"""Ranks between two gaps: a row is easier to count so."""
+MANY = 8
+"""Rows that are drawn again one by one, at most: beyond, all of them at once is less work."""
 
-STATES = ("waiting", "starting", "running", "done", "failed", "killed", "lost")
+LAID_OVER = {
+    "first": Style(bold=True),
+    "mark": Style(bold=True, underline=True),
+    "cursor": Style(reverse=True),
+}
+"""What may be laid over the colour of a role."""
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """Widths and places of the columns, for one width of the grid."""
+class _Layout:
+    """Which lines the nodes take.
 
-    name: int
-    ranks: int
-    bars: bool
-    link: int
+    :param starts: the first line of each node, and behind them the number of all lines
+    """
 
-    @property
-    def cells(self) -> int:
-        """Where the first rank's cell is."""
-        return 2 + self.name + 1
+    width: int
+    columns: Columns
+    starts: Sequence[int]
+
+    def at(self, line: int) -> tuple[int, int] | None:
+        """The node of a line, as its place in the order, and which of its lines it is."""
+        if not 0 <= line < self.starts[-1]:
+            return None
+        row = bisect_right(self.starts, line) - 1
+        return row, line - self.starts[row]
 
 
 class RankGrid(ScrollView, can_focus=True):
@@ -57,6 +81,7 @@ class RankGrid(ScrollView, can_focus=True):
         & > .rank-grid--node { color: $foreground; }
         & > .rank-grid--head { color: $dim; }
         & > .rank-grid--chosen { color: $key; text-style: bold; }
+        & > .rank-grid--cursor { color: $key; text-style: bold; }
         & > .rank-grid--mark { color: $key; text-style: bold; }
         & > .rank-grid--waiting { color: $rank-waiting; }
         & > .rank-grid--starting { color: $rank-starting; }
@@ -70,16 +95,12 @@ class RankGrid(ScrollView, can_focus=True):
         & > .rank-grid--link-stale { color: $link-stale; }
         & > .rank-grid--link-gone { color: $link-gone; }
         & > .rank-grid--bar { color: $rank-running; }
+        & > .rank-grid--scarce { color: $link-stale; }
         & > .rank-grid--gpu { color: $key; }
+        & > .rank-grid--number { color: $dim; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"rank-grid--{name}"
-        for name in (
-            *STATES,
-            *("node", "head", "chosen", "mark", "stale", "link-ok", "link-stale", "link-gone", "bar", "gpu"),
-        )
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
         Binding("down", "move(1)", "Down", show=False),
@@ -114,16 +135,23 @@ class RankGrid(ScrollView, can_focus=True):
     def __init__(self, model: RunModel, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs
+        self.marks: frozenset[Mark] = frozenset()
         self._model = model
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
+        self._short: dict[str, str] = {}
+        self._gpu = False
+        """Whether any node has told of a GPU."""
         self._first: int | None = None
         self._now = 0.0
         self._cursor: tuple[int, int | None] = (0, None)
+        """The node, as its place in the order, and the rank's place on it."""
         self._shown = False
         """Whether anybody has moved the cursor: only then something is selected."""
-        self.marks: frozenset[Mark] = frozenset()
         self._styles: dict[str, Style] = {}
+        self._laid: _Layout | None = None
+        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
+        """What was drawn last in each line; -1 is the head."""
 
     # What is drawn
 
@@ -133,21 +161,49 @@ class RankGrid(ScrollView, can_focus=True):
         :param now: unix seconds
         """
         self._model, self._now = model, now
-        if len(self._names) != len(model.nodes):
-            self._names = list(model.nodes)
-            self._rows = {name: row for row, name in enumerate(self._names)}
-            self.virtual_size = Size(self.size.width, len(self._names) + 1)
-            self.refresh(layout=True)
-            return
-        first = model.first_failure()
-        number = first.rank if first else None
-        if changed is None or number != self._first:
-            self._first = number
+        names = list(model.nodes)
+        gpu = self._gpu or any(model.nodes[item].gpus for item in changed or names if item in model.nodes)
+        if names != self._names or gpu != self._gpu:
+            self._names, self._gpu, self._laid = names, gpu, None
+            self._rows = {name: row for row, name in enumerate(names)}
+            self._short = short_names(names)
+            self._lay_out()
+            changed = None
+        if changed is None or self._may_be_first(changed):
+            failed = model.first_failure()
+            first = failed.rank if failed else None
+            if first != self._first:
+                self._first, changed = first, None
+        if changed is None:
             self.refresh()
             return
-        for name in {self._node_of(item) for item in changed}:
-            if name in self._rows:
-                self._refresh_row(self._rows[name])
+        seen = self._seen()
+        rows = {self._rows.get(self._node_of(item), -1) for item in changed}.intersection(seen)
+        if len(rows) > max(MANY, len(seen) // 2):
+            self.refresh()
+            return
+        for row in rows:
+            self._refresh_row(row)
+
+    def _seen(self) -> range:
+        """The nodes that are to be seen, as their places in the order."""
+        layout, top = self._layout, self.scroll_offset.y
+        first = layout.at(top)
+        last = layout.at(min(top + self.size.height, layout.starts[-1]) - 1)
+        return range(first[0], last[0] + 1) if first and last else range(0)
+
+    def _may_be_first(self, changed: set[str | int]) -> bool:
+        """Whether the first failure may be another one now.
+
+        To look through all ranks takes long where there are thousands. What only shifts times (a clock that
+        is measured better) has time until all rows are drawn.
+        """
+        ranks = self._model.ranks
+        return any(
+            item == self._first or ranks[item].failed
+            for item in changed
+            if isinstance(item, int) and item in ranks
+        )
 
     def _node_of(self, item: str | int) -> str:
         if isinstance(item, str):
@@ -156,148 +212,90 @@ class RankGrid(ScrollView, can_focus=True):
         return rank.node if rank else ""
 
     def _refresh_row(self, row: int) -> None:
-        y = row + 1 - self.scroll_offset.y
-        if 0 < y < self.size.height:
-            self.refresh(Region(0, y, self.size.width, 1))
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are nodes, and the head."""
-        return max(2, len(self._names) + 1)
+        """Draw a node again, where it is to be seen."""
+        starts = self._layout.starts
+        top = starts[row] + 1 - self.scroll_offset.y
+        end = starts[row + 1] + 1 - self.scroll_offset.y
+        top, end = max(1, top), min(end, self.size.height)
+        if top < end:
+            self.refresh(Region(0, top, self.size.width, end - top))
 
     def on_mount(self) -> None:
         self.update_model(self._model, None, self._now)
+
+    def on_resize(self) -> None:
+        self._lay_out()
 
     def notify_style_update(self) -> None:
         """Another theme: other colours."""
         super().notify_style_update()
         self._styles.clear()
+        self._strips.clear()
 
-    def _style(self, name: str) -> Style:
-        style = self._styles.get(name)
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as the nodes take, and the head."""
+        return max(2, self._layout_for(width).starts[-1] + 1)
+
+    @property
+    def _layout(self) -> _Layout:
+        width = self.scrollable_content_region.width
+        if self._laid is None or self._laid.width != width:
+            self._laid = self._layout_for(width)
+            self._strips.clear()
+        return self._laid
+
+    def _layout_for(self, width: int) -> _Layout:
+        nodes = self._model.nodes.values()
+        name = max(map(cell_len, self._short.values()), default=4)
+        columns = columns_for(
+            width, max(4, name), max((len(node.ranks) for node in nodes), default=1), self._gpu
+        )
+        return _Layout(width, columns, [0, *accumulate(columns.lines(len(node.ranks)) for node in nodes)])
+
+    def _lay_out(self) -> None:
+        """Take as many lines as are needed, and keep the cursor in sight."""
+        size = Size(self._layout.width, self._layout.starts[-1] + 1)
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self.refresh(layout=True)
+        if self._shown:
+            self._scroll_to_cursor()
+
+    def _style(self, role: str) -> Style:
+        style = self._styles.get(role)
         if style is None:
-            style = self._styles[name] = self.get_component_rich_style(f"rank-grid--{name}")
+            name, *over = role.split("+")
+            style = self.get_component_rich_style(f"rank-grid--{name}") if name else self.rich_style
+            for each in over:
+                style += LAID_OVER[each]
+            self._styles[role] = style
         return style
-
-    def _columns(self) -> _Columns:
-        width = self.size.width
-        most = max((len(node.ranks) for node in self._model.nodes.values()), default=0)
-        longest = max((cell_len(name) for name in self._names), default=4)
-        cells = most + max(0, (most - 1) // GROUP)
-        bars = width >= 38
-        link = 7 if width >= 30 else 0
-        rest = width - 3 - (12 if bars else 0) - link
-        name = max(4, min(longest, 20, rest - min(cells, rest // 2) - 1))
-        return _Columns(name, max(1, rest - name - 1), bars, link)
 
     def render_line(self, y: int) -> Strip:
         """The head stays, the rows scroll."""
-        width = self.size.width
-        base = self.rich_style
-        columns = self._columns()
+        layout = self._layout
+        line = y - 1 + self.scroll_offset.y
         if y == 0:
-            return Strip(self._head(columns)).adjust_cell_length(width, base).apply_style(base)
-        row = y - 1 + self.scroll_offset.y
-        if row >= len(self._names):
-            return Strip.blank(width, base)
-        node = self._model.nodes[self._names[row]]
-        segments = [
-            *self._label(row, node, columns),
-            *self._cells(row, node, columns),
-            *self._facts(node, columns),
-        ]
-        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+            return self._strip(-1, head_line(layout.columns), layout.width)
+        at = layout.at(line)
+        if at is None:
+            return Strip.blank(layout.width, self._style(""))
+        look = Look(self.glyphs, self._first, self.selected, self.marks, self._short, self._now)
+        node = self._model.nodes[self._names[at[0]]]
+        return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 
-    def _head(self, columns: _Columns) -> list[Segment]:
-        style = self._style("head")
-        text = f"  {'node':<{columns.name}} {'ranks':<{columns.ranks}}"
-        text += " cpu mem gpu" if columns.bars else ""
-        return [Segment(text, style), Segment(f"{'link':>{columns.link}}" if columns.link else "", style)]
-
-    def _label(self, row: int, node: Node, columns: _Columns) -> list[Segment]:
-        name = RemoteText.of(node.name).shown()
-        if cell_len(name) > columns.name:
-            name = name[: columns.name - 1] + ("~" if self.glyphs.ascii else "…")
-        here = self._shown and row == self._cursor[0]
-        marked = (node.name, None) in self.marks
-        sign = ("*" if self.glyphs.ascii else "◆") if marked else " "
-        edge = (">" if self.glyphs.ascii else "▌") if here else " "
-        dim = node.link in ("stale", "gone") and not node.done
-        style = "chosen" if here else "stale" if dim else "node"
-        return [
-            Segment(edge, self._style("chosen")),
-            Segment(sign, self._style("mark")),
-            Segment(name + " " * (columns.name - cell_len(name) + 1), self._style(style)),
-        ]
-
-    def _cells(self, row: int, node: Node, columns: _Columns) -> list[Segment]:
-        stale = node.link in ("stale", "gone") and not node.done
-        segments = []
-        used = 0
-        start = self._shift(row, node, columns)
-        for place, number in enumerate(node.ranks[start:], start):
-            gap = " " if place > start and place % GROUP == 0 else ""
-            if used + len(gap) + 1 > columns.ranks:
-                break
-            rank = self._model.ranks[number]
-            style = self._style("stale" if stale else state_name(rank))
-            if number == self._first:
-                style += Style(bold=True)
-            if (node.name, number) in self.marks:
-                style += Style(underline=True, bold=True)
-            if self._shown and self._cursor == (row, place):
-                style += Style(reverse=True)
-            sign = self.glyphs.of(rank)
-            if number == self._first and rank.failed:
-                sign = self.glyphs.failed
-            elif rank.failed and sign == self.glyphs.failed:
-                # The one that failed first stands out among those that failed after it.
-                sign = self.glyphs.killed
-            segments += [Segment(gap), Segment(sign, style)] if gap else [Segment(sign, style)]
-            used += len(gap) + 1
-        return [*segments, Segment(" " * (columns.ranks - used))]
-
-    def _shift(self, row: int, node: Node, columns: _Columns) -> int:
-        """The first rank shown where a node has more than fit: the one under the cursor stays in view."""
-        room = max(GROUP, (columns.ranks + 1) * GROUP // (GROUP + 1) // GROUP * GROUP)
-        if len(node.ranks) <= room or row != self._cursor[0] or self._cursor[1] is None:
-            return 0
-        return max(0, self._cursor[1] // room * room)
-
-    def _facts(self, node: Node, columns: _Columns) -> list[Segment]:
-        segments = []
-        if columns.bars:
-            segments = self._bars(node)
-        if columns.link:
-            text, style = self._link(node)
-            segments.append(Segment(f"{text:>{columns.link}}", self._style(style)))
-        return segments
-
-    def _bars(self, node: Node) -> list[Segment]:
-        sample = node.sample
-        cores = max(1.0, float(sample.get("cores") or 0.0) or float(len(node.ranks) or 1))
-        total = float(sample.get("memory_total_bytes") or 0)
-        shares: list[float | None] = [
-            min(1.0, float(sample["load"]) / cores) if "load" in sample else None,
-            float(sample.get("memory_bytes") or 0) / total if total else None,
-            _gpu_share(node),
-        ]
-        stale = node.link in ("stale", "gone")
-        segments = []
-        for share, style in zip(shares, ("bar", "bar", "gpu"), strict=True):
-            sign = " " if share is None else bar(share, self.glyphs.ascii)
-            segments += [Segment("   "), Segment(sign, self._style("stale" if stale else style))]
-        return segments
-
-    def _link(self, node: Node) -> tuple[str, str]:
-        if node.done or node.ended:
-            return ("lost", "link-gone") if node.lost else ("ended", "link-ok")
-        if node.link == "ok":
-            text = "ok" if node.rtt_s is None else _short(node.rtt_s)
-            return text, "link-stale" if (node.rtt_s or 0) > 1 else "link-ok"
-        if node.link == "connecting":
-            return "…" if not self.glyphs.ascii else "...", "link-ok"
-        age = f" {_short(max(0.0, self._now - node.link_since))}" if node.link_since else ""
-        return f"{node.link}{age}", f"link-{node.link}"
+    def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
+        """A line; the same one as before if nothing in it has changed: what is made of it is kept too."""
+        before = self._strips.get(line)
+        if before is not None and before[0] == pieces and before[1].cell_length == width:
+            return before[1]
+        segments = [Segment(text, self._style(role)) for text, role in pieces if text]
+        left = width - sum(segment.cell_length for segment in segments)
+        if left > 0:
+            segments.append(Segment(" " * left, self._style("")))
+        strip = Strip(segments, width) if left >= 0 else Strip(segments).adjust_cell_length(width)
+        self._strips[line] = pieces, strip
+        return strip
 
     # Moving
 
@@ -320,39 +318,64 @@ class RankGrid(ScrollView, can_focus=True):
         return node.name, None if place is None or place >= len(node.ranks) else node.ranks[place]
 
     def select(self, node: str, rank: int | None) -> None:
-        """Put the cursor on a node or rank."""
+        """Put the cursor on a node or rank; what is not of the run changes nothing."""
         if node not in self._rows:
             return
-        place = None if rank is None else self._model.nodes[node].ranks.index(rank)
+        ranks = self._model.nodes[node].ranks
+        place = ranks.index(rank) if rank is not None and rank in ranks else None
         self._place(self._rows[node], place, tell=False)
 
     def unselect(self) -> None:
-        """Nothing is selected; the cursor keeps its place, unseen."""
+        """Nothing is selected; the cursor keeps its node, unseen."""
         self._shown = False
         self._cursor = (self._cursor[0], None)
-        self.refresh()
+        if self._names:
+            self._refresh_row(self._cursor[0])
 
     def _place(self, row: int, place: int | None, *, tell: bool = True) -> None:
         if not self._names:
             return
         row = max(0, min(row, len(self._names) - 1))
         ranks = self._model.nodes[self._names[row]].ranks
-        place = None if place is None or not ranks else min(place, len(ranks) - 1)
+        place = None if place is None or not ranks else max(0, min(place, len(ranks) - 1))
+        before = self._cursor[0]
         self._cursor, self._shown = (row, place), True
-        top, room = self.scroll_offset.y, max(1, self.size.height - 1)
-        if row < top:
-            self.scroll_to(y=row, animate=False)
-        elif row >= top + room:
-            self.scroll_to(y=row - room + 1, animate=False)
-        self.refresh()
+        self._scroll_to_cursor()
+        for each in {before, row}:
+            self._refresh_row(each)
         chosen = self._under_cursor()
         if tell and chosen is not None:
             self.post_message(self.Selected(*chosen))
 
-    def move(self, rows: int) -> None:
-        """Go to another node; the first move only shows where the cursor is."""
+    def _line(self) -> int:
+        """The line the cursor is in."""
         row, place = self._cursor
-        self._place(row + (rows if self._shown else 0), place)
+        return self._layout.starts[row] + (place or 0) // self._layout.columns.per_line
+
+    def _scroll_to_cursor(self) -> None:
+        line, top, room = self._line(), self.scroll_offset.y, max(1, self.size.height - 1)
+        if line < top:
+            self.scroll_to(y=line, animate=False)
+        elif line >= top + room:
+            self.scroll_to(y=line - room + 1, animate=False)
+
+    def move(self, rows: int) -> None:
+        """Go to the node above or below, or to the line of the same node; the first move shows the cursor."""
+        row, place = self._cursor
+        if not self._shown or not self._names:
+            self._place(row, place)
+        elif place is None:
+            self._place(row + rows, None)
+        else:
+            self._to_line(self._line() + rows)
+
+    def _to_line(self, line: int) -> None:
+        """Go to another line, and stay in the column."""
+        at = self._layout.at(max(0, min(line, self._layout.starts[-1] - 1)))
+        if at is None:
+            return
+        (row, part), per_line, place = at, self._layout.columns.per_line, self._cursor[1]
+        self._place(row, None if place is None else part * per_line + place % per_line)
 
     def step(self, ranks: int) -> None:
         """Go to another rank of the node; before the first one is the node as a whole."""
@@ -364,7 +387,10 @@ class RankGrid(ScrollView, can_focus=True):
 
     def page(self, step: int) -> None:
         """A screen of nodes up or down."""
-        self.move(step * max(1, self.size.height - 2))
+        if self._shown and self._names:
+            self._to_line(self._line() + step * max(1, self.size.height - 2))
+        else:
+            self.move(0)
 
     def home(self) -> None:
         """The first node."""
@@ -419,37 +445,17 @@ class RankGrid(ScrollView, can_focus=True):
         offset = event.get_content_offset(self)
         if offset is None or offset.y == 0:
             return
-        row = offset.y - 1 + self.scroll_offset.y
-        if row >= len(self._names):
+        at = self._layout.at(offset.y - 1 + self.scroll_offset.y)
+        if at is None:
             return
-        self._place(row, self._place_at(row, offset.x))
+        row, part = at
+        columns = self._layout.columns
+        place = columns.rank_at(offset.x)
+        if place is not None:
+            place += part * columns.per_line
+            if place >= len(self._model.nodes[self._names[row]].ranks):
+                place = None
+        self._place(row, place)
         chosen = self._under_cursor()
         if event.chain == 2 and chosen is not None:
             self.post_message(self.Opened(*chosen))
-
-    def _place_at(self, row: int, x: int) -> int | None:
-        columns = self._columns()
-        node = self._model.nodes[self._names[row]]
-        at = x - columns.cells
-        if not 0 <= at < columns.ranks or at % (GROUP + 1) == GROUP:
-            return None
-        place = self._shift(row, node, columns) + at - at // (GROUP + 1)
-        return place if place < len(node.ranks) else None
-
-
-def _gpu_share(node: Node) -> float | None:
-    shares = [
-        float(gpu["utilisation_percent"]) for gpu in node.gpus if gpu.get("utilisation_percent") is not None
-    ]
-    return sum(shares) / len(shares) / 100 if shares else None
-
-
-def _short(seconds: float) -> str:
-    """``16ms``, ``1.2s``, ``34s``, ``12min``, ``3h``."""
-    if seconds < 0.9995:
-        return f"{max(1, round(seconds * 1000))}ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f}s"
-    if seconds < 99.5:
-        return f"{seconds:.0f}s"
-    return f"{seconds / 60:.0f}min" if seconds < 5970 else f"{seconds / 3600:.0f}h"

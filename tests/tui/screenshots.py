@@ -1,0 +1,44 @@
+"""Pictures of the app for the docs, played by the same scenes as the snapshots: ``make screenshots``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from cockpit.config import Config
+from tests.tui.scenes import SCENES, played
+from tests.tui.stage import NOW
+
+SHOTS = ("running", "failed", "rank-chosen", "detail", "stale", "finalising", "stop-question", "help")
+"""The scenes that are worth a picture."""
+
+THEMES = ("dark", "light")
+SIZE = (140, 40)
+
+
+async def _shoot(folder: Path, name: str, theme: str) -> None:
+    async with played(SCENES[name], SIZE, Config(theme=theme)) as (app, _, _):
+        path = folder / (f"{name}.svg" if theme == THEMES[0] else f"{name}-{theme}.svg")
+        path.write_text(app.export_screenshot(title="cockpit"))
+        print(path)
+
+
+def main(folder: Path) -> None:
+    """Write every picture."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    time.time = lambda: NOW
+    folder.mkdir(parents=True, exist_ok=True)
+    for theme in THEMES:
+        for name in SHOTS:
+            with tempfile.TemporaryDirectory() as home:
+                os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
+                asyncio.run(_shoot(folder, name, theme))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
