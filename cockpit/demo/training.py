@@ -14,7 +14,7 @@ from pathlib import Path
 import cockpit
 from cockpit.errors import CockpitError
 
-FAULT_STEP = 12
+FAULT_STEP = 5
 """The step at which a fault comes: half of them where there are fewer than twice as many."""
 
 FAULTS = ("none", "hang", "crash", "slow")

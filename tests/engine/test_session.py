@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
@@ -16,6 +18,7 @@ from cockpit.engine.fleet import Fleet
 from cockpit.engine.link import Clock
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.session import Session
+from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
 Part = tuple[dict[str, Any], bytes] | BaseException
@@ -211,3 +214,63 @@ def test_a_lost_link_stops_nothing() -> None:
     _, heard, nodes = watch({"a": [*cuts, ended]}, failure_wait_s=0.0)
     assert not nodes["a"].stops
     assert not any(event.kind == "stop_asked" for event in heard.events)
+
+
+def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        """A disk that has no room for the second chunk of output, once."""
+
+        def __init__(self, write: Callable[..., int]) -> None:
+            self.write, self.refused = write, 0
+
+        def __call__(self, number: int, data: bytes) -> int:
+            if bytes(data) == b"two\n" and not self.refused:
+                self.refused += 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self.write(number, data)
+
+    async def main() -> None:
+        monkeypatch.setattr(os, "write", full := Full(os.write))
+        first = [part(("rank-0.log", 0, b"one\n")), part(("rank-0.log", 4, b"two\n"))]
+        second = [part(("rank-0.log", 4, b"two\n"), ("events.jsonl", 0, ENDED))]
+        node = Node(first, second)
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        session = Session(folder, cast(Fleet, Fakes({"a": node})), Heard())
+        session.rejoin()
+        session.watch()
+
+        async def wait() -> None:
+            while not session.model.done:
+                await session.wait()
+
+        with pytest.raises(CockpitError, match="No space left on device"):
+            await asyncio.wait_for(wait(), 20)
+        await session.resume()
+        await asyncio.wait_for(wait(), 20)
+        assert full.refused == 1
+        assert [asked.get("rank-0.log") for asked in node.asked] == [None, 4]
+        assert (folder.spool_dir(entries[0]) / "rank-0.log").read_bytes() == b"one\ntwo\n"
+        await session.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_kept_running_is_not_stopped() -> None:
+    async def main() -> None:
+        nodes = {"a": Node([part(("events.jsonl", 0, FAILED))]), "b": Node([])}
+        entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(nodes)]
+        manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=0.3)
+        session = Session(RunFolder.create(manifest), cast(Fleet, Fakes(nodes)), Heard())
+        session.rejoin()
+        session.watch()
+        while session.stops_at is None:
+            await asyncio.wait_for(session.wait(0.05), 20)
+        session.keep()
+        policy = session._tasks[-1]
+        await asyncio.wait_for(policy, 20)
+        assert session.stops_at is None
+        assert nodes["a"].stops == nodes["b"].stops == []
+        await session.close()
+
+    asyncio.run(main())

@@ -24,17 +24,17 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 class Terminal:
     """A pseudo-terminal on the lab's login node, which is the controlling one of a program.
 
-    :param kind: its ``TERM``; empty: one that can show nothing but lines
+    :param kind: its ``TERM``; ``dumb`` can show nothing but lines
     """
 
-    def __init__(self, lab: Lab, words: list[str], kind: str = "") -> None:
+    def __init__(self, lab: Lab, words: list[str], kind: str = "dumb") -> None:
         self._master, slave = pty.openpty()
         self._settings = os.dup(self._master)
         self._shown = bytearray()
         try:
             self.process: subprocess.Popen[bytes] = lab.popen(
                 ["setsid", "--ctty", *words],
-                env={**ENV, **({"TERM": kind} if kind else {})},
+                env={**ENV, "TERM": kind},
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
@@ -112,7 +112,7 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(lab: Lab, words: list[str], kind: str = "") -> Iterator[Terminal]:
+def terminal(lab: Lab, words: list[str], kind: str = "dumb") -> Iterator[Terminal]:
     """A program on a terminal, ended with the block."""
     made = Terminal(lab, words, kind)
     try:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 from textual.command import CommandPalette
@@ -158,11 +156,16 @@ def _watch_pager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunScreen, "paged", "", raising=False)
     monkeypatch.setattr(CockpitApp, "suspend", lambda app: nullcontext())
 
-    def run(words: list[str], **options: Any) -> None:
+    class Pager:
+        async def wait(self) -> int:
+            return 0
+
+    async def run(*words: str) -> Pager:
         assert "logs 20261121-0412-otter | " in words[-1]
         RunScreen.paged = words[-1]  # type: ignore[attr-defined]
+        return Pager()
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", run)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -466,12 +466,15 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _do_pager(self) -> None:
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
-        printed = shlex.join([*words, *self._logs_words()])
-        pager = os.environ.get("PAGER") or "less -R"
-        with self.app.suspend():
-            # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
-            subprocess.run(["/bin/sh", "-c", f"{printed} | {pager}"], check=False)
-        self.refresh()
+        # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
+        self._page(f"{shlex.join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
+
+    @work(group="pager", exclusive=True, exit_on_error=True)
+    async def _page(self, command: str) -> None:
+        """Give the terminal to a pager; the links go on being served meanwhile."""
+        with self.app.batch_update(), self.app.suspend():
+            pager = await asyncio.create_subprocess_exec("/bin/sh", "-c", command)
+            await pager.wait()
 
     # The display
 
