@@ -10,7 +10,14 @@ from cockpit.core.text import sanitise
 from cockpit.errors import CockpitError
 
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\r\n"
-_COUNT = re.compile(r"\{(\d*)(,\d*)?\}")
+_COUNT = re.compile(r"[*+?]|\{(\d*)(?:,\d*)?\}")
+# What follows \x41, \u00e9, \N{…} and \123 belongs to it.
+_ESCAPE = re.compile(r"N\{[^}]*\}|[xuU0-9][0-9a-fA-F]*|[A-Za-z]")
+# A group that what matches goes through: no assertion, condition or reference.
+_INSIDE = re.compile(r"(?!\?)|\?:|\?P<\w+>")
+_MOST = 32
+"""Texts to look for; more of them are slower than looking for the expression itself."""
+
 # Flags change what the rest means; a comment is no group to pass over.
 _FLAGS = re.compile(r"\(\?[aiLmsux#-]")
 
@@ -33,6 +40,7 @@ class Pattern:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # `[[` may mean something else one day
                 self._regex = re.compile(regex, flags)
+            needed = needed_texts(regex)
         except re.error as error:
             place = "" if error.pos is None else f" at character {error.pos + 1 + self.inverted}"
             raise CockpitError(f"{error.msg}{place}", where=f"/{text}/") from None
@@ -40,7 +48,7 @@ class Pattern:
             raise CockpitError(f"not a regular expression: {error}", where=f"/{text}/") from None
         self._folds = bool(self._regex.flags & re.IGNORECASE)
         self._needed: list[bytes] | None = None
-        if needed := needed_texts(regex):
+        if needed is not None:
             self._needed = [self._fold(text.encode(errors="surrogatepass")) for text in needed]
 
     def matches(self, line: bytes) -> bool:
@@ -88,50 +96,86 @@ def _has_capital(regex: str) -> bool:
 
 def needed_texts(regex: str) -> list[str] | None:
     """Texts of which at least one is in everything that a valid expression matches; None: cannot tell."""
-    if _FLAGS.search(regex):
+    return None if _FLAGS.search(regex) else _Needed(regex).alternatives()
+
+
+class _Needed:
+    """Reads an expression from ``at`` on; every part tells which texts it needs, None where it needs none."""
+
+    def __init__(self, regex: str) -> None:
+        self._regex = regex
+        self._at = 0
+
+    def _next(self) -> str:
+        return self._regex[self._at : self._at + 1]
+
+    def alternatives(self) -> list[str] | None:
+        """Read up to the end of the group."""
+        found: list[str] | None = []
+        while True:
+            branch = self._sequence()
+            found = None if found is None or branch is None else found + branch
+            if self._next() != "|":
+                return found
+            self._at += 1
+
+    def _sequence(self) -> list[str] | None:
+        needed: list[list[str]] = []
+        run = ""
+        while self._next() not in ("", "|", ")"):
+            atom = self._atom()
+            least = self._least()
+            if isinstance(atom, str):
+                run += atom if least != 0 else ""
+                if least is None:
+                    continue
+            needed.append([run])
+            run = ""
+            if isinstance(atom, list) and least != 0:
+                needed.append(atom)
+        best = max([*needed, [run]], key=lambda texts: min(map(len, texts)))
+        return best if all(best) and len(best) <= _MOST else None
+
+    def _least(self) -> int | None:
+        """Read a count; return how often at least. None: there is none."""
+        count = _COUNT.match(self._regex, self._at)
+        if count is None or count[0] == "{}":
+            return None
+        self._at = count.end()
+        if self._next() in ("?", "+"):
+            self._at += 1
+        return 1 if count[0] == "+" or (count[1] or "").strip("0") else 0
+
+    def _atom(self) -> str | list[str] | None:
+        """Read a character, a class or a group; return a character that stands for itself."""
+        char = self._next()
+        self._at += 1
+        if char == "[":
+            self._at = _after_class(self._regex, self._at)
+            return None
+        if char == "(":
+            return self._group()
+        if char == "\\":
+            return self._escape()
+        return None if char in ".^$" else char
+
+    def _escape(self) -> str | None:
+        escape = _ESCAPE.match(self._regex, self._at)
+        if escape is None:
+            self._at += 1
+            return self._regex[self._at - 1]
+        self._at = escape.end()
         return None
-    found: list[str] = []
-    runs = [""]
-    at = 0
-    while at < len(regex):
-        char = regex[at]
-        at += 1
-        if char == "|":
-            found.append(max(runs, key=len))
-            runs = [""]
-        elif char == "[":
-            at = _after_class(regex, at)
-            runs.append("")
-        elif char == "(":
-            at = _after_group(regex, at)
-            runs.append("")
-        elif char in "*?" or (char == "{" and (count := _COUNT.match(regex, at - 1)) and count[0] != "{}"):
-            if char == "{" and count:
-                at = count.end()
-                optional = not count[1].strip("0")
-            else:
-                optional = True
-            runs[-1] = runs[-1][:-1] if optional else runs[-1]
-            runs.append("")
-            at += regex[at : at + 1] in ("?", "+")
-        elif char == "+":
-            runs.append("")
-            at += regex[at : at + 1] in ("?", "+")
-        elif char in ".^$":
-            runs.append("")
-        elif char == "\\" and regex[at].isalnum():
-            at += 1
-            # \x41, \u00e9, \N{…}, \123: what follows belongs to it.
-            rest = re.compile(r"(?:N\{[^}]*\}|[xuU0-9][0-9a-fA-F]*)?").match(regex, at - 1)
-            at = max(at, rest.end()) if rest else at
-            runs.append("")
-        elif char == "\\":
-            runs[-1] += regex[at]
-            at += 1
-        else:
-            runs[-1] += char
-    found.append(max(runs, key=len))
-    return found if all(found) else None
+
+    def _group(self) -> list[str] | None:
+        name = _INSIDE.match(self._regex, self._at)
+        if name is None:
+            self._at = _after_group(self._regex, self._at)
+            return None
+        self._at = name.end()
+        texts = self.alternatives()
+        self._at += 1
+        return texts
 
 
 def _after_class(regex: str, at: int) -> int:

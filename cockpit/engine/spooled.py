@@ -24,9 +24,8 @@ class SpooledLogs:
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._entries = {node.name: node for node in folder.manifest.nodes}
-        consoles: list[Source] = [(name, None) for name in self._entries]
+        self._folders = {node.name: str(folder.spool_dir(node)) for node in folder.manifest.nodes}
+        consoles: list[Source] = [(name, None) for name in self._folders]
         ranks = sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks)
         self.sources: list[Source] = consoles + [(name, rank) for rank, name in ranks]
         """Who writes each log."""
@@ -91,8 +90,7 @@ class SpooledLogs:
 
     def _path(self, number: int) -> str:
         node, rank = self.sources[number]
-        name = LAUNCHER_LOG if rank is None else rank_log(rank)
-        return str(self._folder.spool_dir(self._entries[node]) / name)
+        return f"{self._folders[node]}/{LAUNCHER_LOG if rank is None else rank_log(rank)}"
 
     def _unreadable(self, number: int, error: OSError) -> CockpitError:
         return CockpitError(f"cannot read the spool: {error.strerror}", where=self._path(number))

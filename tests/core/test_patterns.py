@@ -86,6 +86,10 @@ def test_what_is_passed_over_does_not_match(regex: str, block: list[bytes]) -> N
         (r"a\.b", ["a.b"]),
         ("colou?r", ["colo"]),
         ("x{2}yz", ["yz"]),
+        (r"(?:CUDA|NCCL) (error|(?P<what>warning))s?", ["error", "warning"]),
+        ("(loss|x)?y", ["y"]),
+        ("(a)?(?=loss)(?<!no )(?(1)c|d)y", ["y"]),
+        ("(a|)|b", None),
         (r"\d+", None),
         ("a|", None),
         ("(?i)loss", None),
@@ -125,6 +129,7 @@ def test_it_looks_at_what_is_shown() -> None:
         ("!ab(", r"/!ab\(/: missing \), unterminated subpattern at character 4"),
         ("*", "nothing to repeat at character 1"),
         ("(?u)a", "not a regular expression: ASCII and UNICODE flags are incompatible"),
+        ("(" * 400 + ")" * 400, "not a regular expression: .*recursion"),
         ("a{99999999999}", "not a regular expression: the repetition number is too large"),
     ],
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -14,8 +14,17 @@ from textual.widget import Widget
 from cockpit.core.causes import Cause
 from cockpit.core.model import Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.tui.units import span_text
+from cockpit.core.text import RemoteText
+from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.line import Part, fit
+
+GROUPS = 3
+"""Ways in which other ranks ended that are told, at most."""
+
+AGES = 1e9
+"""Seconds (three decades) beyond which a span is no span between two ranks: a node may say any time."""
+
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 class FailureBanner(Widget):
@@ -45,11 +54,14 @@ class FailureBanner(Widget):
         super().__init__(id=id)
         self._keys = keys
         self.lines: list[list[Part]] = []
+        self._told: tuple[dict[str, list[int]], Part] | None = None
+        """The other ranks by how they ended, and the sentence on it: to fold thousands of numbers takes long."""
 
     def show(self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float) -> None:
         """Draw what is known.
 
         :param stops_at: when the failure policy stops the rest, unix seconds
+        :param now: unix seconds
         """
         lines = self._lines(model, cause, stops_at, now)
         if lines == self.lines:
@@ -79,67 +91,95 @@ class FailureBanner(Widget):
     def _lines(
         self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float
     ) -> list[list[Part]]:
-        first = model.first_failure()
-        if first is None:
+        failures = model.failures()
+        if not failures:
             return []
-        lines = [self._who(model, first), self._why(first, cause)]
-        rest = self._rest(model, stops_at, now)
+        first, others = failures[0], failures[1:]
+        lines = [self._who(model, first, others), self._why(first, cause)]
+        rest = self._rest(model, others, stops_at, now)
         return [*lines, rest] if rest else lines
 
-    def _who(self, model: RunModel, first: Rank) -> list[Part]:
+    def _who(self, model: RunModel, first: Rank, others: Sequence[Rank]) -> list[Part]:
         place = model.nodes[first.node].ranks.index(first.rank)
-        at = model.ended_at(first)
-        moment = (
-            time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 10)}" if first.ended_at else ""
-        )
-        when = f" at {moment}" if moment else ""
+        node, how = _shown(first.node), _shown(first.text)
+        when = f" at {clock_text(model.ended_at(first), 10)}" if first.ended_at else ""
+        short = Part(((f"{node} · {how}", ""),), 1)
         parts = [
             Part(((f"rank {first.rank} failed first", "bad"),), 0),
-            Part(((f"{first.node}, local rank {place} · {first.text}{when}", ""),), 1),
+            Part(((f"{node}, local rank {place} · {how}{when}", ""),), 3, short),
         ]
-        others = [model.ended_at(rank) for rank in model.failures()[1:] if rank.ended_at]
-        if others and first.ended_at:
-            parts.append(Part(((f"{span_text(max(0.0, min(others) - at))} before any other", "dim"),), 2))
+        at = model.ended_at(first)
+        other = min((model.ended_at(rank) for rank in others if rank.ended_at), default=None)
+        if first.ended_at and other is not None and 0 <= other - at < AGES:
+            parts.append(Part(((f"{span_text(other - at)} before any other", "dim"),), 2))
         return parts
 
     def _why(self, first: Rank, cause: Cause | None) -> list[Part]:
         if cause is None:
-            text = (
-                "no traceback in its output"
-                if first.state is not RankState.KILLED
-                else "it was killed from outside"
-            )
-            parts = [Part(((text, "strong"),), 0)]
+            parts = [Part(((_silent(first), "strong"),), 0)]
         else:
             parts = [Part(((cause.summary.shown(limit=300), "strong"),), 0)]
             frames = [frame.shown(limit=120) for frame in cause.frames]
-            # Where there is little room, the innermost frame is the one to keep.
-            parts += [Part(((f"{frame} →", ""),), 3) for frame in frames[:-1]]
-            parts += [Part(((frame, ""),), 1) for frame in frames[-1:]]
+            if frames:
+                # Where there is little room, the innermost frame is the one to keep.
+                parts.append(Part(((" → ".join(frames), ""),), 3, Part(((frames[-1], ""),), 1)))
         parts.append(Part(((f"{self._keys('failed_log')}: its log", "dim"),), 2))
         return parts
 
-    def _rest(self, model: RunModel, stops_at: float | None, now: float) -> list[Part]:
-        parts = []
-        ended: dict[str, list[Rank]] = {}
-        for rank in model.failures()[1:]:
-            ended.setdefault(rank.text, []).append(rank)
-        if ended:
-            words = [
-                _ended_text(text, ranks) for text, ranks in sorted(ended.items(), key=lambda e: -len(e[1]))
-            ]
-            parts.append(Part((("then ", "dim"), ("; ".join(words[:3]), "")), 1))
+    def _rest(
+        self, model: RunModel, others: Sequence[Rank], stops_at: float | None, now: float
+    ) -> list[Part]:
+        parts = [self._then(others)] if others else []
         if stops_at is not None:
-            left = max(0.0, stops_at - now)
-            keys = f"{self._keys('stop')} now · {self._keys('keep')} keep them running"
-            parts.append(Part(((f"the other ranks stop in {left:.0f} s · {keys}", "warn"),), 0))
-        elif model.stop_reason and not model.over:
+            left = f"{max(0.0, stops_at - now):.0f} s"
+            stop, keep = self._keys("stop"), self._keys("keep")
+            short = Part(((f"rest stops in {left} · {stop} now · {keep} keep", "warn"),), 0)
+            keys = f"{stop} now · {keep} keep them running"
+            parts.append(Part(((f"the other ranks stop in {left} · {keys}", "warn"),), 0, short))
+        elif model.over:
+            return parts
+        elif model.stop_reason:
             parts.append(Part((("stopping the other ranks", "warn"),), 0))
+        elif model.alive():
+            parts.append(Part(((f"the other ranks run on · {self._keys('stop')} stops them", "warn"),), 0))
         return parts
 
+    def _then(self, others: Sequence[Rank]) -> Part:
+        """What came of it: how the others ended."""
+        ended: dict[str, list[int]] = {}
+        for rank in others:
+            ended.setdefault(rank.text, []).append(rank.rank)
+        if self._told is None or self._told[0] != ended:
+            nodes = {rank.rank: rank.node for rank in others}
+            groups = sorted(ended.items(), key=lambda group: -len(group[1]))
+            words = [_ended_text(text, ranks, nodes) for text, ranks in groups[:GROUPS]]
+            more = sum(len(ranks) for _, ranks in groups[GROUPS:])
+            words += [f"{more} more"] if more else []
+            short = Part((("then ", "dim"), (f"{_count(len(others))} failed", "")), 1)
+            self._told = ended, Part((("then ", "dim"), ("; ".join(words), "")), 1, short)
+        return self._told[1]
 
-def _ended_text(text: str, ranks: Iterable[Rank]) -> str:
-    ranks = list(ranks)
-    nodes = nodes_text(dict.fromkeys(rank.node for rank in ranks))
-    count = f"{len(ranks)} rank{'s' * (len(ranks) > 1)}"
-    return f"{count} ({ranks_text([rank.rank for rank in ranks])}) on {nodes} {text}"
+
+def _silent(first: Rank) -> str:
+    """What is to be said of a rank that did not say why it failed."""
+    if first.state is not RankState.KILLED:
+        return "no traceback in its output"
+    if first.signal in CRASHES:
+        return "it crashed in native code, without a traceback"
+    if first.signal == signal.SIGKILL:
+        return "killed from outside: by a person, or by the kernel for want of memory"
+    return "it was killed from outside"
+
+
+def _ended_text(text: str, ranks: Sequence[int], nodes: dict[int, str]) -> str:
+    places = _shown(nodes_text(dict.fromkeys(nodes[rank] for rank in ranks)))
+    return f"{_count(len(ranks))} ({ranks_text(ranks)}) on {places} {_shown(text)}"
+
+
+def _count(ranks: int) -> str:
+    return f"{ranks:,} rank{'s' * (ranks > 1)}"
+
+
+def _shown(text: str) -> str:
+    """Words of a node, harmless."""
+    return RemoteText.of(text).shown(limit=200)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.message import Message
@@ -18,7 +18,11 @@ from cockpit.tui.commands import Command, shown
 SLOTS = 6
 """Keys shown at most: more are not read."""
 
+GAP = 2
+"""Columns between two keys."""
+
 BAR = 12
+"""Columns of the progress."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ class KeyBar(Widget):
         self._spots: list[tuple[int, int, str]] = []
 
     def show(self, commands: Sequence[Command], activity: Activity | None) -> None:
-        """Draw these keys (the first six) and this activity."""
+        """Draw these keys (the first six) and this activity.
+
+        Where there is no room for all, the last two stay longest.
+        """
         if (commands, activity) != (self._commands, self._activity):
             self._commands, self._activity = commands, activity
             self.refresh()
@@ -70,37 +77,45 @@ class KeyBar(Widget):
         width = self.size.width
         key = self.get_component_rich_style("key-bar--key")
         text = self.get_component_rich_style("key-bar--text")
-        right = self._right()
-        room = width - sum(cell_len(segment.text) for segment in right) - 2
+        right = self._right(width // 2)
+        taken = sum(segment.cell_length for segment in right)
         segments = [Segment(" ", text)]
         used = 1
         self._spots = []
-        for command in self._commands[:SLOTS]:
-            name = shown(command.keys[0])
-            size = cell_len(name) + 1 + cell_len(command.short) + 2
-            if used + size > room + 2:
-                break
+        for name, command in self._fitting(width - 1 - taken):
+            size = cell_len(name) + 1 + cell_len(command.short)
             segments += [Segment(name, key), Segment(f" {command.short}  ", text)]
-            self._spots.append((used, used + size - 2, command.id))
-            used += size
-        gap = max(0, width - used - sum(cell_len(segment.text) for segment in right))
+            self._spots.append((used, used + size, command.id))
+            used += size + GAP
+        gap = max(0, width - used - taken)
         return Strip([*segments, Segment(" " * gap, text), *right]).adjust_cell_length(width, text)
 
-    def _right(self) -> list[Segment]:
+    def _fitting(self, room: int) -> list[tuple[str, Command]]:
+        """The keys for so many columns, with how they are written."""
+        kept = [(shown(command.keys[0]), command) for command in self._commands[:SLOTS] if command.keys]
+        while kept and sum(cell_len(name) + 1 + cell_len(c.short) + GAP for name, c in kept) - GAP > room:
+            del kept[-3 if len(kept) > 2 else -1]
+        return kept
+
+    def _right(self, room: int) -> list[Segment]:
         activity = self._activity
         if activity is None:
             return []
         style = self.get_component_rich_style("key-bar--activity")
+        words = f"{activity.text} "
+        if cell_len(words) > room:
+            words = set_cell_size(words, max(0, room - 2)) + "… "
         if activity.share is None:
-            return [Segment(f"{activity.text} ", style)]
+            return [Segment(words, style)]
         progress = self.get_component_rich_style("key-bar--progress")
-        done = round(activity.share * BAR)
+        share = min(1.0, max(0.0, activity.share))
+        done = round(share * BAR)
         full, rest = ("#", ".") if self._ascii else ("━", "━")
         return [
-            Segment(f"{activity.text} ", style),
+            Segment(words, style),
             Segment(full * done, progress),
             Segment(rest * (BAR - done), style),
-            Segment(f" {activity.share:4.0%} ", style),
+            Segment(f" {share:4.0%} ", style),
         ]
 
     def on_click(self, event: events.Click) -> None:

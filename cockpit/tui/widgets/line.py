@@ -1,4 +1,4 @@
-"""One line of styled parts, of which the least important go first when there is no room."""
+"""One line of styled parts: for want of room the least important are said in fewer words, then not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
+GAP = 2
+"""Columns between two parts."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -14,10 +17,12 @@ class Part:
 
     :param pieces: (text, style name) each, from left to right
     :param rank: how important it is, 0 most: the others make room first
+    :param less: what is said instead where there is less room
     """
 
     pieces: tuple[tuple[str, str], ...]
     rank: int = 0
+    less: Part | None = None
 
     @property
     def width(self) -> int:
@@ -25,17 +30,26 @@ class Part:
         return sum(cell_len(text) for text, _ in self.pieces)
 
 
-def fit(parts: Sequence[Part], width: int, gap: int = 2) -> list[tuple[str, str]]:
-    """The pieces of a line of at most ``width`` columns; what stays keeps its order."""
+def fit(parts: Sequence[Part], width: int) -> list[tuple[str, str]]:
+    """The pieces of a line of at most ``width`` columns; what stays keeps its order.
+
+    Each part is said in fewer words before any is left out.
+    """
     kept = list(parts)
-    while kept and sum(part.width for part in kept) + gap * (len(kept) - 1) > width:
-        if len(kept) == 1:
+    while kept and sum(part.width for part in kept) + GAP * (len(kept) - 1) > width:
+        worst = max(
+            range(len(kept)), key=lambda index: (kept[index].less is not None, kept[index].rank, index)
+        )
+        less = kept[worst].less
+        if less is not None:
+            kept[worst] = less
+        elif len(kept) == 1:
             return _cut(kept[0], width)
-        worst = max(range(len(kept)), key=lambda index: (kept[index].rank, index))
-        del kept[worst]
+        else:
+            del kept[worst]
     pieces: list[tuple[str, str]] = []
     for part in kept:
-        pieces += ([(" " * gap, "")] if pieces else []) + list(part.pieces)
+        pieces += ([(" " * GAP, "")] if pieces else []) + list(part.pieces)
     return pieces
 
 
@@ -43,7 +57,7 @@ def _cut(part: Part, width: int) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     for text, style in part.pieces:
         if cell_len(text) > width:
-            return [*pieces, (set_cell_size(text, max(0, width)), style)]
+            return [*pieces, (set_cell_size(text, max(0, width - 1)) + "…" * (width > 0), style)]
         pieces.append((text, style))
         width -= cell_len(text)
     return pieces

@@ -21,6 +21,9 @@ from cockpit.tui.widgets.line import Part, fit
 SLOW_RTT_S = 1.0
 """A link slower than this is worth a colour."""
 
+AGES = 1e9
+"""Seconds (three decades) beyond which a span is none: a node may say any time."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -84,7 +87,9 @@ class TopBar(Widget):
         model = head.model
         sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
         end = _ended_at(model) if model.over or head.recorded else None
-        elapsed = max(0.0, (head.now if end is None else end) - head.began)
+        elapsed = (head.now if end is None else end) - head.began
+        if not 0 <= elapsed < AGES:
+            elapsed = max(0.0, head.now - head.began)
         alive, total = model.alive(), len(model.ranks)
         bad = any(rank.failed for rank in model.ranks.values())
         well = "bad" if bad else "good" if alive == total else "strong"
@@ -114,7 +119,7 @@ class TopBar(Widget):
             values = [value for _, value in head.metrics.series("loss")]
             spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
             parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 5))
-        if latest.step_s is not None:
+        if latest.step_s is not None and 0 <= latest.step_s < AGES:
             parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 6))
         return parts
 
