@@ -140,10 +140,12 @@ def test_the_key_does_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             if name == "retry":
                 screen(app)._trouble = CockpitError("the disk is full")
             for key in BY_ID[name].keys:
-                assert app.screen.active_bindings[key].binding.action == f"command('{name}')"
+                # A pane with the focus may have a binding of its own for an arrow key.
+                bound = app.screen._bindings.key_to_bindings[key]
+                assert [binding.action for binding in bound] == [f"command('{name}')"]
             for each in before:
                 await pilot.press(each)
-                await settled(pilot)
+            await settled(pilot)
             assert not done(app), "true before the key was pressed: the test cannot fail"
             await pilot.press(BY_ID[name].keys[0])
             await until(pilot, lambda: done(app), name)
@@ -206,8 +208,8 @@ def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, stage):
             await pilot.press("x")
-            await settled(pilot)
-            assert all(words in text_of(app) for words in ("20261121-0412-otter", "gpu[01-08]", "0-63"))
+            words = ("20261121-0412-otter", "gpu[01-08]", "0-63")
+            await until(pilot, lambda: all(each in text_of(app) for each in words), "what would be stopped")
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             assert stage.stops == []
@@ -215,8 +217,7 @@ def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
             await until(pilot, lambda: stage.stops == [False], "asked to stop")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             await pilot.press("x")
-            await settled(pilot)
-            assert "[k] kill it now" in text_of(app)
+            await until(pilot, lambda: "kill it now" in text_of(app), "a harder way is offered")
             await pilot.press("k")
             await until(pilot, lambda: stage.stops == [False, True], "killed")
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
+
+from cockpit.core.text import RemoteText
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,16 @@ class Question(ModalScreen[str]):
     Question > Vertical {
         width: 76; max-width: 96%; height: auto; max-height: 90%;
         border: round $key; background: $surface; padding: 1 2;
-        border-title-color: $key; border-title-style: bold;
+        border-title-color: $key; border-title-style: bold; border-subtitle-color: $dim;
     }
-    Question VerticalScroll { height: auto; max-height: 16; }
+    Question VerticalScroll { height: auto; max-height: 16; scrollbar-size-vertical: 1; }
     Question Static { width: 1fr; }
     Question Horizontal { height: auto; margin-top: 1; }
-    Question Button { margin-right: 2; min-width: 8; height: 1; border: none; padding: 0 1; }
-    Question Button:focus { text-style: bold reverse; }
+    Question Button {
+        margin-right: 2; min-width: 8; background: $panel; color: $foreground; text-style: none;
+        &.-danger { color: $rank-failed; }
+        &:focus { text-style: bold reverse; }
+    }
     """
 
     def __init__(self, title: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
@@ -56,16 +62,17 @@ class Question(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             with VerticalScroll(can_focus=False):
-                yield Static("\n".join(self._lines), markup=False)
+                yield Static("\n".join(map(_harmless, self._lines)), markup=False)
             with Horizontal():
                 for answer in self._answers:
-                    label = f"[{answer.key}] {answer.text}"
                     yield Button(
-                        _plain(label),
+                        Content(f"[{answer.key}] {answer.text}"),
                         id=f"answer-{answer.id}",
-                        variant="error" if answer.danger else "default",
+                        classes="-danger" if answer.danger else "",
+                        compact=True,
                     )
-        box.border_title = _plain(f" {self._title} ")
+        box.border_title = Content(f" {_harmless(self._title)} ")
+        box.border_subtitle = Content(f" esc: {self._answers[0].text} ")
 
     def on_mount(self) -> None:
         self.query(Button).first().focus()
@@ -86,13 +93,34 @@ class Question(ModalScreen[str]):
         """The next answer."""
         self.focus_next()
 
+    def key_up(self) -> None:
+        """What it is about may be longer than the box."""
+        self._words.scroll_up(animate=False)
+
+    def key_down(self) -> None:
+        """As above."""
+        self._words.scroll_down(animate=False)
+
+    def key_pageup(self) -> None:
+        """As above."""
+        self._words.scroll_page_up(animate=False)
+
+    def key_pagedown(self) -> None:
+        """As above."""
+        self._words.scroll_page_down(animate=False)
+
+    @property
+    def _words(self) -> VerticalScroll:
+        return self.query_one(VerticalScroll)
+
     def on_key(self, event: events.Key) -> None:
         for answer in self._answers:
             if event.key == answer.key:
                 event.stop()
                 self.dismiss(answer.id)
+                return
 
 
-def _plain(text: str) -> str:
-    """Text for a place that parses markup: brackets in it are shown as they are."""
-    return text.replace("[", "\\[")
+def _harmless(text: str) -> str:
+    """Lines that may quote a node."""
+    return "\n".join(RemoteText.of(line).shown() for line in text.split("\n"))

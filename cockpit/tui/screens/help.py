@@ -28,8 +28,11 @@ class HelpScreen(ModalScreen[str]):
         width: 88; max-width: 98%; height: 90%; border: round $key; background: $surface; padding: 0 1;
         border-title-color: $key; border-subtitle-color: $dim;
     }
-    HelpScreen Input { border: none; height: 1; padding: 0; background: $surface; }
-    HelpScreen OptionList { border: none; height: 1fr; background: $surface; padding: 0; }
+    HelpScreen Input { background: $surface; }
+    HelpScreen OptionList {
+        height: 1fr; background: $surface; padding: 0; scrollbar-size-vertical: 1;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
     HelpScreen #about { height: 2; color: $dim; }
     """
 
@@ -40,8 +43,11 @@ class HelpScreen(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            yield Input(placeholder="type to search", id="search")
-            yield OptionList(id="list")
+            yield Input(placeholder="type to search", id="search", compact=True)
+            found = OptionList(id="list", compact=True)
+            # What is typed is always searched for.
+            found.can_focus = False
+            yield found
             yield Static("", id="about", markup=False)
         box.border_title = " keys "
         box.border_subtitle = " enter runs it · esc closes "
@@ -56,16 +62,16 @@ class HelpScreen(ModalScreen[str]):
         words = wanted.lower().split()
         for command in self._commands:
             keys = " ".join(map(shown, command.keys))
-            if not all(
-                word in f"{keys} {command.title} {command.id} {command.group}".lower() for word in words
-            ):
+            told = f"{keys} {command.title} {command.id} {command.group} {command.help}".lower()
+            if not all(word in told for word in words):
                 continue
             if command.group != group:
                 group = command.group
                 options.append(Option(Text(group, style="bold"), disabled=True))
             why = self._why_not(command.id)
-            line = Text(f"  {keys:<12} ", style="dim" if why else "bold", no_wrap=True, overflow="ellipsis")
-            line.append(command.title, style="dim" if why else "not bold")
+            line = Text()
+            line.append(f"  {keys:<12} ", style="dim" if why else "bold")
+            line.append(command.title, style="dim" if why else "")
             if why:
                 line.append(f"  · {why}", style="dim italic")
             options.append(Option(line, id=command.id))
@@ -90,7 +96,8 @@ class HelpScreen(ModalScreen[str]):
     def _describe(self, event: OptionList.OptionHighlighted) -> None:
         command = next((each for each in self._commands if each.id == event.option.id), None)
         text = (command.help or f"{command.title[:1].upper()}{command.title[1:]}.") if command else ""
-        self.query_one("#about", Static).update(text)
+        why = self._why_not(command.id) if command else ""
+        self.query_one("#about", Static).update(f"Not now: {why}." if why else text)
 
     def key_escape(self) -> None:
         """Close."""

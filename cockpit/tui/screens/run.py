@@ -139,6 +139,7 @@ class RunScreen(RunActions):
     def on_mount(self) -> None:
         for pane in ("grid", "glance", "recent", *TABS):
             self.query_one(f"#{pane}").add_class("pane")
+        self._name_tabs()
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
             self._log.ellipsis = "~"
@@ -328,20 +329,19 @@ class RunScreen(RunActions):
             if not self.board.book.lines:
                 self._log.refresh()
 
-    def _titles(self) -> None:
-        """The tabs on the frame of the right pane, and what the log shows."""
+    def _name_tabs(self) -> None:
+        """Every pane on the right carries the names of all of them on its frame: to read and to click."""
         for tab in TABS:
-            parts = [
-                (
-                    f"[b $key]{number} {name}[/]"
-                    if name == tab
-                    else f"[@click=screen.command('{name}')]{number} {name}[/]"
-                )
-                for number, name in enumerate(TABS, 2)
-            ]
-            self.query_one(f"#{tab}").border_title = "  ".join(parts)
-        self._log.border_subtitle = _title("", f"{self._log.title} · {self._log.status}")
+            names = []
+            for number, name in enumerate(TABS, 2):
+                action = "b $key" if name == tab else f"@click=screen.command('{name}')"
+                names.append(f"[{action}]{number} {name}[/]")
+            self.query_one(f"#{tab}").border_title = "  ".join(names)
         self.query_one("#recent").border_title = _title("", "events")
+
+    def _say_status(self) -> None:
+        """What the log shows, and whether it follows."""
+        self._log.border_subtitle = _title("", f"{self._log.title} · {self._log.status}")
 
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
@@ -420,7 +420,7 @@ class RunScreen(RunActions):
 
     @on(LogView.StatusChanged)
     def _status_changed(self) -> None:
-        self._titles()
+        self._say_status()
 
     @on(LogView.RowOpened)
     def _row_opened(self, event: LogView.RowOpened) -> None:
@@ -463,7 +463,7 @@ class RunScreen(RunActions):
         """The log shows whom it should."""
         sources, title = self._narrowed()
         self._log.show(sources, title)
-        self._titles()
+        self._say_status()
 
     def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
         """Whose lines the log shows, and how that is called."""

@@ -55,7 +55,7 @@ class FailureBanner(Widget):
         self._keys = keys
         self.lines: list[list[Part]] = []
         self._told: tuple[dict[str, list[int]], Part] | None = None
-        """The other ranks by how they ended, and the sentence on it: to fold thousands of numbers takes long."""
+        """The other ranks by how they ended, and the sentence: to fold thousands of numbers takes long."""
 
     def show(self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float) -> None:
         """Draw what is known.
@@ -152,11 +152,14 @@ class FailureBanner(Widget):
         if self._told is None or self._told[0] != ended:
             nodes = {rank.rank: rank.node for rank in others}
             groups = sorted(ended.items(), key=lambda group: -len(group[1]))
-            words = [_ended_text(text, ranks, nodes) for text, ranks in groups[:GROUPS]]
-            more = sum(len(ranks) for _, ranks in groups[GROUPS:])
-            words += [f"{more} more"] if more else []
-            short = Part((("then ", "dim"), (f"{_count(len(others))} failed", "")), 1)
-            self._told = ended, Part((("then ", "dim"), ("; ".join(words), "")), 1, short)
+            left = sum(len(ranks) for _, ranks in groups[GROUPS:])
+            more = [f"{left:,} more"] if left else []
+            long, short = (
+                [_ended_text(*group, nodes, numbers) for group in groups[:GROUPS]]
+                for numbers in (True, False)
+            )
+            least = _then(f"{_count(len(others))} failed")
+            self._told = ended, _then("; ".join(long + more), _then("; ".join(short + more), least))
         return self._told[1]
 
 
@@ -171,9 +174,14 @@ def _silent(first: Rank) -> str:
     return "it was killed from outside"
 
 
-def _ended_text(text: str, ranks: Sequence[int], nodes: dict[int, str]) -> str:
+def _then(words: str, less: Part | None = None) -> Part:
+    return Part((("then ", "dim"), (words, "")), 1, less)
+
+
+def _ended_text(text: str, ranks: Sequence[int], nodes: dict[int, str], numbers: bool) -> str:
     places = _shown(nodes_text(dict.fromkeys(nodes[rank] for rank in ranks)))
-    return f"{_count(len(ranks))} ({ranks_text(ranks)}) on {places} {_shown(text)}"
+    which = f" ({ranks_text(ranks)})" if numbers else ""
+    return f"{_count(len(ranks))}{which} on {places} {_shown(text)}"
 
 
 def _count(ranks: int) -> str:
