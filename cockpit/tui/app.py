@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.command import Provider
+
 from cockpit.tui.host import Host
 from cockpit.tui.palette import CockpitProvider
 from cockpit.tui.screens.start import StartScreen
@@ -10,7 +15,8 @@ from cockpit.tui.screens.start import StartScreen
 class CockpitApp(Host):
     """The cockpit: it begins with a start."""
 
-    COMMANDS = Host.COMMANDS | {CockpitProvider}
+    # Textual's own commands are left out: its "Quit" would not close the links.
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {CockpitProvider}
 
     def on_mount(self) -> None:
         """Start."""

@@ -129,10 +129,10 @@ def _wrapped(width: int, name: int, gpu: bool) -> Columns:
         columns = 0
     if room - _bars(columns, gpu) - link < _span(GROUP):
         link = 0
-    room -= _bars(columns, gpu) + link
+    room = max(1, room - _bars(columns, gpu) - link)
     count = (room + 1) // (GROUP + 1) * GROUP
     # Eights are what one counts nodes in.
-    count = count // 8 * 8 or count or max(1, room)
+    count = count // 8 * 8 or count or room
     return Columns(name, count, columns, gpu, link)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from textual.pilot import Pilot
 
@@ -96,6 +96,8 @@ def finalises(stage: Stage) -> None:
     """A stop was asked for; the ranks have ended, the profilers write."""
     trains(stage)
     stage.happens("", kind="stop_asked", reason="asked in the cockpit", by="ada", hard=False)
+    for node in stage.nodes:
+        stage.happens(node, kind="stop_requested", at=time.time() - 6, reason="asked in the cockpit", by="ada")
     for rank in stage.model.ranks.values():
         stage.happens(rank.node, kind="rank_exited", at=time.time() - 5, rank=rank.rank, code=None, signal=15)
     for node in stage.nodes:
@@ -225,6 +227,8 @@ async def played(
         if started:
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")
         scene.play(stage)
+        if stage.trouble is not None:
+            await until(pilot, lambda: cast(RunScreen, app.screen)._trouble, "the trouble is noticed")
         for key in scene.keys:
             await pilot.press(key)
         await settled(pilot)

@@ -161,7 +161,7 @@ class Stage:
     async def wait(self, timeout_s: float | None = None) -> bool:
         if self.trouble is not None:
             raise self.trouble
-        await asyncio.sleep(timeout_s or 0)
+        await asyncio.sleep(min(timeout_s or 0, 0.02))
         return False
 
     async def resume(self) -> None:

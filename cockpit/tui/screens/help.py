@@ -59,12 +59,8 @@ class HelpScreen(ModalScreen[str]):
     def _fill(self, wanted: str) -> None:
         options: list[Option] = []
         group = ""
-        words = wanted.lower().split()
-        for command in self._commands:
+        for command in self._found(wanted.lower().split()):
             keys = " ".join(map(shown, command.keys))
-            told = f"{keys} {command.title} {command.id} {command.group} {command.help}".lower()
-            if not all(word in told for word in words):
-                continue
             if command.group != group:
                 group = command.group
                 options.append(Option(Text(group, style="bold"), disabled=True))
@@ -79,6 +75,12 @@ class HelpScreen(ModalScreen[str]):
         found.clear_options()
         found.add_options(options or [Option(Text(f"nothing is called {wanted!r}"), disabled=True)])
         found.action_first()
+
+    def _found(self, words: Sequence[str]) -> list[Command]:
+        """The commands that are called so; where none is, those whose help says so."""
+        names = {c.id: f"{' '.join(map(shown, c.keys))} {c.title} {c.id} {c.group}" for c in self._commands}
+        called = [c for c in self._commands if all(word in names[c.id].lower() for word in words)]
+        return called or [c for c in self._commands if all(word in c.help.lower() for word in words)]
 
     @on(Input.Changed)
     def _search(self, event: Input.Changed) -> None:

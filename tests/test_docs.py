@@ -1,0 +1,81 @@
+"""What the docs say is there: keys, links, commands and their options, targets of make."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.keydocs import DRAWN, ROOT, renewed
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def prose(path: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def typed(path: Path) -> list[list[str]]:
+    """What a page tells people to type to cockpit: words, without those of the training script."""
+    code = [*re.findall(r"^\$ (cockpit .*)$", path.read_text(), re.MULTILINE)]
+    code += re.findall(r"`(cockpit [a-z][^`]*)`", prose(path))
+    return [re.split(r" -- | \| ", line)[0].split() for line in code]
+
+
+@functools.cache
+def help_of(verb: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "cockpit", verb, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_keys_are_those_of_the_app(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert text == renewed(text, DRAWN[name]()), "type: make docs"
+
+
+@pytest.mark.parametrize("text", ["", "<!-- until here -->\n<!-- drawn by `make docs` -->\n"])
+def test_a_page_without_the_part_is_not_touched(text: str) -> None:
+    with pytest.raises(ValueError, match="not exactly one part"):
+        renewed(text, "")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", prose(path))]
+    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_commands_and_their_options_are_there(path: Path) -> None:
+    for _, verb, *words in typed(path):
+        if verb.startswith("-"):
+            continue
+        assert help_of(verb), f"cockpit {verb}"
+        for word in words:
+            option = re.match(r"--[a-z-]+|-[a-zA-Z]\b", word)
+            assert option is None or re.search(rf"{option[0]}\b", help_of(verb)), f"cockpit {verb} {word}"
+
+
+def test_targets_of_make_are_there() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {name for path in PAGES for name in re.findall(r"[`$] ?make ([a-z]+)", path.read_text())}
+    assert named <= set(targets)
+
+
+def test_every_claim_of_proof_names_tests_that_exist() -> None:
+    rows = re.findall(r"^\|.*\|([^|]*)\|$", (ROOT / "docs/proven.md").read_text(), re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([a-z_/]+)`", row)}
+    assert {name for name in names if not (ROOT / "tests" / f"{name}.py").is_file()} == set()
