@@ -34,7 +34,11 @@ def typed(path: Path) -> list[list[str]]:
 @functools.cache
 def help_of(verb: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "cockpit", verb, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "cockpit", verb, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout if done.returncode == 0 else ""
 

@@ -97,7 +97,7 @@ def finalises(stage: Stage) -> None:
     trains(stage)
     stage.happens("", kind="stop_asked", reason="asked in the cockpit", by="ada", hard=False)
     for node in stage.nodes:
-        stage.happens(node, kind="stop_requested", at=time.time() - 6, reason="asked in the cockpit", by="ada")
+        stage.happens(node, kind="stop_requested", at=time.time() - 6, reason="asked", by="ada")
     for rank in stage.model.ranks.values():
         stage.happens(rank.node, kind="rank_exited", at=time.time() - 5, rank=rank.rank, code=None, signal=15)
     for node in stage.nodes:
@@ -221,7 +221,7 @@ async def played(
 ) -> AsyncIterator[tuple[CockpitApp, Pilot[Any], Stage]]:
     """The app in a scene, drawn and at rest."""
     stage = scene.make()
-    app = CockpitApp(stage, config or Config())
+    app = CockpitApp(stage, config or Config(ascii=False))
     async with app.run_test(size=size) as pilot:
         started = scene.make is not refused and not isinstance(stage, Unanswered | UnknownKeys)
         if started:

@@ -21,7 +21,7 @@ SIZE = (140, 40)
 
 
 async def _shoot(folder: Path, name: str, theme: str) -> None:
-    async with played(SCENES[name], SIZE, Config(theme=theme)) as (app, _, _):
+    async with played(SCENES[name], SIZE, Config(ascii=False, theme=theme)) as (app, _, _):
         path = folder / (f"{name}.svg" if theme == THEMES[0] else f"{name}-{theme}.svg")
         path.write_text(app.export_screenshot(title="cockpit"))
         print(path)

@@ -148,7 +148,8 @@ class Stage:
             rank,
             "Traceback (most recent call last):\n"
             '  File "/home/ada/job/train.py", line 188, in forward\n    x = self.attention(x)\n'
-            '  File "/home/ada/job/model/attention.py", line 71, in softmax\n    return torch.softmax(x, -1)\n'
+            '  File "/home/ada/job/model/attention.py", line 71, in softmax\n'
+            "    return torch.softmax(x, -1)\n"
             f"{cause}\n",
         )
         self.happens(node, kind="rank_exited", at=time.time() - 4.4, rank=rank, code=1, signal=None)

@@ -207,7 +207,7 @@ def test_nothing_found() -> None:
 
 
 def test_why_it_cannot_work_now() -> None:
-    app = asked(help_screen(keep="nothing is about to be stopped"), "down", "enter")
+    app = asked(help_screen(keep="nothing is about to be stopped"), "down", "enter", size=(120, 30))
     assert "· nothing is about to be stopped" in app.text
     assert "Not now: nothing is about to be stopped." in app.text
     assert app.answers == ["keep"], "the screen behind says why"

@@ -194,7 +194,11 @@ def test_a_key_that_cannot_work_says_why(key: str, says: str) -> None:
 @pytest.mark.parametrize("key", ["x", "K"])
 def test_read_only_forbids_what_changes_the_run(key: str) -> None:
     async def main() -> None:
-        async with played(Scene(play=fails), SIZE, Config(read_only=True)) as (app, pilot, stage):
+        async with played(Scene(play=fails), SIZE, Config(ascii=False, read_only=True)) as (
+            app,
+            pilot,
+            stage,
+        ):
             await pilot.press(key)
             await until(pilot, lambda: any("read-only" in n.message for n in app._notifications), "read-only")
             assert isinstance(app.screen, RunScreen)
@@ -250,7 +254,11 @@ def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
 
 def test_own_keys_replace_the_shipped_ones() -> None:
     async def main() -> None:
-        async with played(Scene(), SIZE, Config(keys={"stop": "X", "freeze": "x"})) as (app, pilot, _):
+        async with played(Scene(), SIZE, Config(ascii=False, keys={"stop": "X", "freeze": "x"})) as (
+            app,
+            pilot,
+            _,
+        ):
             await pilot.press("x")
             await until(pilot, lambda: "FROZEN" in text_of(app), "frozen")
             assert "X stop" in text_of(app)

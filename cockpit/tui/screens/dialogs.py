@@ -29,6 +29,13 @@ class Answer:
     danger: bool = False
 
 
+MOST_LINES = 16
+"""Lines of words that are shown at once."""
+
+AROUND = 8
+"""Rows that are not for words: the frame, the answers, and what stays free around it."""
+
+
 class Question(ModalScreen[str]):
     """Ask one thing; the first answer is the safe one: it has the focus, and esc gives it.
 
@@ -39,11 +46,11 @@ class Question(ModalScreen[str]):
     DEFAULT_CSS = """
     Question { align: center middle; }
     Question > Vertical {
-        width: 76; max-width: 96%; height: auto; max-height: 90%;
+        width: 76; max-width: 96%; height: auto;
         border: round $key; background: $surface; padding: 1 2;
         border-title-color: $key; border-title-style: bold; border-subtitle-color: $dim;
     }
-    Question VerticalScroll { height: auto; max-height: 16; scrollbar-size-vertical: 1; }
+    Question VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
     Question Static { width: 1fr; }
     Question Horizontal { height: auto; margin-top: 1; }
     Question Button {
@@ -76,6 +83,10 @@ class Question(ModalScreen[str]):
 
     def on_mount(self) -> None:
         self.query(Button).first().focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        # What it is about scrolls, so that there is always room for the answers.
+        self._words.styles.max_height = max(1, min(MOST_LINES, event.size.height - AROUND))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()

@@ -25,7 +25,7 @@ class HelpScreen(ModalScreen[str]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > Vertical {
-        width: 88; max-width: 98%; height: 90%; border: round $key; background: $surface; padding: 0 1;
+        width: 100; max-width: 98%; height: 90%; border: round $key; background: $surface; padding: 0 1;
         border-title-color: $key; border-subtitle-color: $dim;
     }
     HelpScreen Input { background: $surface; }

@@ -82,7 +82,7 @@ class KeyBar(Widget):
         segments = [Segment(" ", text)]
         used = 1
         self._spots = []
-        for name, command in self._fitting(width - 1 - taken):
+        for name, command in self._fitting(width - 1 - taken + (0 if right else GAP)):
             size = cell_len(name) + 1 + cell_len(command.short)
             segments += [Segment(name, key), Segment(f" {command.short}  ", text)]
             self._spots.append((used, used + size, command.id))
@@ -93,7 +93,7 @@ class KeyBar(Widget):
     def _fitting(self, room: int) -> list[tuple[str, Command]]:
         """The keys for so many columns, with how they are written."""
         kept = [(shown(command.keys[0]), command) for command in self._commands[:SLOTS] if command.keys]
-        while kept and sum(cell_len(name) + 1 + cell_len(c.short) + GAP for name, c in kept) - GAP > room:
+        while kept and sum(cell_len(name) + 1 + cell_len(c.short) + GAP for name, c in kept) > room:
             del kept[-3 if len(kept) > 2 else -1]
         return kept
 

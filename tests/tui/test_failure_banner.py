@@ -1,0 +1,243 @@
+"""The banner says who failed first, why, what came of it, and what will happen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from cockpit.core.causes import Cause
+from cockpit.core.model import RunModel
+from cockpit.core.text import RemoteText
+from cockpit.tui.widgets.failure_banner import FailureBanner
+from cockpit.tui.widgets.line import Part, fit
+from tests.tui.models import NOW, Around, exits, happens, running
+
+CAUSE = Cause(
+    RemoteText.of("RuntimeError: CUDA out of memory"),
+    (RemoteText.of("train.py:188 forward"), RemoteText.of("attention.py:71 softmax")),
+    0,
+)
+KEYS = {"stop": "x", "keep": "K", "failed_log": "F"}
+
+
+class Banner(Around[FailureBanner]):
+    """Counts clicks."""
+
+    def on_failure_banner_pressed(self) -> None:
+        self.told.append("pressed")
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def shown(
+    model: RunModel, cause: Cause | None = CAUSE, stops_in: float | None = None, width: int = 140
+) -> list[str]:
+    """Its lines."""
+    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+
+    async def main() -> list[str]:
+        async with app.run_test(size=(width, 10)) as pilot:
+            app.widget.show(model, cause, None if stops_in is None else NOW + stops_in, NOW)
+            await pilot.pause()
+            assert app.widget.size.height == len(app.widget.lines)
+            return app.lines()
+
+    return asyncio.run(main())
+
+
+def crashed() -> RunModel:
+    """Rank 13 fails; 2.2 s later its launcher ends the other ranks of the node."""
+    model = running(8, 8)
+    exits(model, 13, ago=4.25)
+    for rank in (8, 9, 10, 11, 12, 14, 15):
+        exits(model, rank, None, 15, ago=2.0)
+    return model
+
+
+def test_nothing_failed_nothing_shown() -> None:
+    assert shown(running(2, 2)) == []
+
+
+def test_who_why_and_what_next() -> None:
+    assert shown(crashed(), stops_in=21) == [
+        "▌ rank 13 failed first  gpu02, local rank 5 · exited 1 at 04:04:36.7  2.2 s before any other",
+        "▌ RuntimeError: CUDA out of memory  train.py:188 forward → attention.py:71 softmax  F: its log",
+        "▌ then 7 ranks (8-12,14-15) on gpu02 killed by SIGTERM"
+        "  the other ranks stop in 21 s · x now · K keep them running",
+    ]
+
+
+def test_times_are_compared_on_one_clock() -> None:
+    model = running(2, 1)
+    happens(model, "gpu01", "clock", offset_s=60.0, rtt_s=0.01)
+    exits(model, 0, ago=-50.0)  # ten seconds ago, on a clock that is a minute ahead
+    exits(model, 1, ago=7.0)
+    first = shown(model)[0]
+    assert first.startswith("▌ rank 0 failed first  gpu01, local rank 0 · exited 1 at 04:04:31.0")
+    assert first.endswith("3.0 s before any other")
+
+
+def test_the_others_in_groups_the_largest_first() -> None:
+    model = running(4, 4)
+    exits(model, 0, ago=9)
+    for rank, code in ((1, 2), (2, 3), (3, 3), (4, 4), (5, 5), (6, 5), (7, 5)):
+        exits(model, rank, code, ago=5)
+    line = shown(model, width=200)[2]
+    assert "then 3 ranks (5-7) on gpu02 exited 5; 2 ranks (2-3) on gpu01 exited 3; 1 rank" in line
+    assert "; 1 more" in line
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        ({}, "the other ranks run on · x stops them"),
+        ({"reason": "x"}, "stopping the other ranks"),
+    ],
+)
+def test_what_will_happen_without_a_countdown(before: dict[str, Any], says: str) -> None:
+    model = running(2, 2)
+    exits(model, 1)
+    if before:
+        happens(model, "", "stop_asked", by="ada", hard=False, **before)
+    assert shown(model)[-1].endswith(says)
+
+
+def test_nothing_will_happen_to_a_run_that_is_over() -> None:
+    model = running(1, 1)
+    exits(model, 0)
+    happens(model, "gpu01", "ended")
+    assert len(shown(model)) == 2
+
+
+def test_a_stop_that_is_due_counts_no_further() -> None:
+    assert "stop in 0 s" in shown(crashed(), stops_in=-3)[2]
+
+
+@pytest.mark.parametrize(
+    ("signal", "says"),
+    [
+        (None, "no traceback in its output"),
+        (9, "killed from outside: by a person, or by the kernel for want of memory"),
+        (15, "it was killed from outside"),
+        (11, "it crashed in native code, without a traceback"),
+    ],
+)
+def test_without_a_cause_the_way_it_ended_tells_something(signal: int | None, says: str) -> None:
+    model = running(1, 2)
+    exits(model, 0, 1 if signal is None else None, signal)
+    assert says in shown(model, None)[1]
+
+
+def test_for_want_of_room_the_least_important_goes() -> None:
+    assert shown(crashed(), stops_in=21, width=80) == [
+        "▌ rank 13 failed first  gpu02 · exited 1  2.2 s before any other",
+        "▌ RuntimeError: CUDA out of memory  attention.py:71 softmax  F: its log",
+        "▌ then 7 ranks failed  rest stops in 21 s · x now · K keep",
+    ]
+    assert shown(crashed(), stops_in=21, width=40) == [
+        "▌ rank 13 failed first",
+        "▌ RuntimeError: CUDA out of memory",
+        "▌ rest stops in 21 s · x now · K keep",
+    ]
+
+
+def test_a_click_asks_for_the_log() -> None:
+    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+
+    async def main() -> None:
+        async with app.run_test(size=(80, 10)) as pilot:
+            app.widget.show(crashed(), CAUSE, None, NOW)
+            await pilot.pause()
+            await pilot.click(app.widget, offset=(4, 1))
+
+    asyncio.run(main())
+    assert app.told == ["pressed"]
+
+
+def test_it_goes_when_the_rank_is_started_again() -> None:
+    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+    model = running(1, 1)
+    exits(model, 0)
+
+    async def main() -> None:
+        async with app.run_test(size=(80, 10)) as pilot:
+            app.widget.show(model, None, None, NOW)
+            await pilot.pause()
+            assert app.widget.size.height == 2
+            happens(model, "gpu01", "rank_started", rank=0, attempt=1)
+            app.widget.show(model, None, None, NOW)
+            await pilot.pause()
+            assert not app.widget.display
+
+    asyncio.run(main())
+
+
+def test_words_of_a_node_are_harmless() -> None:
+    evil = "\x1b]0;x\x07[/b]\u202e"
+    model = running([f"gpu{evil}", "b"], 2)
+    happens(model, f"gpu{evil}", "rank_lost", NOW - 3, rank=0, why=evil)
+    happens(model, "b", "rank_exited", NOW - 2, rank=2, code=evil, signal=None)
+    happens(model, "b", "rank_exited", float("inf"), rank=3, code=[evil], signal=None)
+    text = "".join(shown(model, Cause(RemoteText.of(evil), (RemoteText.of(evil),), 0)))
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
+    assert "[/b]" in text
+
+
+def test_thousands_of_ranks_are_told_once() -> None:
+    model = running(256, 8)
+    for rank in model.ranks:
+        exits(model, rank, ago=1)
+    banner = FailureBanner(keys=KEYS.__getitem__)
+    banner._lines(model, None, None, NOW)
+    told = banner._told
+    banner._lines(model, None, None, NOW + 1)
+    assert banner._told is told
+    exits(model, 9, 3)
+    banner._lines(model, None, None, NOW + 1)
+    assert banner._told is not told
+
+
+# Lines of parts
+
+
+def test_parts_make_room_by_their_rank() -> None:
+    parts = [
+        Part((("first", ""),), 1),
+        Part((("long words", ""),), 2, Part((("less", ""),), 2)),
+        Part((("last", ""),), 3),
+    ]
+    texts = {width: "".join(text for text, _ in fit(parts, width)) for width in (25, 23, 17, 11, 5, 4, 0)}
+    assert texts == {
+        25: "first  long words  last",
+        23: "first  long words  last",
+        17: "first  less  last",
+        11: "first  less",
+        5: "first",
+        4: "fir…",
+        0: "",
+    }
+
+
+PARTS = st.lists(
+    st.builds(
+        Part,
+        st.lists(st.tuples(st.text(max_size=12), st.just("")), max_size=3).map(tuple),
+        st.integers(0, 5),
+    ),
+    max_size=6,
+)
+
+
+@given(PARTS, st.integers(0, 60))
+def test_a_line_never_takes_more_than_there_is(parts: list[Part], width: int) -> None:
+    assert sum(cell_len(text) for text, _ in fit(parts, width)) <= width

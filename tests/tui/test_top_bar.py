@@ -1,0 +1,155 @@
+"""The first line: which run, how it is, how far, how well."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from cockpit.core.metrics import Metrics
+from cockpit.core.model import RunModel
+from cockpit.tui.glyphs import ASCII, UNICODE, Glyphs
+from cockpit.tui.widgets.top_bar import Head, TopBar, elapsed_text, state_of
+from tests.tui.models import NOW, Around, exits, happens, running
+
+
+def shown(
+    model: RunModel,
+    metrics: Metrics | None = None,
+    width: int = 140,
+    glyphs: Glyphs = UNICODE,
+    run: str = "otter",
+    recorded: bool = False,
+) -> str:
+    app = Around(TopBar(glyphs=glyphs))
+
+    async def main() -> str:
+        async with app.run_test(size=(width, 3)) as pilot:
+            app.widget.show(Head(run, model, metrics or Metrics(), NOW - 761, NOW, recorded))
+            await pilot.pause()
+            return app.lines()[0]
+
+    return asyncio.run(main())
+
+
+def trained() -> Metrics:
+    metrics = Metrics()
+    for step in range(1190, 1200):
+        line = f"step {step}/5000 loss {2.4 - (step - 1190) / 100:.3f} step_time 0.118\n"
+        metrics.feed(0, line.encode(), NOW - 1200 + step)
+    return metrics
+
+
+def test_everything_at_a_glance() -> None:
+    assert shown(running(8, 8), trained()) == (
+        " cockpit otter  ● running  00:12:41  step 1,199/5,000  loss 2.31 █▇▆▅▅▄▃▂▁  118 ms/step"
+        "  ranks 64/64  link gpu01 16 ms"
+    )
+
+
+def test_nothing_is_said_that_nobody_knows() -> None:
+    model = RunModel()
+    happens(model, "", "planned", nodes={"gpu01": [0, 1]})
+    assert shown(model) == " cockpit otter  ◌ launching  00:12:41  ranks 0/2"
+
+
+def test_for_want_of_room_the_least_important_goes() -> None:
+    model, metrics = running(8, 8), trained()
+    assert shown(model, metrics, 80) == (" cockpit otter  ● running  00:12:41  step 1,199/5,000  ranks 64/64")
+    assert shown(model, metrics, 60) == " cockpit otter  ● running  step 1,199/5,000  ranks 64/64"
+    assert shown(model, metrics, 14) == " ● running"
+
+
+def test_a_lost_link_is_more_important_than_progress() -> None:
+    model = running(8, 8)
+    happens(model, "gpu06", "link", NOW - 14, state="stale")
+    happens(model, "gpu07", "link", NOW - 3, state="gone")
+    line = shown(model, trained(), 80)
+    assert "link gpu06 stale 14 s +1" in line
+    assert "step" not in line
+
+
+def test_the_slowest_link() -> None:
+    model = running(3, 1)
+    happens(model, "gpu02", "clock", offset_s=0.0, rtt_s=1.24)
+    assert shown(model).endswith("link gpu02 1.2 s")
+
+
+def states() -> dict[str, tuple[RunModel, str]]:
+    found = {"running": (running(2, 2), "● running")}
+
+    def state(name: str, sign: str) -> RunModel:
+        model = running(2, 2)
+        found[name] = model, sign
+        return model
+
+    exits(state("failed", "✖ failed"), 1)
+    happens(state("stopping", "◌ stopping"), "", "stop_asked", reason="asked", by="ada", hard=False)
+    finalising = state("finalising", "◌ finalising")
+    happens(finalising, "", "stop_asked", reason="asked", by="ada", hard=False)
+    happens(finalising, "gpu01", "stage", stage="finalising")
+    unlinked = state("no link", "? no link")
+    ended = state("ended", "✓ ended")
+    stopped = state("stopped", "■ stopped")
+    happens(stopped, "", "stop_asked", reason="asked", by="ada", hard=False)
+    lost = state("lost", "? lost")
+    for node in ("gpu01", "gpu02"):
+        happens(unlinked, node, "link", state="gone")
+        happens(stopped, node, "stop_requested", NOW - 1)
+        happens(lost, node, "node_lost", why="its boot is gone")
+    for rank in range(4):
+        exits(ended, rank, 0)
+        exits(stopped, rank, None, 15)
+    for node in ("gpu01", "gpu02"):
+        happens(ended, node, "ended")
+        happens(stopped, node, "ended")
+    return found
+
+
+@pytest.mark.parametrize("name", states())
+def test_the_state_of_the_run(name: str) -> None:
+    model, says = states()[name]
+    assert f"  {says}  " in shown(model)
+    assert shown(model, glyphs=ASCII).split("  ")[1].isascii()
+
+
+def test_the_clock_of_a_run_that_is_over_stands_where_it_ended() -> None:
+    model = running(1, 1)
+    exits(model, 0, 0, ago=61)
+    happens(model, "gpu01", "ended")
+    assert "  00:11:40  " in shown(model)
+
+
+def test_a_recorded_run_has_no_links_and_says_so() -> None:
+    line = shown(running(1, 1), recorded=True)
+    assert "? recorded" in line
+    assert "link" not in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "00:00:00"), (3661.9, "01:01:01"), (90_061, "1d 01:01:01")]
+)
+def test_elapsed(seconds: float, text: str) -> None:
+    assert elapsed_text(seconds) == text
+
+
+def test_words_of_a_node_are_harmless() -> None:
+    evil = "a\x1b]0;x\x07\u202e"
+    model = running([evil], 1)
+    happens(model, evil, "rank_exited", float("inf"), rank=0, code=evil, signal=None)
+    happens(model, evil, "ended")
+    metrics = Metrics()
+    metrics.feed(0, b"step 1e999 loss nan step_time 1e999\nstep 99999999999999999999 loss inf\n", NOW)
+    text = shown(model, metrics, run=evil, width=200)
+    assert not {"\x1b", "\x07", "\u202e"} & set(text)
+
+
+def test_thousands_of_ranks_cost_little() -> None:
+    """Ten times what it takes here: it is asked for twice a second."""
+    model = running(1024, 8)
+    bar = TopBar()
+    began = time.process_time()
+    bar.parts(Head("otter", model, Metrics(), NOW - 1, NOW))
+    assert time.process_time() - began < 0.2
+    assert state_of(model)[1] == "running"
