@@ -27,7 +27,7 @@ def main(words: list[str]) -> int:
         type=seconds,
         default=600.0,
         metavar="S",
-        help="wait so long for lost links when all else has ended (600)",
+        help="wait so long for lost links when all else has ended (600; the app waits on)",
     )
     terminal.add_options(parser)
     args = parser.parse_args(words)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from dataclasses import dataclass
 
 from cockpit.cli.asking import Asks
-from cockpit.cli.narration import Narrator, say
+from cockpit.cli.narration import Narrator, mute, say, say_left
 from cockpit.cli.printer import JsonPrinter, Printer
-from cockpit.cli.terminal import say_left
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
@@ -124,7 +122,7 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
                 for error in errors:
                     say(str(error))
     except OSError:
-        if not _mute():
+        if not mute():
             raise
         return leave(session, output.leaving)
     except CockpitError:
@@ -136,20 +134,6 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
     code = session.model.exit_code()
     live.over(session.model, session.folder.name, code)
     return code
-
-
-def _mute() -> bool:
-    """Point stdout and stderr to nowhere if nobody reads them any more (`| head`, a closed terminal)."""
-    muted = False
-    for stream in (sys.stdout, sys.stderr):
-        poll = select.poll()
-        poll.register(stream.fileno(), 0)
-        if poll.poll(0):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
-            muted = True
-    return muted
 
 
 def _given_up(model: RunModel, after_s: float) -> list[str]:

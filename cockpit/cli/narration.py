@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 
 from cockpit.core.events import Event
@@ -29,3 +31,26 @@ class Narrator:
         entry = self._timeline.tell(event)
         if entry is not None and not entry.aside:
             say(entry.text)
+
+
+def say_left(run: str, leaving: str = "") -> None:
+    """What leaving a run meant: how to come back to it or to end it, unless it is something else."""
+    if leaving:
+        say(f"left: {leaving}")
+        return
+    say(f"left; the run goes on. Come back with: cockpit attach {run}")
+    say(f"or stop it with: cockpit stop {run}")
+
+
+def mute() -> bool:
+    """Point stdout and stderr to nowhere if nobody reads them any more (`| head`, a closed terminal)."""
+    muted = False
+    for stream in (sys.stdout, sys.stderr):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        if poll.poll(0):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            muted = True
+    return muted

@@ -69,7 +69,7 @@ def _parser() -> Parser:
         type=seconds,
         default=600.0,
         metavar="S",
-        help="wait so long for lost links when all else has ended (600)",
+        help="wait so long for lost links when all else has ended (600; the app waits on)",
     )
     group.add_argument(
         "--node-dir",

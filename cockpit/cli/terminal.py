@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from cockpit.cli.narration import say
+from cockpit.cli.narration import mute, say, say_left
 from cockpit.cli.parsing import Parser
 from cockpit.core.summary import summary
 from cockpit.errors import Exit
 
 if TYPE_CHECKING:
     from cockpit.tui.flight import Flight
+    from cockpit.tui.host import Host
+
+STUCK_S = 8.0
+"""The app ends at once if it has not so long after it was told to: nobody sees it any more."""
 
 
 def add_options(parser: Parser) -> None:
@@ -43,8 +52,9 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     from cockpit.tui.app import CockpitApp  # a fifth of a second that everything else saves
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
-    with kept_terminal():
+    with kept_terminal(), _leaves_on_signals(app):
         code = app.run()
+    mute()
     if app.error is not None:
         raise app.error
     if app.session is None:
@@ -58,10 +68,25 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     return int(Exit.RANK_FAILED if code is None else code)
 
 
-def say_left(run: str, leaving: str = "") -> None:
-    """What leaving a run meant: how to come back to it or to end it, unless it is something else."""
-    if leaving:
-        say(f"left: {leaving}")
-        return
-    say(f"left; the run goes on. Come back with: cockpit attach {run}")
-    say(f"or stop it with: cockpit stop {run}")
+@contextmanager
+def _leaves_on_signals(app: Host) -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed terminal, leave the run and end the app.
+
+    Handlers of the event loop would not do: a terminal that takes no more output holds the loop up.
+    """
+    timers: list[threading.Timer] = []
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        timers.append(threading.Timer(STUCK_S, os._exit, (int(Exit.LEFT),)))
+        timers[-1].daemon = True
+        timers[-1].start()
+        app.leave_soon()
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -209,6 +209,8 @@ class Link:
         if verb in _WITH_PSUTIL:
             if self._equipping is None:
                 self._equipping = asyncio.create_task(self.call("equip", payload.extras()))
+                # Who waited for it may be gone when it fails; whoever asks again is told.
+                self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.shield(self._equipping)  # others may wait for it too
         self._number += 1
         pending = self._pending[self._number] = _Pending()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -49,6 +48,7 @@ class Host(App[int]):
         self.read_only = read_only or config.read_only
         self.commands = keymap(config.keys, config.where)
         self.glyphs: Glyphs = choose(config.ascii)
+        self._running_loop: asyncio.AbstractEventLoop | None = None
         self.session: Session | None = None
         self.error: CockpitError | None = None
         """Why there is no session."""
@@ -69,9 +69,7 @@ class Host(App[int]):
             self._warn(problem)
         self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave)
+        self._running_loop = asyncio.get_running_loop()
 
     def _load_themes(self) -> None:
         """Register what is new among the themes, and say once what is wrong with one."""
@@ -118,6 +116,11 @@ class Host(App[int]):
                 session.folder.write(Event(time.time(), "left", "", {}))
         await session.close()
         self.exit(int(session.model.exit_code() if over else Exit.LEFT))
+
+    def leave_soon(self) -> None:
+        """As :meth:`leave`, from a signal handler."""
+        if self._running_loop is not None:
+            self._running_loop.call_soon_threadsafe(self.leave)
 
     def action_leave(self) -> None:
         """Of ctrl+q, which Textual would quit at once with."""

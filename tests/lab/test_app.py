@@ -100,7 +100,7 @@ def test_kill_9_leaves_terminal_and_run_well(cockpits: Cockpits, opened: Termina
 
 def test_a_closed_terminal_leaves_the_run(cockpits: Cockpits, opened: Terminal) -> None:
     opened.hang_up()
-    opened.process.wait(60)
+    assert opened.process.wait(60) == 130
     assert alive(cockpits)
 
 

@@ -229,6 +229,8 @@ async def played(
         scene.play(stage)
         if stage.trouble is not None:
             await until(pilot, lambda: cast(RunScreen, app.screen)._trouble, "the trouble is noticed")
+        if scene.keys:
+            await settled(pilot)
         for key in scene.keys:
             await pilot.press(key)
         await settled(pilot)

@@ -113,6 +113,7 @@ class RunScreen(RunActions):
         """What each rank's environment is, by rank and attempt."""
         self._asking: set[tuple[int, int]] = set()
         self._behind_since: float | None = None
+        self._outcome = ""
         self.recorded = session.model.done
         """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
 
@@ -309,6 +310,8 @@ class RunScreen(RunActions):
 
     def _say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run does meanwhile."""
+        if self.board.book.lines:
+            return
         model = self.board.model
         age = span_text(max(0.0, now - self.board.manifest.created))
         starting = [
@@ -326,8 +329,7 @@ class RunScreen(RunActions):
             text += f", with {children} child processes" if children else "; imports may take a while"
         if text != self._log.empty_text:
             self._log.empty_text = text
-            if not self.board.book.lines:
-                self._log.refresh()
+            self._log.refresh()
 
     def _name_tabs(self) -> None:
         """Every pane on the right carries the names of all of them on its frame: to read and to click."""
@@ -357,18 +359,22 @@ class RunScreen(RunActions):
             )
         if self._frozen:
             return "FROZEN · the display stands still, the run goes on · p goes on"
-        model = self.board.model
-        if self.recorded or model.over:
-            times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
-            when = (
-                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
-            )
-            if self.recorded:
-                return f"RECORDED RUN · it ended {when} · nothing here is live · {endings(model)}"
-            return f"ended {when} · {endings(model)} · {self.app.key_of('leave')} closes"
+        if self.recorded or self.board.model.over:
+            if not self._outcome:
+                self._outcome = self._tell_outcome()
+            return self._outcome
         if not self.session.writer:
             return "another cockpit keeps this run's spool: reading along"
         return ""
+
+    def _tell_outcome(self) -> str:
+        """How the run ended, in one line; it does not change any more."""
+        model = self.board.model
+        times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
+        if self.recorded:
+            return f"RECORDED RUN · it ended {when} · nothing here is live · {endings(model)}"
+        return f"ended {when} · {endings(model)} · {self.app.key_of('leave')} closes"
 
     def _draw_keys(self) -> None:
         """At most six keys that work right now."""
