@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import collect, connect, footprint, logs, tohelp, watched
+from benchmarks import collect, connect, firstframe, footprint, logs, ranks, tohelp, uilag, watched
 from benchmarks.measure import FOLDER, BenchmarkError
 from benchmarks.table import Result, page, render
 from tests.lab.lab import Lab, LabError
@@ -27,6 +27,9 @@ ALL: dict[str, Callable[[], Result]] = {
     "help": tohelp.run,
     "footprint": footprint.run,
     "watched": watched.run,
+    "uilag": uilag.run,
+    "ranks": ranks.run,
+    "firstframe": firstframe.run,
 }
 IN_LAB = ("connect", "logs", "collect")
 RESULTS = FOLDER / "RESULTS.md"

@@ -24,7 +24,7 @@ class Level(IntEnum):
 _NAME = r"(?<![\w-])(?<!\b0 )(?<!\b[nN]o )(?<!log_level=)(?<!loglevel=)(?<!LEVEL=)(?<!level )(?<!level to )"
 # "error: 0.013" and "error: None" are values, not news.
 _VALUE = r"[ \t]*(?:[-+]?\.?\d[\d.,eE+-]*%?|[nN]one|null|[fF]alse|nan|inf|0x0)[ \t\r]*(?:$|[,;|)\]}])"
-_GLOG = r"(?:\d{4} \d\d:| \w+\.(?:cpp|cc|cu|h):\d)"
+_GLOG = r"(?:\d{4} \d\d:[^\n]{1,100}?| \w{1,80})\.cpp:\d"
 
 # Each alternative holds one text that is in no other: quick searches look for these first.
 ERROR = re.compile(
@@ -34,7 +34,7 @@ ERROR = re.compile(
             rf"{_NAME}ERROR(?![=\w])",
             rf"{_NAME}CRITICAL(?![=\w])",
             rf"{_NAME}FATAL(?![=\w])",
-            # "RuntimeError: …", "fatal error: …"; "AssertionError" alone; "Bus error"; "[error]"; "level=error".
+            # "RuntimeError: …", "fatal error: …"; "KeyError" alone; "Bus error"; "[error]"; "level=error".
             rf"rror(?:(?<=[Ee]rror):(?!{_VALUE})|(?<=\wError)[ \t\r]*$|(?<=\bBus error)\b|(?<=\[error)\]"
             r"|(?<=\blevel=error)\b|(?<=\"level\":\"error)\"|(?<=\"level\": \"error)\")",
             r"(?<!except )Exception(?::|[ \t\r]*$| in thread )",

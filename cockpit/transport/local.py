@@ -7,8 +7,6 @@ import contextlib
 import socket
 from collections.abc import Iterable
 
-import psutil
-
 from cockpit.transport.base import LinkError, Pipe, Tail
 
 
@@ -104,6 +102,8 @@ def is_this_machine(name: str) -> bool:
 
 
 def _own_addresses() -> set[str]:
+    import psutil  # takes as long to load as all of ours, and most names need no look at addresses
+
     own: Iterable[str] = (
         address.address.partition("%")[0]
         for addresses in psutil.net_if_addrs().values()

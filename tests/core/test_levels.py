@@ -1,7 +1,8 @@
 """Lines as real programs print them, and the level each should have.
 
-Sources: DeepSpeed (utils/logging.py; issues 4153, 6737), PyTorch (ProcessGroupNCCL.cpp, elastic/multiprocessing;
-issue 118369), NCCL (debug.cc), CPython (faulthandler, warnings, argparse), the Linux kernel (oom_kill.c), bash.
+Sources: DeepSpeed (utils/logging.py; issues 4153, 6737), PyTorch (ProcessGroupNCCL.cpp,
+elastic/multiprocessing; issue 118369), NCCL (debug.cc), CPython (faulthandler, warnings, argparse), the Linux
+kernel (oom_kill.c), bash.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ValueError: 3 is not a valid rank
 worker-5: [rank22]: RuntimeError: rank 22 crashes
 Exception in thread Thread-3 (_loop):
 Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.
-[2024-03-01 10:00:00,123] [ERROR] [launch.py:325:sigkill_handler] ['python', 'train.py'] exits with return code = 1
+[2024-03-01 10:00:00,123] [ERROR] [launch.py:325:sigkill_handler] ['python'] exits with return code = 1
 2024-03-01 10:00:00 | ERROR | trainer:fit:31 - the loss is not finite
 ERROR:root:cannot read shard 12
 CRITICAL: no space left
@@ -41,8 +42,8 @@ Killed
 Bus error
 terminate called after throwing an instance of 'c10::DistBackendError'
 [E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=96120)
-[rank1]:[E1112 03:04:05.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout
-E0819 10:11:12.123000 140 site-packages/torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1)
+[rank1]:[E1112 03:04:05.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught a timeout
+E0819 10:11:12.123000 140 site-packages/torch/distributed/elastic/multiprocessing/api.py:826] failed
 traitor: Signal 9 (SIGKILL) received by PID 4711
 gpu02:4711:4790 [5] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer
 gpu02:4711:4790 [5] NCCL WARN Cuda failure 'out of memory'
@@ -87,13 +88,13 @@ error_rate: 0.2 errors: 3
 mean squared error
     warnings.warn(
     raise RuntimeError("broken")
-except ValueError: pass, except Exception: pass
+except Exception: pass
 log_level=ERROR
 set the log level to WARNING
 NCCL_ASYNC_ERROR_HANDLING=1 TORCH_SHOW_CPP_STACKTRACES=ERROR_ONLY
 PYTHONWARNINGS=ignore WARN=0
 set it to avoid out of memory
-[2024-03-01 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05], mom=[[0.9, 0.999]]
+[2024-03-01 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05]
 NCCL INFO Channel 00/02 : 0 1 2 3
 [EOS] token is 2
 E2E latency 12 ms
@@ -131,6 +132,16 @@ def test_a_quick_search_can_look_for_texts_instead(pattern: object) -> None:
     assert all(len(text) > 1 for text in texts)
 
 
-@pytest.mark.parametrize("line", [b"A" * 8192, b"rror " * 1600, b"[E" * 4096, b"Assertion " * 800, b"\x1b[" * 4096])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"A" * 8192,
+        b"rror " * 1600,
+        b"[E" * 4096,
+        b"Assertion " * 800,
+        b"\x1b[" * 4096,
+        b"[E0101 10:.cpp:" * 600,
+    ],
+)
 def test_a_long_line_of_anything_is_judged(line: bytes) -> None:
     assert level_of(line) is Level.PLAIN

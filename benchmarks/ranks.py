@@ -1,0 +1,29 @@
+"""From a key to what is drawn for it, with 1,024 ranks."""
+
+from __future__ import annotations
+
+from benchmarks.table import Level, Result
+from benchmarks.uilag import screens
+
+ROUNDS = 15
+AIM_MS = 100
+
+
+def run() -> Result:
+    """Measure; needs nothing."""
+    found = screens("ranks", str(ROUNDS))
+    levels = [Level("first full screen", [1000 * found["first_s"]], "ms")]
+    for what in ("scroll", "select", "filter"):
+        median, worst = found[what]
+        levels.append(Level(f"{what}: key to repaint, median", [median], "ms", AIM_MS))
+        levels.append(
+            Level(f"{what}: key to repaint, p99", [worst], "ms", AIM_MS, "fewer rows laid out anew")
+        )
+    levels.append(Level("loop lag, p99", [found["p99_lag_ms"]], "ms"))
+    return Result(
+        "ranks",
+        "128 nodes with 8 ranks each, all measured once a second",
+        {"cockpit": "the app, headless, 140 x 45, on a made-up session"},
+        levels=levels,
+        notes=["A filter waits a moment for the next key before it reads: that wait is part of the figure."],
+    )

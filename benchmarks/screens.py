@@ -1,0 +1,227 @@
+"""What the app's benchmarks run in a process of their own: ``python -m benchmarks.screens uilag|ranks``.
+
+Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual import events
+from textual.pilot import Pilot
+
+from cockpit.config import Config
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.flight import Flight, Launching
+from cockpit.tui.screens.run import RunScreen
+
+SIZE = (140, 45)
+TICK_S = 0.005
+
+RANKS, LINES_S = 64, 1000
+PRINTER = """
+import os, sys, time
+rank, lines, until = os.environ["RANK"], int(sys.argv[1]), time.time() + float(sys.argv[2])
+number, next_at, text = 0, time.time(), []
+while time.time() < until:
+    for i in range(lines // 10):
+        text.append(f"step {number + i}/999999 loss 0.1234 lr 1e-4 at={time.time():.3f} rank {rank}\\n")
+    os.write(1, "".join(text).encode())
+    text.clear()
+    number += lines // 10
+    next_at += 0.1
+    time.sleep(max(0, next_at - time.time()))
+"""
+
+
+@asynccontextmanager
+async def opened(flight: Flight) -> AsyncIterator[tuple[CockpitApp, Pilot[Any]]]:
+    """The app on a run, once its screen is there."""
+    app = CockpitApp(flight, Config(ascii=False))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(lambda: isinstance(app.screen, RunScreen), "the run's screen")
+        yield app, pilot
+
+
+async def until(there: Callable[[], object], what: str, deadline_s: float = 90) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + deadline_s
+    while not there():
+        if time.monotonic() > end:
+            raise SystemExit(f"not within {deadline_s:g} s: {what}")
+        await asyncio.sleep(0.02)
+
+
+def text_of(app: CockpitApp) -> str:
+    """What is on the screen."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+class Ticker:
+    """Measures by how much a loop is late for a short sleep."""
+
+    def __init__(self) -> None:
+        self.late_s: list[float] = []
+        self._task = asyncio.create_task(self._tick())
+
+    async def _tick(self) -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(TICK_S)
+            self.late_s.append(max(0.0, time.perf_counter() - started - TICK_S))
+
+    def stop(self) -> list[float]:
+        """What was measured, sorted."""
+        self._task.cancel()
+        return sorted(self.late_s)
+
+
+def share(ordered: list[float], part: float) -> float:
+    """The value that ``part`` of the sorted values do not exceed."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]
+
+
+def rss_mb() -> float:
+    """Our resident memory now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def uilag(seconds: float) -> dict[str, Any]:
+    """64 real ranks print 1,000 lines a second each; everything between them and the screen is real."""
+    from cockpit.cli import cluster, run
+
+    folder = Path(os.environ["XDG_STATE_HOME"])
+    (folder / "printer.py").write_text(PRINTER)
+    (folder / "hostfile").write_text(f"localhost slots={RANKS}\n")
+    words = [
+        str(folder / "hostfile"),
+        "--launcher",
+        "command",
+        "--python",
+        sys.executable,
+        "--transport",
+        "local",
+    ]
+    words += ["--node-dir", str(folder), "--", str(folder / "printer.py"), str(LINES_S), str(seconds + 60)]
+    flight = Launching(run.request(cluster.parse(run._parser(), words)))
+    async with opened(flight) as (app, _):
+        session = app.session
+        assert session is not None
+        await until(lambda: session.model.alive() == RANKS, "all ranks run")
+        await asyncio.sleep(3)
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        ticker, first, lines = Ticker(), rss_mb(), screen.board.book.lines
+        ages: list[float] = []
+        half = 0.0
+        started = time.monotonic()
+        while (elapsed := time.monotonic() - started) < seconds:
+            await asyncio.sleep(0.25)
+            newest = max((float(at) for at in re.findall(r"at=(\d+\.\d+)", text_of(app))), default=0.0)
+            ages.append(time.time() - newest)
+            half = half or (rss_mb() if elapsed > seconds / 2 else 0.0)
+        late = ticker.stop()
+        result = {
+            "lines_s": (screen.board.book.lines - lines) / (time.monotonic() - started),
+            "p50_ms": 1000 * share(late, 0.5),
+            "p99_ms": 1000 * share(late, 0.99),
+            "max_ms": 1000 * late[-1],
+            "age_s": share(sorted(ages), 0.5),
+            "age_max_s": max(ages),
+            "rss_mb": [first, half, rss_mb()],
+        }
+        await session.stop("measured", hard=True)
+        await until(lambda: session.model.done, "the run is over")
+    return result
+
+
+async def ranks(rounds: int) -> dict[str, Any]:
+    """128 nodes with 8 ranks each, measured once a second: from a key to what is drawn for it."""
+    from tests.tui.stage import Stage
+
+    names = [f"gpu{number:03d}" for number in range(128)]
+    stage = Stage(names, 8)
+    stage.runs()
+    for rank in stage.model.ranks:
+        stage.prints(rank, f"rank {rank} is ready\n" + f"step 1/5 loss 0.5 of rank {rank}\n" * 20)
+    started = time.perf_counter()
+    async with opened(stage) as (app, _):
+        await until(lambda: "gpu001" in text_of(app) and "step 1/5" in text_of(app), "a full screen")
+        first_s = time.perf_counter() - started
+        drawn = _watch_drawing(app)
+        sampling = asyncio.create_task(_sample(stage, names))
+        ticker = Ticker()
+        times: dict[str, list[float]] = {}
+        keys = {
+            "scroll": ("down", "pagedown"),
+            "select": ("right", "left"),
+            "filter": ("slash", "7", "escape"),
+        }
+        for _ in range(rounds):
+            for what, pressed in keys.items():
+                for key in pressed:
+                    times.setdefault(what, []).append(await _press(app, key, drawn))
+                    await asyncio.sleep(0.15)
+        sampling.cancel()
+        late = ticker.stop()
+    found = {what: sorted(1000 * each for each in values) for what, values in times.items()}
+    return {
+        "first_s": first_s,
+        "p99_lag_ms": 1000 * share(late, 0.99),
+        **{what: [share(values, 0.5), share(values, 0.99)] for what, values in found.items()},
+    }
+
+
+async def _sample(stage: Any, names: list[str]) -> None:
+    while True:
+        for name in names:
+            stage.samples(name)
+        await asyncio.sleep(1)
+
+
+def _watch_drawing(app: CockpitApp) -> list[float]:
+    """The times at which the app had drawn something, escape sequences included."""
+    drawn: list[float] = []
+
+    def display(screen: Any, renderable: Any) -> None:
+        if hasattr(renderable, "render_segments"):
+            renderable.render_segments(app.console)
+            drawn.append(time.perf_counter())
+
+    app._display = display  # type: ignore[method-assign]
+    return drawn
+
+
+async def _press(app: CockpitApp, key: str, drawn: list[float]) -> float:
+    before, pressed = len(drawn), time.perf_counter()
+    app.post_message(events.Key(key, key if len(key) == 1 else None))
+    while len(drawn) == before:
+        if time.perf_counter() - pressed > 5:
+            raise SystemExit(f"nothing was drawn for {key}")
+        await asyncio.sleep(0.001)
+    return drawn[before] - pressed
+
+
+def main() -> None:
+    """Run one of them."""
+    name, size = sys.argv[1], float(sys.argv[2])
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
+        found = asyncio.run(uilag(size) if name == "uilag" else ranks(int(size)))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
