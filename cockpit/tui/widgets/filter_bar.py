@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from cockpit.errors import CockpitError
 
-WAIT_S = 0.1
+WAIT_S = 0.05
 """Seconds without a key after which what is typed is applied."""
 
 HISTORY = 50
