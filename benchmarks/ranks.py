@@ -7,7 +7,7 @@ from benchmarks.uilag import screens
 
 ROUNDS = 15
 AIM_MS = 100
-MISSING = "it waits 0.1 s for the next key before it reads: a shorter wait while little has to be read"
+MISSING = "not traced yet: most likely the layout of the whole screen when the bar opens and closes"
 
 
 def run() -> Result:
