@@ -171,7 +171,7 @@ class RunActions(Screen[None], inherit_bindings=False):
             f"nodes  {nodes_text(nodes)}",
             f"ranks  {ranks_text(alive) or 'none runs any more'}",
             "",
-            "stop: SIGTERM, 30 s to end, time for a profiler to write its report, then SIGKILL.",
+            "stop: SIGTERM, time to end, time for a profiler to write its report, then SIGKILL.",
         ]
         answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", danger=True)]
         if model.stop_reason:
