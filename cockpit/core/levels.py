@@ -72,8 +72,12 @@ WARNING = re.compile(
 """As :data:`ERROR`."""
 
 _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
-_WORDS = tuple(
-    {text.encode() for pattern in (ERROR, WARNING) for text in needed_texts(pattern.pattern.decode()) or [""]}
+_WORDS = re.compile(
+    "|".join(
+        re.escape(text)
+        for pattern in (ERROR, WARNING)
+        for text in needed_texts(pattern.pattern.decode()) or [""]
+    ).encode()
 )
 
 
@@ -83,10 +87,7 @@ def level_of(line: bytes) -> Level:
     Where it has words of both, the first counts: "WARNING: retrying after ConnectionError: …" is a warning.
     """
     # Nearly every line has none of the words, and looking for them is many times quicker than the patterns.
-    for word in _WORDS:
-        if word in line:
-            break
-    else:
+    if _WORDS.search(line) is None:
         return Level.PLAIN
     if b"\x1b" in line:
         line = _STYLE.sub(b"", line)

@@ -37,27 +37,22 @@ SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
 # Every line with numbers holds one of these.
 _HINTS = (b"oss", b"lr", b"it/s", b"s/it", b"s/s", b"rSec")
 
+# Of lines in small letters.
 _NUMBER = rb"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
 _FIELD = re.compile(
-    rb"(?<![a-z\d.-])(?:(?P<loss>loss(?:_step)?)|(?<!_)(?<!\bs/)(?:"
-    rb"(?P<step>global[_ ]step|num_updates|steps?|iteration|iter)|(?P<epoch>epoch)"
-    rb"|(?P<lr>lr|learning[_ ]rate)"
-    rb"|(?P<samples_s>(?:curr)?samplespersec|samples(?:/s|/sec|/second|[_ ]per[_ ]second))"
-    rb"|(?P<tokens_s>tps|tokens(?:/s|/sec|/second|[_ ]per[_ ]sec(?:ond)?))"
-    rb"|(?P<step_ms>elapsed time per iteration \(ms\)|step[_ ]time[_ ]\(?ms\)?)"
-    rb"|(?P<step_s>step[_ ]time|train_step_timing in s|iter time \(s\)|elapsed time per iteration \(s\))))"
-    rb"['\"]?(?:\s*[:=]|(?=[\s\[(]))[\s\[('\"]*(?P<value>"
-    + _NUMBER
-    + rb")(?:\s?(?P<unit>ms)\b)?(?![\w%]|\.\d)"
-    rb"(?:\s*/\s*(?P<total>\d+))?",
-    re.IGNORECASE,
+    rb"(?<![a-z\d.-])(?P<name>loss(?:_step)?|(?<!_)(?<!\bs/)(?:"
+    rb"step[_ ]time(?:[_ ]\(?ms\)?)?|global[_ ]steps?|num_updates|steps?|iteration|epoch|lr|learning[_ ]rate"
+    rb"|(?:curr)?samplespersec|samples(?:/s|/sec|/second|[_ ]per[_ ]second)"
+    rb"|tps|tokens(?:/s|/sec|/second|[_ ]per[_ ]sec(?:ond)?)"
+    rb"|elapsed time per iteration \(m?s\)|train_step_timing in s|iter(?: time \(s\))?))"
+    rb"['\"]?(?:\s*[:=]|(?=[\s\[(]))[\s\[('\"]*(?P<value>" + _NUMBER + rb")"
+    rb"(?:\s?(?P<unit>ms)\b)?(?![\w%]|\.\d)(?:\s*/\s*(?P<total>\d+))?"
 )
 _SPEED = re.compile(
-    rb"(?<![\w.,-])(?P<value>"
-    + _NUMBER
-    + rb")\s?(?:(?P<samples_s>samples)|(?P<tokens_s>tok(?:en)?s?))/s(?:ec)?\b",
-    re.IGNORECASE,
+    rb"(?<![\w.,-])(?P<value>" + _NUMBER + rb")\s?"
+    rb"(?:(?P<samples_s>samples)|(?P<tokens_s>tok(?:en)?s?))/s(?:ec)?\b"
 )
+_DIGITS = b"0123456789.,+-e "
 _UNIT = rb"(?:it|ba|batch(?:es)?|steps?|iters?)"
 _BAR = re.compile(
     rb"(?P<step>\d{1,15})(?:/(?P<total>\d{1,15})|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s*"
@@ -68,10 +63,9 @@ _STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
 # Bars, and losses, that are not of training.
 _OTHER_BAR = re.compile(
     rb"\b(?:val|eval|test|sanity|predict|infer|generat|load|fetch|download|upload|sav|map|filter|token"
-    rb"|running tok|cach|convert|prepar|preprocess|pack|group|captur|compil|sampl|warm)",
-    re.IGNORECASE,
+    rb"|running tok|cach|convert|prepar|preprocess|pack|group|captur|compil|sampl|warm)"
 )
-_BEFORE_LOSS = re.compile(rb"(?:([a-z]+)[ _/])?([a-z]+)([ _/])\Z", re.IGNORECASE)
+_BEFORE_LOSS = re.compile(rb"(?:([a-z]+)[ _/])?([a-z]+)([ _/])\Z")
 _OTHER_LOSS = frozenset(
     b"val valid validation eval evaluation test dev best min max aux auxiliary balancing router kl z".split()
 )
@@ -131,17 +125,19 @@ def read_line(line: bytes) -> Reading | None:
         line = _STYLE.sub(b"", line)
     if b"train_runtime" in line:
         return None  # the Trainer's last words: means over the whole training
+    line = line.lower()
     bar = None
     for bar in _BAR.finditer(line):  # noqa: B007  (the last one is the newest)
         pass
-    if bar is not None and _OTHER_BAR.search(line, 0, max(line.find(b"%|"), 0)):
+    if bar is not None and _OTHER_BAR.search(line, 0, bar.start()):
         return None
     found: dict[str, float] = {}
     steps: list[tuple[float, float | None]] = []
     for match in _FIELD.finditer(line):
         _take_field(line, match, found, steps)
-    for match in _SPEED.finditer(line):
-        found.setdefault(str(match.lastgroup), _number(match["value"]))
+    if b"/s" in line:
+        for match in _SPEED.finditer(line):
+            found.setdefault(str(match.lastgroup), _number(match["value"]))
     if bar is not None:
         steps.append((float(bar["step"]), float(bar["total"]) if bar["total"] else None))
         if bar["value"] and float(bar["value"]) > 0:
@@ -161,21 +157,23 @@ def read_line(line: bytes) -> Reading | None:
 def _take_field(
     line: bytes, match: re.Match[bytes], found: dict[str, float], steps: list[tuple[float, float | None]]
 ) -> None:
-    name = next(name for name, text in match.groupdict().items() if text is not None)
-    value = _number(match["value"])
-    if name == "step":
-        step = value, float(match["total"][:18]) if match["total"] else None
-        if match["step"].lower().startswith(b"global"):
-            steps.insert(0, step)
-        elif match["unit"] is None:
-            steps.append(step)
-    elif name == "loss":
+    name, value = match["name"], _number(match["value"])
+    if name.startswith(b"loss"):
         if _of_training(line, match.start()):
             found.setdefault("loss", value)
-    elif name == "step_ms" or (name == "step_s" and match["unit"]):
-        found.setdefault("step_s", value / 1000)
-    else:
-        found.setdefault(name, value)
+    elif name.startswith((b"lr", b"learning")):
+        found.setdefault("lr", value)
+    elif name == b"epoch":
+        found.setdefault("epoch", value)
+    elif b"sample" in name:
+        found.setdefault("samples_s", value)
+    elif name.startswith((b"tokens", b"tps")):
+        found.setdefault("tokens_s", value)
+    elif b"tim" in name:
+        found.setdefault("step_s", value / 1000 if match["unit"] or b"ms" in name else value)
+    elif match["unit"] is None:
+        step = value, float(match["total"][:18]) if match["total"] else None
+        steps.insert(0 if name.startswith(b"global") else len(steps), step)
 
 
 def _of_training(line: bytes, at: int) -> bool:
@@ -183,9 +181,9 @@ def _of_training(line: bytes, at: int) -> bool:
     before = _BEFORE_LOSS.search(line[max(0, at - 32) : at])
     if before is None:
         return True
-    if any(word and word.lower() in _OTHER_LOSS for word in before.groups()[:2]):
+    if any(word and word in _OTHER_LOSS for word in before.groups()[:2]):
         return False
-    return before[3] == b" " or before[2].lower() in _TRAIN_LOSS
+    return before[3] == b" " or before[2] in _TRAIN_LOSS
 
 
 def _number(text: bytes) -> float:
@@ -220,8 +218,10 @@ class _Series:
         self._values.append(value)
         if len(self._at) > self._limit:
             del self._at[1::2], self._values[1::2]
+            if self._at[-1] != at:
+                self._newest = at, value
+                self._skipped = self._every
             self._every *= 2
-            self._newest = at, value
 
     def points(self) -> list[tuple[float, float]]:
         points = list(zip(self._at, self._values, strict=True))
@@ -296,15 +296,22 @@ class Metrics:
     def _read(self, state: _Rank, window: bytes) -> Reading | None:
         """The newest numbers in finished lines."""
         reading: Reading | None = None
+        shapes: dict[bytes, bool] = {}  # of lines without their numbers: whether they told anything
         for line in _newest_lines(window):
+            shape = line[-LINE:].translate(None, _DIGITS)
+            if shape in shapes:
+                if shapes[shape]:
+                    break  # of an older step: so is all that is before
+                continue
             found = read_line(line)
+            shapes[shape] = found is not None
             if found is None or _is_aside(found, state.latest):
                 continue
             if reading is None:
                 reading = found
                 continue
             if found.said().keys() <= reading.said().keys():
-                break  # of an older step: so is all that is before
+                break
             reading = reading.over(found)
         return reading
 

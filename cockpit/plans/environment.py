@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cockpit.base.secret import is_secret
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.plans.hostfile import lines
 
@@ -22,10 +23,6 @@ _AISC = ("NCCL_IB_HCA", "UCX_NET_DEVICES")
 _OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# TOKENIZERS_PARALLELISM and GIT_AUTHOR_NAME are no secrets.
-_SECRET = re.compile(
-    r"TOKEN(?!IZ)|KEY|SECRET|PASSWD|PASSWORD|PASSPHRASE|CREDENTIAL|AUTH(?!OR)", re.IGNORECASE
-)
 # Bash refuses to set some of these, and gives the others values of its own.
 _BASH = """
     BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND
@@ -41,11 +38,6 @@ class Environment:
 
     values: Mapping[str, str] = field(repr=False)
     secrets: frozenset[str] = frozenset()
-
-
-def is_secret(name: str) -> bool:
-    """Whether a variable of this name is treated as a secret."""
-    return _SECRET.search(name) is not None
 
 
 def deepspeed_env_paths(environ: Mapping[str, str], home: str, cwd: str) -> tuple[str, ...]:

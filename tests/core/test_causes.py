@@ -79,6 +79,33 @@ def with_prefix(prefix: str, text: str = CRASH) -> str:
     return "".join(prefix + line for line in text.splitlines(keepends=True))
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "[rank3]: ",
+        "[rank3]:",
+        "[default3]:",
+        "12: ",
+        "gpu-01: ",
+        "worker-5: [rank22]: ",
+        "[1,3]<stderr>: ",
+        "2024-11-20 14:37:16 [rank3]: ",
+        "2024-11-20T14:37:16.123Z ",
+    ],
+)
+def test_a_traceback_with_what_launchers_put_in_front_of_lines(prefix: str) -> None:
+    assert told(with_prefix(prefix)) == OOM
+    assert frames(with_prefix(prefix)) == OOM_FRAMES
+    offset = cause_of(with_prefix(prefix)).offset
+    assert with_prefix(prefix)[offset:].startswith(f"{prefix}Traceback")
+
+
+def test_times_in_front_of_lines_go_on() -> None:
+    lines = CRASH.splitlines()
+    assert told("\n".join(f"2024-11-20 14:37:{at:02} {line}" for at, line in enumerate(lines))) == OOM
+
+
 def test_the_first_bytes_may_be_cut_and_lines_ended_in_any_way() -> None:
     assert told(CRASH[30:]) == OOM
     assert told(CRASH.replace("\n", "\r\n")) == OOM
@@ -86,13 +113,183 @@ def test_the_first_bytes_may_be_cut_and_lines_ended_in_any_way() -> None:
     assert told(f"\x1b[31m{CRASH}\x1b[0m".replace("torch.Out", "\x1b[1;35mtorch.Out")) == OOM
 
 
+def test_a_bar_may_be_in_front_of_a_traceback() -> None:
+    bar = "  8%|███▎      | 1999/24128 [1:52:09<20:27:23,  3.33s/it]"
+    for text in (f"{bar}{CRASH[CRASH.index('Trace') :]}", f"{bar}\r{CRASH[CRASH.index('Trace') :]}"):
+        assert told(text) == OOM
+        assert cause_of(text).offset == 0
+
+
+def test_lines_of_others_may_be_amid_a_traceback() -> None:
+    other = (
+        "step 7/9 loss 0.1\ngpu02:4711:4790 [5] NCCL INFO Channel 00/02 : 0 1\nwandb: Run history:\n"
+        "INFO: one\nINFO:root:two\n[rank1]:[W1112 03:04:05.1 ProcessGroupNCCL.cpp:1250] process group\n\n"
+    )
+    assert told(CRASH.replace("torch.Out", f"{other}torch.Out")) == OOM
+    assert find_cause(raised("x\n" * 30).encode()) is None
+
+
+def test_frames_of_libraries_are_dropped_unless_there_are_no_others() -> None:
+    deep = raised("ValueError: x").replace(
+        "ValueError", '  File "/src/DeepSpeed/deepspeed/runtime/engine.py", line 5, in step\nValueError'
+    )
+    assert frames(deep) == ["train.py:1 f"]
+    assert frames(raised("ValueError: x", path="/v/lib/python3.10/runpy.py")) == ["runpy.py:1 f"]
+    assert frames(raised("ValueError: x", path="/home/me/torch/train.py")) == ["train.py:1 f"]
+    many = "".join(f'  File "/work/a.py", line {at}, in f{at}\n' for at in range(9))
+    assert frames(f"Traceback (most recent call last):\n{many}ValueError\n") == [
+        f"a.py:{at} f{at}" for at in range(9 - FRAMES, 9)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "\nDuring handling of the above exception, another exception occurred:\n\n",
+        "\nThe above exception was the direct cause of the following exception:\n\n",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_of_a_chain_the_first_exception_counts(words: str, prefix: str) -> None:
+    text = raised("OSError: disk is full", 1) + words + raised("ValueError: no checkpoint", 2)
+    text += words + raised("RuntimeError: gave up", 3)
+    assert told(with_prefix(prefix, text)) == "OSError: disk is full"
+    assert frames(with_prefix(prefix, text)) == ["train.py:1 f"]
+    assert cause_of("before\n" + text).offset == len("before\n")
+    # What says nothing is passed over.
+    text = raised("_queue.Empty") + words + raised("RuntimeError: DataLoader worker (pid 5) exited")
+    assert told(with_prefix(prefix, text)) == "RuntimeError: DataLoader worker (pid 5) exited"
+    assert told(raised("_queue.Empty") + words + raised("KeyboardInterrupt")) == "_queue.Empty"
+
+
 def test_without_a_chain_the_last_traceback_counts() -> None:
     assert told(raised("OSError: retried") + "step 2\n" + raised("ValueError: x")) == "ValueError: x"
+
+
+def test_launchers_only_pass_on() -> None:
+    assert told(CRASH + LAUNCHER) == OOM
+    assert told(LAUNCHER + CRASH) == OOM
+    assert told("Segmentation fault (core dumped)\n" + LAUNCHER) == "Segmentation fault (core dumped)"
+    assert told(LAUNCHER).startswith("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
+    passed = raised("subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.")
+    assert told(CRASH + passed) == OOM
+    deepspeed = (
+        "[2024-03-01 10:00:00,123] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 4711\n"
+        "[2024-03-01 10:00:00,456] [ERROR] [launch.py:322:sigkill_handler] ['python', 'train.py'] exits with"
+        " return code = 1\n"
+    )
+    assert told(CRASH + deepspeed) == OOM
+    # What its own message says does not make an exception one of a launcher.
+    assert told(CRASH + raised("ValueError: no ChildFailedError")) == "ValueError: no ChildFailedError"
+
+
+def test_tracebacks_of_processes_and_workers() -> None:
+    spawned = (
+        "Traceback (most recent call last):\n"
+        '  File "/work/train.py", line 9, in <module>\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
+        "-- Process 0 terminated with the following error:\n" + raised("ValueError: x", 3)
+    )
+    assert told(spawned) == "ValueError: x"
+    assert frames(spawned) == ["train.py:3 f"]
+    loaded = raised("ValueError: Caught ValueError in DataLoader worker process 0.") + "Original "
+    assert told(loaded + raised("ValueError: bad shard", 7)) == "ValueError: bad shard"
+
+
+def test_what_a_destructor_raises_is_no_cause() -> None:
+    ignored = "Exception ignored in: <function Pool.__del__ at 0x7f>\n" + raised("ImportError: shutting down")
+    assert told(CRASH + ignored) == OOM
+    assert find_cause(ignored.replace("ImportError: shutting down", "x").encode()) is None
+
+
+def test_exceptions_with_odd_names_and_messages() -> None:
+    for summary in ("KeyboardInterrupt", "zlib.error: -3", "socket.timeout: timed out", "SystemExit: 3"):
+        assert told(raised(summary)) == summary
+    for summary in ("__main__.main.<locals>.Stop: enough", "ray.exceptions.RayTaskError(ValueError): x"):
+        assert told(raised(summary)) == summary
+    loaded = "RuntimeError: Error(s) in loading state_dict for Net:"
+    assert told(raised(f"{loaded}\n\tsize mismatch for a.weight")) == f"{loaded} size mismatch for a.weight"
+
+
+def test_groups_and_boxes() -> None:
+    group = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/work/train.py", line 8, in <module>\n'
+        "  | ExceptionGroup: two (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/work/train.py", line 3, in one\n'
+        "    |     raise ValueError('x')\n"
+        "    | ValueError: x\n"
+        "    +------------------------------------\n"
+    )
+    assert told(group) == "ValueError: x"
+    assert frames(group) == ["train.py:3 one"]
+    box = (
+        "╭───────────────── Traceback (most recent call last) ─────────────────╮\n"
+        "│ /work/train.py:12 in main                                           │\n"
+        "│                                                                     │\n"
+        "│ ❱ 12 │   fit()                                                      │\n"
+        "╰─────────────────────────────────────────────────────────────────────╯\n"
+        "ZeroDivisionError: division by zero\n"
+    )
+    assert told(box) == "ZeroDivisionError: division by zero"
+    assert frames(box) == ["train.py:12 main"]
+
+
+def test_what_the_interpreter_and_libraries_say_when_they_crash() -> None:
+    fault = (
+        "Fatal Python error: Segmentation fault\n\n"
+        'Thread 0x00007f01 (most recent call first):\n  File "/work/other.py", line 1 in wait\n\n'
+        "Current thread 0x00007f02 (most recent call first):\n"
+        '  File "/work/model.py", line 3 in forward\n  File "/work/train.py", line 5 in <module>\n\n'
+        "Extension modules: numpy._core, torch._C (total: 20)\n"
+        "Segmentation fault (core dumped)\n"
+    )
+    assert told(fault) == "Fatal Python error: Segmentation fault"
+    assert frames(fault) == ["train.py:5 <module>", "model.py:3 forward"]
+    thrown = (
+        "step 3\n"
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [PG 0 Rank 1] Process group watchdog thread terminated with exception: CUDA error\n"
+        "Exception raised from ncclCommWatchdog at ProcessGroupNCCL.cpp:1895 (most recent call first):\n"
+        "frame #0: c10::Error::Error(c10::SourceLocation) + 0x96 (0x7f in libc10.so)\n"
+    )
+    assert told(thrown).startswith("c10::DistBackendError: [PG 0 Rank 1] Process group watchdog thread")
+    assert cause_of(thrown).offset == len("step 3\n")
+    assert told("[rank1]:   what():  no GPU\n") == "no GPU"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Segmentation fault",
+        "run.sh: line 3:  4711 Segmentation fault      (core dumped) python train.py",
+        "Bus error (core dumped)",
+        "Memory cgroup out of memory: Killed process 4711 (python) total-vm:10kB",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some tasks have been OOM Killed.",
+        "run.sh: line 3:  4711 Killed                  python train.py",
+        "train.py: error: unrecognized arguments: --zerro",
+        "[2024-03-01 10:00:00,123] [ERROR] [engine.py:1:check] the batch is too large",
+        "python: can't open file '/work/trian.py': [Errno 2] No such file or directory",
+        "/usr/bin/python3: No module named deepsped",
+        "bash: line 1: pyhton: command not found",
+    ],
+)
+def test_without_a_traceback_the_last_words_count(line: str) -> None:
+    text = f"ERROR: an older one\nstep 3\n{line}\nstep 4, 0 errors\n"
+    assert told(text) == line
+    assert text[cause_of(text).offset :].startswith(line)
+    assert cause_of(text).frames == ()
 
 
 @pytest.mark.parametrize("text", ["", "\n", "step 3/9 loss 0.1\n", "0 errors\n", "done\n" * 999])
 def test_no_cause(text: str) -> None:
     assert find_cause(text.encode()) is None
+
+
+def test_a_traceback_that_is_not_whole_yet_is_no_cause() -> None:
+    assert find_cause(CRASH[: CRASH.index("torch.Out")].encode()) is None
 
 
 PIECES = st.sampled_from(
@@ -125,6 +322,35 @@ def test_any_bytes_are_read(pieces: list[bytes]) -> None:
         assert all(b"\n" not in frame.raw for frame in found.frames)
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"Traceback (most recent call last):\n",
+        b"Traceback (most recent call last)",
+        b"a: ",
+        b"[",
+        b"a.",
+        b"\n",
+        b'  File "a", line 1\n',
+        b"what(): ",
+        b"what(): \n",
+        b"E0101 00:",
+        b"ERROR",
+        b"\r",
+        b"\x1b[",
+        b"A(a",
+        "│ ".encode(),
+        b"2024-01-01 00:00:00 ",
+        b"Exception ignored in\nTraceback (most recent call last)\n",
+        b"Fatal Python error: Current thread \n",
+    ],
+)
+def test_no_bytes_take_long(unit: bytes) -> None:
+    head = b"Traceback (most recent call last):\n"
+    find_cause(unit * (65536 // len(unit)))
+    find_cause(head + unit * (65536 // len(unit)))
+
+
 @pytest.mark.parametrize("script", ["train_deepspeed.py", "train_torch.py", "train_plain.py"])
 def test_the_crash_of_an_example(script: str) -> None:
     name = "deepspeed" if script == "train_deepspeed.py" else "torch"
@@ -148,30 +374,3 @@ def test_the_crash_of_an_example(script: str) -> None:
     shown = [frame.shown() for frame in found.frames]
     assert [shown[0].partition(":")[0], shown[-1].partition(":")[0]] == [script, "faults.py"]
     assert shown[-1].endswith(" step_begins")
-
-
-@pytest.mark.parametrize("prefix", ["", "[rank3]: ", "[default3]:", "gpu-01: "])
-def test_what_torch_puts_in_front_of_lines_goes(prefix: str) -> None:
-    text = with_prefix(prefix)
-    assert (told(text), frames(text)) == (OOM, OOM_FRAMES)
-
-
-def test_what_a_launcher_passes_on_is_not_the_cause() -> None:
-    assert told(CRASH + LAUNCHER) == OOM
-
-
-@pytest.mark.parametrize(
-    "between",
-    [
-        "\nDuring handling of the above exception, another exception occurred:\n\n",
-        "\nThe above exception was the direct cause of the following exception:\n\n",
-    ],
-)
-def test_of_a_chain_the_first_one_is_the_cause(between: str) -> None:
-    assert told(CRASH + between + raised("ValueError: no")) == OOM
-
-
-def test_a_crash_without_a_traceback() -> None:
-    assert told("step 1\n  what():  [enforce fail at pair.cc] connection closed\n") == (
-        "what():  [enforce fail at pair.cc] connection closed"
-    )

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - lines of real programs are long
 """What is read out of the lines of real training programs.
 
 Each sample is a line's format as the named source prints it, shortened.
@@ -7,11 +6,15 @@ Each sample is a line's format as the named source prints it, shortened.
 from __future__ import annotations
 
 import math
+import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cockpit.core.metrics import REST, STALE, WINDOW, Metrics, Reading, read_line
+from cockpit.core.metrics import POINTS, RANK_POINTS, REST, SERIES, STALE, WINDOW, Metrics, Reading, read_line
 
 EXAMPLE = "step 5/20 loss 0.1234 lr 1.00e-03 step_time 0.118"
 
@@ -20,14 +23,14 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ("our examples", EXAMPLE, {"step": 5, "total": 20, "loss": 0.1234, "lr": 0.001, "step_s": 0.118}),
     (
         "DeepSpeed, runtime/engine.py _report_progress (issue 1825)",
-        "[2022-03-11 02:06:58,985] [INFO] [logging.py:69:log_dist] [Rank 0] step=40, skipped=2, lr=[5e-05, 5e-05],"
-        " mom=[[0.9, 0.999], [0.9, 0.999]]",
+        "[2022-03-11 02:06:58,985] [INFO] [logging.py:69:log_dist] [Rank 0] step=40, skipped=2,"
+        " lr=[5e-05, 5e-05], mom=[[0.9, 0.999], [0.9, 0.999]]",
         {"step": 40, "lr": 5e-05},
     ),
     (
         "DeepSpeed, utils/timer.py (issue 3742)",
         "[2023-07-25 21:03:17,269] [INFO] [timer.py:215:stop] epoch=0/micro_step=68/global_step=34,"
-        " RunningAvgSamplesPerSec=7.86, CurrSamplesPerSec=8.009, MemAllocated=59.65GB, MaxMemAllocated=63.31GB",
+        " RunningAvgSamplesPerSec=7.86, CurrSamplesPerSec=8.009, MemAllocated=59.65GB",
         {"step": 34, "epoch": 0.0, "samples_s": 8.009},
     ),
     (
@@ -42,15 +45,17 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "GPT-NeoX on DeepSpeed (DeepSpeed issue 3742)",
-        " samples/sec: 7.799 | iteration       34/   10000 | elapsed time per iteration (ms): 4103.1 | learning rate:"
-        " 2.111E-06 | approx flops per GPU: 112.9TFLOPS | lm_loss: 1.118665E+01 | number of nan iterations:   0 |",
+        " samples/sec: 7.799 | iteration       34/   10000 | elapsed time per iteration (ms): 4103.1 |"
+        " learning rate: 2.111E-06 | approx flops per GPU: 112.9TFLOPS | lm_loss: 1.118665E+01 |"
+        " number of nan iterations:   0 |",
         {"step": 34, "total": 10000, "loss": 11.18665, "lr": 2.111e-6, "samples_s": 7.799, "step_s": 4.1031},
     ),
     (
         "Megatron-LM (issue 756)",
-        " [2024-04-06 03:02:12] iteration       71/     100 | consumed samples:         9088 | elapsed time per"
-        " iteration (ms): 5361.6 | throughput per GPU (TFLOP/s/GPU): 243.6 | learning rate: 1.420000E-05 | global"
-        " batch size:   128 | lm loss: 1.818812E+00 | load_balancing_loss: 1.013377E+00 | loss scale: 1.0 |",
+        " [2024-04-06 03:02:12] iteration       71/     100 | consumed samples:         9088 |"
+        " elapsed time per iteration (ms): 5361.6 | throughput per GPU (TFLOP/s/GPU): 243.6 |"
+        " learning rate: 1.420000E-05 | global batch size:   128 | lm loss: 1.818812E+00 |"
+        " load_balancing_loss: 1.013377E+00 | loss scale: 1.0 |",
         {"step": 71, "total": 100, "loss": 1.818812, "lr": 1.42e-5, "step_s": 5.3616},
     ),
     (
@@ -71,8 +76,8 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "HF TFTrainer (transformers 9613)",
-        "[INFO|trainer_tf.py:398] 2021-01-15 10:28:50,371 >> {'loss': 0.6347228, 'learning_rate': 4.891304e-05,"
-        " 'epoch': 0.086956, 'step': 10}",
+        "[INFO|trainer_tf.py:398] 2021-01-15 10:28:50,371 >> {'loss': 0.6347228,"
+        " 'learning_rate': 4.891304e-05, 'epoch': 0.086956, 'step': 10}",
         {"step": 10, "loss": 0.6347228, "lr": 4.891304e-5, "epoch": 0.086956},
     ),
     (
@@ -82,8 +87,8 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "the same with the logger's line behind it",
-        "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it][2021-11-26 03:07:16,494] [INFO] [logging.py:69:"
-        "log_dist] [Rank 0] step=2000, skipped=1995, lr=[0.001, 0.001], mom=[0.0, 0.0]",
+        "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it][2021-11-26 03:07:16,494] [INFO]"
+        " [logging.py:69:log_dist] [Rank 0] step=2000, skipped=1995, lr=[0.001, 0.001], mom=[0.0, 0.0]",
         {"step": 1999, "total": 24128, "step_s": 3.33, "lr": 0.001},
     ),
     (
@@ -93,7 +98,8 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "Lightning 2 (anemoi-core issue 614; the postfix is callbacks/progress/tqdm_progress.py)",
-        "Epoch 3:   2%|▏         | 3744/150000 [3:12:36<125:24:04,  0.32it/s, v_num=35a4, train_loss_step=0.123]",
+        "Epoch 3:   2%|▏         | 3744/150000 [3:12:36<125:24:04,  0.32it/s, v_num=35a4,"
+        " train_loss_step=0.123]",
         {"step": 3744, "total": 150000, "epoch": 3.0, "loss": 0.123, "step_s": 3.125},
     ),
     (
@@ -125,8 +131,8 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     ),
     (
         "fairseq (issue 2338)",
-        "2020-07-17 06:48:46 | INFO | train_inner | epoch 001:    100 / 167138 loss=15.073, ppl=34470.4, wps=4004.3,"
-        " wpb=980.3, num_updates=100, lr=1e-06, loss_scale=128, wall=83",
+        "2020-07-17 06:48:46 | INFO | train_inner | epoch 001:    100 / 167138 loss=15.073,"
+        " ppl=34470.4, wps=4004.3, wpb=980.3, num_updates=100, lr=1e-06, loss_scale=128, wall=83",
         {"step": 100, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
     ),
     ("nanoGPT, train.py", "step 250: train loss 2.3, val loss 2.4", {"step": 250, "loss": 2.3}),
@@ -160,9 +166,10 @@ def test_the_same_lines_in_a_log(line: str, numbers: dict[str, Any]) -> None:
         "step 2 of the installation",
         "Epoch 3",
         " validation loss at iteration 1000 | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 |",  # Megatron-LM
-        "[INFO] [logging.py:96:log_dist] [Rank 0] rank=0 time (ms) | forward: 652.41 | step: 1172",  # DeepSpeed
+        "[logging.py:96:log_dist] [Rank 0] rank=0 time (ms) | forward: 652.41 | step: 1172",  # DeepSpeed
         "{'eval_loss': 0.5, 'eval_runtime': 3.0, 'eval_samples_per_second': 100.0, 'epoch': 1.0}",  # HF
         "{'train_runtime': 100.1, 'train_samples_per_second': 10.0, 'train_loss': 0.4, 'epoch': 3.0}",  # HF
+        "Validation DataLoader 1: 100% 1000/1000 [00:18<00:00, 55.55it/s]",  # the same in a notebook's style
         "Validation DataLoader 0:  71%|███| 112/157 [00:04<00:01, 28.44it/s]",  # Lightning issue 14094
         "Sanity Checking DataLoader 0:  50%|███| 1/2 [00:04<00:01, 28.44it/s]",  # Lightning
         "Loading checkpoint shards: 100%|███| 2/2 [01:21<00:00, 40.80s/it]",  # DeepSpeed issue 4153
@@ -213,6 +220,40 @@ def test_chunks_may_end_anywhere(size: int) -> None:
     assert metrics.latest == Reading(step=7, total=1000, loss=0.07, lr=0.001, step_s=0.118)
 
 
+STEPS = b"".join(
+    each
+    for step in range(1, 6)
+    for each in (
+        line(step, step / 100),
+        f"\r {step}0%|█| {step}/1000 [00:0{step}<00:09,  2.00s/it]".encode(),
+        b"\nglossary\r\n",
+    )
+)
+
+
+@given(st.lists(st.integers(0, len(STEPS)), max_size=20))
+def test_cuts_anywhere_give_the_same_newest_numbers(cuts: list[int]) -> None:
+    metrics = Metrics()
+    edges = sorted([0, *cuts, len(STEPS)])
+    for at, end in pairwise(edges):
+        metrics.feed(0, STEPS[at:end], 1.0)
+    latest = metrics.latest
+    assert (latest.step, latest.loss, latest.lr, latest.step_s) == (5, 0.05, 0.001, 2.0)
+
+
+def test_thousands_of_ranks_take_little_memory() -> None:
+    metrics = Metrics()
+    tracemalloc.start()
+    try:
+        for rank in range(64):
+            for step in range(200):
+                metrics.feed(rank, line(step, step / 100) + b"x" * (REST + 9 * step), float(step))
+        each = tracemalloc.get_traced_memory()[0] / 64
+    finally:
+        tracemalloc.stop()
+    assert each < 16 << 10
+
+
 def test_bars_are_read_without_waiting_for_the_next_state() -> None:
     metrics = Metrics()
     assert metrics.feed(0, "\r 10%|█   | 1/10 [00:01<00:09,  2.00s/it]".encode(), 1.0)
@@ -228,11 +269,9 @@ def test_numbers_of_several_lines_are_put_together() -> None:
     """What DeepSpeed prints for one step, and the script's own line."""
     metrics = Metrics()
     step = b"[Rank 0] step=%d, skipped=0, lr=[%.3f], mom=[[0.9, 0.999]]\n"
-    timer = b"epoch=0/micro_step=%d/global_step=%d, RunningAvgSamplesPerSec=7.8, CurrSamplesPerSec=%d, MemAllocated=1GB\n"
-    data = b"".join(
-        step % (n, n / 100) + timer % (n, n, n * 10) + b"iteration %d done, loss = %d\n" % (n, n)
-        for n in (1, 2, 3)
-    )
+    timer = b"epoch=0/micro_step=%d/global_step=%d, RunningAvgSamplesPerSec=7.8, CurrSamplesPerSec=%d\n"
+    own = b"iteration %d done, loss = %d\n"
+    data = b"".join(step % (n, n / 100) + timer % (n, n, n * 10) + own % (n, n) for n in (1, 2, 3))
     metrics.feed(0, data, 1.0)
     assert metrics.latest == Reading(step=3, epoch=0.0, loss=3.0, lr=0.03, samples_s=30.0)
 
@@ -312,6 +351,22 @@ def test_what_is_not_finite_is_told_but_not_plotted() -> None:
     assert metrics.latest.loss is not None
     assert math.isnan(metrics.latest.loss)
     assert metrics.series("loss") == [(1.0, 0.5)]
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 511, 512, 513, 5000])
+def test_series_are_thinned_evenly_and_end_with_the_newest(count: int) -> None:
+    metrics = Metrics()
+    for step in range(count):
+        metrics.feed(0, line(step, step / 1000), float(step))
+    for rank, limit in ((None, POINTS), (0, RANK_POINTS)):
+        points = metrics.series("loss", rank)
+        assert len(points) == count if count <= limit - 1 else limit // 2 - 1 <= len(points) <= limit
+        assert points[0] == (0.0, 0.0)
+        assert points[-1] == (count - 1, (count - 1) / 1000)
+        gaps = {after[0] - before[0] for before, after in pairwise(points[:-1])}
+        assert len(gaps) <= 1
+    assert metrics.series("no such thing") == []
+    assert all(len(metrics.series(name, 7)) == 0 for name in SERIES)
 
 
 def test_only_the_end_of_a_big_chunk_is_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cockpit.base.secret import is_secret
 from cockpit.errors import ManyErrors
 from cockpit.plans import environment
 from cockpit.plans.environment import gather
@@ -57,7 +58,7 @@ def test_every_mistake_is_named() -> None:
     ],
 )
 def test_secrets_are_told_by_name(name: str, secret: bool) -> None:
-    assert environment.is_secret(name) is secret
+    assert is_secret(name) is secret
     env = gather({}, [], [f"{name}=hush"])
     assert (name in env.secrets) is secret
     assert "hush" not in repr(env)
