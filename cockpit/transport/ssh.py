@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import asyncssh
@@ -160,19 +161,35 @@ class SshHops:
             return options
 
         options = await build()
-        more: dict[str, object] = {}
-        if not options.known_hosts:
-            # asyncssh reads None (`UserKnownHostsFile none`) as "do not check host keys at all".
-            more["known_hosts"] = _known_hosts() if options.known_hosts is not None else _NO_HOSTS
+        # asyncssh reads None (`UserKnownHostsFile none`) as "do not check host keys at all".
+        hosts = _NO_HOSTS if options.known_hosts is None else options.known_hosts or _known_hosts()
+        more: dict[str, object] = {"known_hosts": _read_once(hosts)}
         if not options.config.get("Ciphers"):
             more["encryption_algs"] = _CIPHERS
-        return await build(**more) if more else options
+        return await build(**more)
 
 
 def _known_hosts() -> list[str] | bytes:
     own = Path.home() / ".ssh"
     files = [str(own / "known_hosts"), str(own / "known_hosts2"), *_SYSTEM_KNOWN_HOSTS]
     return [file for file in files if os.access(file, os.R_OK)] or _NO_HOSTS
+
+
+def _read_once(hosts: object) -> object:
+    """Files of host keys read once for all nodes, and again when one has changed; anything else as it is."""
+    names = [hosts] if isinstance(hosts, str) else hosts
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return hosts
+    try:
+        seen = [(name, os.stat(name)) for name in names]
+    except OSError:
+        return hosts  # asyncssh has the words for that
+    return _parsed(tuple((name, found.st_ino, found.st_mtime_ns, found.st_size) for name, found in seen))
+
+
+@lru_cache(maxsize=16)
+def _parsed(files: tuple[tuple[str, int, int, int], ...]) -> asyncssh.SSHKnownHosts:
+    return asyncssh.read_known_hosts([name for name, *_ in files])
 
 
 async def _connect(
