@@ -1,6 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, logs and collect; the rest needs nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, logs, collect and stacks; the rest needs
+nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import collect, connect, firstframe, footprint, logs, ranks, tohelp, uilag, watched
+from benchmarks import collect, connect, firstframe, footprint, logs, ranks, stacks, tohelp, uilag, watched
 from benchmarks.measure import FOLDER, BenchmarkError
 from benchmarks.table import Result, page, render
 from tests.lab.lab import Lab, LabError
@@ -30,8 +31,11 @@ ALL: dict[str, Callable[[], Result]] = {
     "uilag": uilag.run,
     "ranks": ranks.run,
     "firstframe": firstframe.run,
+    "stacks": stacks.run,
+    "stackscreen": stacks.screen,
+    "dumped": stacks.dumped,
 }
-IN_LAB = ("connect", "logs", "collect")
+IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
 
 
@@ -67,7 +71,7 @@ def main() -> int:
 def _unavailable(name: str) -> str | None:
     if name in IN_LAB:
         return Lab.unavailable()
-    if name == "watched" and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "dumped") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None
 

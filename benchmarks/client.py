@@ -72,6 +72,37 @@ async def collect(words: list[str]) -> dict[str, Any]:
     return {"file": str(Path(target) / collected.reports[0].file)}
 
 
+async def stacks(nodes: list[str]) -> dict[str, Any]:
+    """Stacks of the job on these nodes, links and agents warm; ``seconds`` of the second sample."""
+    from cockpit.engine.parties import JobParty, Links, find_job
+    from cockpit.engine.stacks import Ask, Stacks
+
+    fleet = Fleet(PYTHONS)
+    links = Links(fleet.open)
+    job, _ = await find_job(nodes, links, "")
+    taken = Stacks(JobParty(job, nodes, links, []), Ask(), Path("/tmp/stacks"))
+    await taken.take()
+    sample = await taken.take()
+    assert not taken.snapshot.missing(), taken.snapshot.missing()
+    await links.close()
+    await fleet.close()
+    return {"seconds": sample.took_s}
+
+
+async def dumping(words: list[str]) -> dict[str, Any]:
+    """Stacks of a run over links that stand, again and again: RUN SECONDS; until it is killed."""
+    from cockpit.engine.parties import open_run
+    from cockpit.engine.runs import RunFolder
+    from cockpit.engine.stacks import Ask, Stacks
+
+    run, every = words
+    folder = RunFolder.find(run)
+    async with open_run(folder) as party:
+        while True:
+            await Stacks(party, Ask(), folder.path / "stacks").take()
+            await asyncio.sleep(float(every))
+
+
 def _manifest(node: str, folder: str) -> Any:
     from cockpit.engine.runs import Manifest, NodeEntry, new_name
 
@@ -91,6 +122,8 @@ VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "connect": connect,
     "logs": logs,
     "collect": collect,
+    "stacks": stacks,
+    "dumping": dumping,
 }
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ class Here:
         """Start another cockpit, silent."""
         return _start(self.folder, words)
 
+    def client(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start our own side of a benchmark (:mod:`benchmarks.client`) beside it, silent."""
+        return _start(self.folder, words, [sys.executable, "-m", "benchmarks.client"])
+
     def log(self, rank: int) -> Path:
         """The rank's log on the node."""
         return next(self.folder.glob(f"node/**/rank-{rank}.log"))
@@ -67,8 +71,8 @@ def wait(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
         time.sleep(0.05)
 
 
-def _start(folder: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(folder: Path, words: Sequence[str], program: Sequence[str] = _COCKPIT) -> subprocess.Popen[bytes]:
     env = {**os.environ, "XDG_STATE_HOME": f"{folder}/state", "PYTHONPATH": str(FOLDER.parent)}
     env.setdefault("VIRTUAL_ENV", sys.prefix)
     null = subprocess.DEVNULL
-    return subprocess.Popen([*_COCKPIT, *words], env=env, stdin=null, stdout=null, stderr=null)
+    return subprocess.Popen([*program, *words], env=env, stdin=null, stdout=null, stderr=null)

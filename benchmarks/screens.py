@@ -1,4 +1,4 @@
-"""What the app's benchmarks run in a process of their own: ``python -m benchmarks.screens uilag|ranks``.
+"""The app in a process of its own, for benchmarks: ``python -m benchmarks.screens uilag|ranks|stacks N``.
 
 Prints one JSON object.
 """
@@ -14,10 +14,12 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import events
+from textual.app import App
 from textual.pilot import Pilot
 
 from cockpit.config import Config
@@ -62,7 +64,7 @@ async def until(there: Callable[[], object], what: str, deadline_s: float = 90) 
         await asyncio.sleep(0.02)
 
 
-def text_of(app: CockpitApp) -> str:
+def text_of(app: App[Any]) -> str:
     """What is on the screen."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
@@ -98,7 +100,7 @@ def rss_mb() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def uilag(seconds: float) -> dict[str, Any]:
+async def uilag(seconds: int) -> dict[str, Any]:
     """64 real ranks print 1,000 lines a second each; everything between them and the screen is real."""
     from cockpit.cli import cluster, run
 
@@ -184,6 +186,89 @@ async def ranks(rounds: int) -> dict[str, Any]:
     }
 
 
+class _Recorded:
+    """A node's link whose agent answers at once with what was packed before."""
+
+    hello: ClassVar[dict[str, str]] = {"machine": "x86_64"}
+
+    def __init__(self, packed: bytes) -> None:
+        self.lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._packed = packed
+
+    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        return {"ready": True}
+
+    async def stream(self, verb: str, **fields: Any) -> Any:
+        return self
+
+    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+        yield {}, self._packed
+
+    async def close(self) -> None:
+        pass
+
+
+class _Job:
+    """A job on nodes that only remember."""
+
+    title = run = "recorded"
+    command = "cockpit stacks recorded"
+
+    def __init__(self, links: dict[str, Any], ranks: dict[str, list[int]]) -> None:
+        self._links = links
+        self._ranks = ranks
+        self.nodes = list(links)
+
+    def places(self) -> dict[int, Any]:
+        from cockpit.core.snapshot import Place
+
+        return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
+
+    def folder(self, node: str) -> str:
+        return ""
+
+    async def link(self, node: str) -> Any:
+        return self._links[node]
+
+    async def targets(self, node: str, link: Any) -> list[Any]:
+        from cockpit.engine.stacks import Target
+
+        return [Target(rank, 41_000 + rank, 90_000 + rank) for rank in self._ranks[node]]
+
+
+def _shows(app: App[Any], text: str) -> bool:
+    return text in text_of(app)
+
+
+async def stacks(rounds: int) -> dict[str, Any]:
+    """128 nodes with 8 ranks each: from the key, as the screen is pushed, to what is on it."""
+    from cockpit.base.stacks import pack
+    from cockpit.engine.stacks import Ask, Stacks
+    from cockpit.tui.screens.stacks import StackScreen
+    from cockpit.tui.stacks_app import StacksApp
+    from tests.tui.stack_scenes import reads, waits
+
+    ranks = {f"gpu{number:03d}": [8 * number + local for local in range(8)] for number in range(128)}
+    packed = {
+        node: pack((reads if rank == 13 else waits)(rank, 1.0) for rank in each)
+        for node, each in ranks.items()
+    }
+    found: dict[str, list[float]] = {"tree_s": [], "verdict_s": [], "lag_ms": []}
+    for _ in range(rounds):
+        job = _Job({node: _Recorded(data) for node, data in packed.items()}, ranks)
+        taken = Stacks(job, Ask(), Path(os.environ["XDG_STATE_HOME"]))
+        app = StacksApp(Stacks(_Job({}, {}), Ask(), Path(os.environ["XDG_STATE_HOME"])), Config(ascii=False))
+        async with app.run_test(size=SIZE):
+            ticker, began = Ticker(), time.perf_counter()
+            await app.push_screen(StackScreen(taken))
+            await until(partial(_shows, app, "read_shard"), "the tree")
+            found["tree_s"].append(time.perf_counter() - began)
+            await until(partial(_shows, app, "did not join"), "the verdict")
+            found["verdict_s"].append(time.perf_counter() - began)
+            found["lag_ms"].append(1000 * ticker.stop()[-1])
+    return {what: share(sorted(values), 0.5) for what, values in found.items()}
+
+
 async def _sample(stage: Any, names: list[str]) -> None:
     while True:
         for name in names:
@@ -216,10 +301,11 @@ async def _press(app: CockpitApp, key: str, drawn: list[float]) -> float:
 
 def main() -> None:
     """Run one of them."""
-    name, size = sys.argv[1], float(sys.argv[2])
+    name, size = sys.argv[1], sys.argv[2]
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
-        found = asyncio.run(uilag(size) if name == "uilag" else ranks(int(size)))
+        work = {"uilag": uilag, "ranks": ranks, "stacks": stacks}[name]
+        found = asyncio.run(work(int(size)))
     print(json.dumps(found))
 
 

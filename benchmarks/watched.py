@@ -19,15 +19,15 @@ _PROGRAM = ["env", "OMP_NUM_THREADS=1", sys.executable, "examples/train_torch.py
 def run() -> Result:
     """Measure; needs torch."""
     with started(1, [*_PROGRAM, "--steps", "10000000", "--step-time", "0"]) as here:
-        wait(lambda: _step(here) > 0, "the first step")
+        wait(lambda: step(here) > 0, "the first step")
         here.cockpit.kill()
         here.cockpit.wait()
         before, watched, after = [], [], []
         for _ in range(CYCLES):
-            before.append(_rate(here))
+            before.append(rate(here))
             cockpit = here.start("attach", here.name, "--headless")
             watched.append(_watched_rate(here, cockpit))
-            after.append(_rate(here))
+            after.append(rate(here))
     unwatched = [mean(pair) for pair in zip(before, after, strict=True)]
     band = Figure("unwatched on both sides (A/A)", before, after, "steps/s")
     return Result(
@@ -47,7 +47,7 @@ def _watched_rate(here: Here, cockpit: subprocess.Popen[bytes]) -> float:
         spool = here.folder / "state"
         size = _spooled(here)
         wait(lambda: spool.is_dir() and _spooled(here) > size, "the cockpit's first bytes")
-        return _rate(here)
+        return rate(here)
     finally:
         cockpit.kill()
         cockpit.wait()
@@ -57,15 +57,16 @@ def _spooled(here: Here) -> int:
     return sum(file.stat().st_size for file in here.folder.glob("state/**/spool/*/rank-0.log"))
 
 
-def _rate(here: Here) -> float:
+def rate(here: Here, window_s: float = WINDOW_S) -> float:
+    """Steps a second of rank 0 in a window, a moment from now."""
     time.sleep(_SETTLE_S)
-    begin, first = time.monotonic(), _step(here)
-    time.sleep(WINDOW_S)
-    last, end = _step(here), time.monotonic()
+    begin, first = time.monotonic(), step(here)
+    time.sleep(window_s)
+    last, end = step(here), time.monotonic()
     return (last - first) / (end - begin)
 
 
-def _step(here: Here) -> int:
+def step(here: Here) -> int:
     """The last step in the rank's log."""
     with here.log(0).open("rb") as file:
         size = file.seek(0, 2)

@@ -19,6 +19,11 @@ def runs() -> Path:
     return state() / "runs"
 
 
+def stacks() -> Path:
+    """Folder with one folder for each snapshot of a job that cockpit did not start."""
+    return state() / "stacks"
+
+
 def plans() -> Path:
     """Folder of the 0600 files that printed plans take their secrets from."""
     return state() / "plans"

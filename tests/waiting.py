@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,3 +23,16 @@ def until(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {what or condition}")
         time.sleep(0.02)
+
+
+async def soon(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
+    """As :func:`until`, while the event loop goes on.
+
+    :raises AssertionError: it did not within ``timeout`` seconds
+    """
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what or condition}")
+        await asyncio.sleep(0.01)
+    return value

@@ -1,27 +1,31 @@
-"""``cockpit attach RUN``: watch a run that was left or lost."""
+"""``cockpit attach``: watch a run that was left or lost, or a job that somebody else started."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+from pathlib import Path
 
-from cockpit.cli import terminal
+from cockpit.cli import jobs, terminal
 from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
-from cockpit.engine.joining import fleet_for
+from cockpit.engine.joining import adopt, fleet_for
 from cockpit.engine.runs import RunFolder
 from cockpit.engine.session import Session
-from cockpit.errors import Exit
+from cockpit.engine.stacks import Ask, Stacks
+from cockpit.errors import CockpitError, Exit
 
 
 def main(words: list[str]) -> int:
     """Join a run's nodes and go on as ``cockpit run`` does."""
     parser = Parser(
         "attach",
-        "Watch a run that was left or lost: missed output comes first, then live lines.",
+        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile: the "
+        "job that runs on its nodes, whoever started it; of a foreign job cockpit shows the stacks.",
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
     )
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("target", metavar="RUN|HOSTFILE")
     parser.add_argument(
         "--give-up",
         type=seconds,
@@ -30,8 +34,14 @@ def main(words: list[str]) -> int:
         help="wait so long for lost links when all else has ended (600; the app waits on)",
     )
     terminal.add_options(parser)
+    jobs.add_options(parser)
     args = parser.parse_args(words)
-    folder = RunFolder.find(args.run)
+    if Path(args.target).is_file():
+        name = asyncio.run(_attach_job(args))
+        if not name:
+            return Exit.LEFT
+        args.target = name
+    folder = RunFolder.find(args.target)
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.flight import Joining
 
@@ -50,3 +60,21 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
         return await watch(session, live, output)
     finally:
         await session.close()
+
+
+async def _attach_job(args: argparse.Namespace) -> str:
+    """Show the job on the nodes of a hostfile until it is left; or the name of the run that it is."""
+    async with jobs.job_party(args) as (party, root):
+        name = party.job.run
+        if name:
+            fleet = jobs.fleet_of(args)
+            try:
+                await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
+            finally:
+                await fleet.close()
+            return name
+        if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+            what = "cockpit did not start this job, so there are no logs and no exit codes to show here"
+            raise CockpitError(what, where=party.title, hint=f"its stacks: {party.command}")
+        await terminal.show_stacks(Stacks(party, Ask(), root))
+        return ""

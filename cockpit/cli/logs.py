@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ClusterShell.RangeSet import RangeSet, RangeSetParseError
-
 from cockpit.cli.live import Live, Output
 from cockpit.cli.narration import say
-from cockpit.cli.parsing import Parser
+from cockpit.cli.parsing import Parser, rank_set
 from cockpit.core.events import Event
 from cockpit.core.lines import LineAssembler
 from cockpit.core.model import RunModel
@@ -44,7 +42,7 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with what comes, until the run is over"
     )
-    parser.add_argument("--rank", type=_ranks, metavar="SET", help="only these ranks: 0-3,7")
+    parser.add_argument("--rank", type=rank_set, metavar="SET", help="only these ranks: 0-3,7")
     parser.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     parser.add_argument("--grep", type=_regex, metavar="REGEX", help="only lines that match")
     parser.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
@@ -229,13 +227,6 @@ async def _follow(folder: RunFolder, live: Live, wanted: _Wanted) -> int:
     finally:
         live.close()
         await session.close()
-
-
-def _ranks(text: str) -> set[int]:
-    try:
-        return {int(rank) for rank in RangeSet(text)}
-    except (RangeSetParseError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"not a rank set: {text!r} (like 0-3,7): {error}") from None
 
 
 def _regex(text: str) -> re.Pattern[bytes]:

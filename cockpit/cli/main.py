@@ -16,6 +16,7 @@ VERBS = {
     "ps": "list runs and how they are",
     "attach": "watch a run that was left or lost",
     "logs": "print a run's logs, all or some",
+    "stacks": "Python stacks of all ranks, merged, so that the odd one stands out",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",
     "demo": "try it: a small cluster on this machine, real training",

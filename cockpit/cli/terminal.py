@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from cockpit.cli.narration import mute, say, say_left
 from cockpit.cli.parsing import Parser
 from cockpit.core.summary import summary
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
     from cockpit.tui.flight import Flight
     from cockpit.tui.host import Host
+    from cockpit.tui.screens.stacks import Source
 
 STUCK_S = 8.0
 """The app ends at once if it has not so long after it was told to: nobody sees it any more."""
@@ -66,6 +67,26 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     for line in summary(app.session.model, run, logs=not flight.leaving):
         say(line)
     return int(Exit.RANK_FAILED if code is None else code)
+
+
+async def show_stacks(stacks: Source) -> int:
+    """Open the app on stacks alone and wait until it is left; return the exit code.
+
+    :raises CockpitError: there is no terminal for it, or the config is wrong
+    """
+    from cockpit import config
+    from cockpit.cli.keeper import kept_terminal
+    from cockpit.tui.stacks_app import StacksApp
+
+    if not wanted(plain=False, headless=False, json=False):
+        raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
+    app = StacksApp(stacks, config.load())
+    with kept_terminal(), _leaves_on_signals(app):
+        await app.run_async()
+    mute()
+    if stacks.snapshot.samples:
+        say(f"snapshot: {stacks.save()}")
+    return int(Exit.OK)
 
 
 @contextmanager

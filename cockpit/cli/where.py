@@ -19,6 +19,7 @@ def main(words: list[str]) -> int:
         "settings of a project": f"{config.LOCAL} in the folder where cockpit is started",
         "own themes": str(paths.themes()),
         "runs": str(paths.runs()),
+        "stacks of other jobs": str(paths.stacks()),
         "secrets of printed plans": str(paths.plans()),
         "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",
     }

@@ -39,6 +39,8 @@ class Rank:
     code: int | None = None
     signal: int | None = None
     pid: int | None = None
+    ticks: int | None = None
+    """Start time of its process in clock ticks since the node's boot."""
     attempt: int = 0
     max_restarts: int = 0
     started_at: float | None = None
@@ -248,6 +250,7 @@ class RunModel:
             node.name,
             RankState.RUNNING,
             pid=event.data.get("pid"),
+            ticks=event.data.get("ticks"),
             attempt=int(event.data.get("attempt") or 0),
             max_restarts=int(event.data.get("max_restarts") or 0),
             started_at=event.at,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cockpit.base.masks import mask_of
 from cockpit.base.stacks import Dump, Frame
@@ -61,6 +61,11 @@ class Snapshot:
     samples: list[Sample] = field(default_factory=list)
     options: Mapping[str, object] = field(default_factory=dict)
     """What was asked for: ``native``, ``locals``, ``children``."""
+
+    def copy(self) -> Snapshot:
+        """This snapshot as it is now: what comes in later is not in the copy."""
+        samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]
+        return replace(self, ranks=dict(self.ranks), samples=samples)
 
     @property
     def world(self) -> int:

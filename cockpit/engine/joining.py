@@ -63,15 +63,8 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
-        answer = await link.call("status", dir=node.dir)
-        events = [Event.from_json(line, node.name) for line in answer["events"]]
-        await link.measure_clock()
-        clock = {"offset_s": link.clock.offset_s, "rtt_s": link.clock.rtt_s}
-        events.append(Event(time.time(), "clock", node.name, clock))
-        events.append(Event(time.time(), "link", node.name, {"state": "ok"}))
-        if not answer["alive"] and not any(event.kind == "ended" for event in events):
-            events.append(Event(time.time(), "supervisor_gone", node.name, {}))
-        elif measure and answer["alive"]:
+        events, alive = await recorded(link, node)
+        if measure and alive:
             events.append(await _sample(link, node))
         return events
 
@@ -87,6 +80,22 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
         if isinstance(error, RemoteError) and error.kind == "gone":
             model.apply(Event(time.time(), "node_lost", name, {"why": error.what}))
     return model, errors
+
+
+async def recorded(link: Link, node: NodeEntry) -> tuple[list[Event], bool]:
+    """What a node has recorded of a run, and whether its supervisor lives.
+
+    :raises CockpitError: the node cannot say
+    """
+    answer = await link.call("status", dir=node.dir)
+    events = [Event.from_json(line, node.name) for line in answer["events"]]
+    await link.measure_clock()
+    clock = {"offset_s": link.clock.offset_s, "rtt_s": link.clock.rtt_s}
+    events.append(Event(time.time(), "clock", node.name, clock))
+    events.append(Event(time.time(), "link", node.name, {"state": "ok"}))
+    if not answer["alive"] and not any(event.kind == "ended" for event in events):
+        events.append(Event(time.time(), "supervisor_gone", node.name, {}))
+    return events, bool(answer["alive"])
 
 
 async def _sample(link: Link, node: NodeEntry) -> Event:

@@ -350,10 +350,17 @@ class Session:
         :raises LinkError: there is no link now
         :raises RemoteError: the node refused
         """
+        return await self.link(node).call(verb, dir=self._nodes[node].dir, **fields)
+
+    def link(self, node: str) -> Link:
+        """The link to a node, for a question of one's own.
+
+        :raises LinkError: there is none now
+        """
         link = self._links.get(node)
         if link is None or link.lost.done():
             raise LinkError("no link now", where=node)
-        return await link.call(verb, dir=self._nodes[node].dir, **fields)
+        return link
 
     async def close(self) -> None:
         """Leave: the run goes on."""

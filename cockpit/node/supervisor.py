@@ -19,7 +19,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record
-from cockpit.node import procfs, reports, stopping
+from cockpit.node import procfs, reports, stopping, tracing
 from cockpit.node.ranks import Ranks, how
 from cockpit.node.runfolder import RunFolderError, StartError, start, write_new
 
@@ -86,6 +86,7 @@ class Supervisor:
         wake = self._catch_signals()
         trouble = _become_subreaper()
         self._announce()
+        self._tracing = tracing.Grant(self._folder)
         if trouble:
             text = "orphans of the launcher go to init, their exit status will be unknown: " + trouble
             self._emit("note", text=text)
@@ -102,7 +103,7 @@ class Supervisor:
             self._tick()
             if self._over():
                 break
-            select.select([wake], [], [], TICK_S)
+            select.select([wake, *self._tracing.sockets()], [], [], TICK_S)
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 4096)
         self._finish()
@@ -179,6 +180,7 @@ class Supervisor:
 
     def _tick(self) -> None:
         self._reap()
+        self._tracing.tick()
         names = self._names()
         self._ranks.look(names)
         if self._stop.active or self._launcher_status is not None or self._due("settle", SETTLE_S):
@@ -230,7 +232,7 @@ class Supervisor:
                 # What its ranks left before it ended comes before its end.
                 self._ranks.look(self._names())
                 self._emit("launcher_exited", **how(status))
-            else:
+            elif not self._tracing.reaped(pid, status):
                 self._ranks.reaped((pid, ticks), status, usage)
 
     def _note_sizes(self, names: List[str]) -> None:
@@ -294,6 +296,7 @@ class Supervisor:
     # -- end -------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
+        self._tracing.close()
         stopping.sweep(self._spec["run"], self._spec["node"], self._emit, self._reap)
         names = self._names()
         self._ranks.look(names)

@@ -7,17 +7,27 @@ from typing import ClassVar
 
 from textual.command import Provider
 
+from cockpit.config import Config
+from cockpit.tui.flight import Flight
 from cockpit.tui.host import Host
 from cockpit.tui.palette import CockpitProvider
 from cockpit.tui.screens.start import StartScreen
 
 
 class CockpitApp(Host):
-    """The cockpit: it begins with a start."""
+    """The cockpit: it begins with a start.
+
+    :param flight: what it was opened for
+    :param read_only: nothing that changes the run
+    """
 
     # Textual's own commands are left out: its "Quit" would not close the links.
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {CockpitProvider}
 
+    def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:
+        super().__init__(config, read_only=read_only)
+        self._flight = flight
+
     def on_mount(self) -> None:
         """Start."""
-        self.push_screen(StartScreen(self.flight))
+        self.push_screen(StartScreen(self._flight))

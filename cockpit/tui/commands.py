@@ -8,6 +8,15 @@ from dataclasses import dataclass, replace
 
 from cockpit.errors import CockpitError
 
+RUN, STACKS, EVERYWHERE = "run", "stacks", ""
+"""Scopes: what a key does on the run's screen, on that of the stacks, or on both."""
+
+GROUPS = ("Run", "Move", "Log", "Stacks", "View")
+"""Headings in help and docs, in order."""
+
+NAMES = {"Stacks": "Stacks, after `s`"}
+"""Headings in the docs, where they say more."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -21,6 +30,7 @@ class Command:
     :param help: one or two sentences more
     :param footer: place in the footer's order, lowest first; None: never there
     :param changes: whether it changes the run, which ``--read-only`` forbids
+    :param scope: the screen it is for, ``run`` or ``stacks``; empty: every screen
     """
 
     id: str
@@ -31,9 +41,10 @@ class Command:
     help: str = ""
     footer: int | None = None
     changes: bool = False
+    scope: str = RUN
 
 
-COMMANDS: tuple[Command, ...] = (
+EVERY: tuple[Command, ...] = (
     Command(
         "stop",
         ("x",),
@@ -64,25 +75,35 @@ COMMANDS: tuple[Command, ...] = (
         40,
     ),
     Command("retry", ("r",), "try again after trouble on this machine", "try again", "Run", "", 1),
-    Command("leave", ("q",), "leave; the run goes on", "leave", "Run", "Prints how to come back.", 70),
+    Command(
+        "leave",
+        ("q",),
+        "leave; the run goes on",
+        "leave",
+        "Run",
+        "Prints how to come back.",
+        70,
+        scope=EVERYWHERE,
+    ),
     Command(
         "interrupt",
         ("ctrl+c",),
         "copy the selection, else ask: leave, stop or stay",
         "",
         "Run",
+        scope=EVERYWHERE,
     ),
-    Command("open", ("enter",), "open what the cursor is on", "open", "Move", "", 30),
-    Command("back", ("escape",), "one step back", "back", "Move", "", 10),
+    Command("open", ("enter",), "open what the cursor is on", "open", "Move", "", 30, scope=EVERYWHERE),
+    Command("back", ("escape",), "one step back", "back", "Move", "", 10, scope=EVERYWHERE),
     Command("previous_view", ("minus",), "the previous view", "", "Move"),
-    Command("down", ("j", "down"), "move down", "", "Move"),
-    Command("up", ("k", "up"), "move up", "", "Move"),
-    Command("page_down", ("pagedown",), "a page down", "", "Move"),
-    Command("page_up", ("pageup",), "a page up", "", "Move"),
-    Command("first", ("g", "home"), "to the beginning", "", "Move"),
-    Command("last", ("G", "end"), "to the end; a log follows again", "", "Move"),
-    Command("next_pane", ("tab",), "next pane", "", "Move"),
-    Command("previous_pane", ("shift+tab",), "previous pane", "", "Move"),
+    Command("down", ("j", "down"), "move down", "", "Move", scope=EVERYWHERE),
+    Command("up", ("k", "up"), "move up", "", "Move", scope=EVERYWHERE),
+    Command("page_down", ("pagedown",), "a page down", "", "Move", scope=EVERYWHERE),
+    Command("page_up", ("pageup",), "a page up", "", "Move", scope=EVERYWHERE),
+    Command("first", ("g", "home"), "to the beginning", "", "Move", scope=EVERYWHERE),
+    Command("last", ("G", "end"), "to the end; a log follows again", "", "Move", scope=EVERYWHERE),
+    Command("next_pane", ("tab",), "next pane", "", "Move", scope=EVERYWHERE),
+    Command("previous_pane", ("shift+tab",), "previous pane", "", "Move", scope=EVERYWHERE),
     Command("nodes", ("1",), "nodes and ranks", "", "Move"),
     Command("log", ("2",), "log", "", "Move"),
     Command("detail", ("3",), "detail of a node or rank", "", "Move"),
@@ -110,22 +131,128 @@ COMMANDS: tuple[Command, ...] = (
     Command("follow", ("f",), "follow the newest lines, or stay", "follow", "Log"),
     Command("wrap", ("v",), "wrap long lines, or cut them", "", "Log"),
     Command("timestamps", ("t",), "show or hide times", "", "Log"),
+    Command("pager", ("o",), "open this log in $PAGER", "", "Log"),
+    Command(
+        "sample",
+        ("s",),
+        "take another sample",
+        "sample again",
+        "Stacks",
+        "Every rank is looked at once more; what moved since is marked.",
+        2,
+        scope=STACKS,
+    ),
+    Command(
+        "cancel",
+        ("x",),
+        "end the sample under way",
+        "end it",
+        "Stacks",
+        "What has come stays; nothing of the run is touched.",
+        1,
+        scope=STACKS,
+    ),
+    Command(
+        "native",
+        ("n",),
+        "C and C++ frames of the chosen rank",
+        "native",
+        "Stacks",
+        "Asks that rank alone, once more; it is held for up to half a second. Again: Python frames alone.",
+        8,
+        scope=STACKS,
+    ),
+    Command(
+        "locals",
+        ("l",),
+        "local variables of the chosen rank",
+        "locals",
+        "Stacks",
+        "Asks that rank alone, once more. Secrets stay on the node. Again: without them.",
+        scope=STACKS,
+    ),
+    Command(
+        "children",
+        ("c",),
+        "stacks of the chosen rank's child processes",
+        "children",
+        "Stacks",
+        "Data loaders' workers, for one. Asks that rank alone, once more. Again: without them.",
+        scope=STACKS,
+    ),
+    Command(
+        "diff",
+        ("d",),
+        "what differs: two samples, or two ranks",
+        "diff",
+        "Stacks",
+        "The chosen rank against the marked one; without a mark, against its sample before if it has moved, "
+        "else against most of the others. Again: back to the tree.",
+        9,
+        scope=STACKS,
+    ),
+    Command("mark_rank", ("space",), "mark the chosen rank, for d", "", "Stacks", scope=STACKS),
+    Command("library", ("L",), "show frames of libraries, or fold them", "", "Stacks", scope=STACKS),
+    Command(
+        "filter_stacks",
+        ("slash",),
+        "narrow to a function, a file or ranks",
+        "filter",
+        "Stacks",
+        "Live while you type: read_shard, data.py, 13, 8-15; a leading ! inverts.",
+        40,
+        scope=STACKS,
+    ),
+    Command(
+        "save",
+        ("w",),
+        "save the snapshot, and say where",
+        "save",
+        "Stacks",
+        "cockpit stacks FOLDER opens it again, on any machine.",
+        scope=STACKS,
+    ),
+    Command("previous_sample", ("left_square_bracket",), "the sample before", "", "Stacks", scope=STACKS),
+    Command("next_sample", ("right_square_bracket",), "the sample after", "", "Stacks", scope=STACKS),
+    Command("previous_in_class", ("left",), "the rank before, of the same class", "", "Stacks", scope=STACKS),
+    Command("next_in_class", ("right",), "the next rank of the same class", "", "Stacks", scope=STACKS),
+    Command("classes", ("1",), "ranks by what they do", "", "Stacks", scope=STACKS),
+    Command("tree", ("2",), "the tree of all stacks", "", "Stacks", scope=STACKS),
+    Command("threads", ("3",), "threads of the chosen rank", "", "Stacks", scope=STACKS),
     Command(
         "copy",
         ("y",),
         "copy the line or the selection",
         "",
-        "Log",
+        "View",
         "By the terminal (OSC 52), and to a file.",
+        scope=EVERYWHERE,
     ),
-    Command("copy_command", ("Y",), "copy the shell command for this view", "", "Log"),
-    Command("pager", ("o",), "open this log in $PAGER", "", "Log"),
-    Command("zoom", ("z",), "the pane alone on the screen, or all panes", "zoom", "View"),
+    Command("copy_command", ("Y",), "copy the shell command for this view", "", "View", scope=EVERYWHERE),
+    Command("zoom", ("z",), "the pane alone on the screen, or all panes", "zoom", "View", scope=EVERYWHERE),
     Command("freeze", ("p",), "freeze the display, or go on", "", "View", "The run and its spool go on."),
-    Command("palette", ("ctrl+p", "colon"), "palette: commands, nodes, ranks and themes by name", "", "View"),
-    Command("help", ("question_mark",), "all keys; type to search", "all keys", "View", "", 60),
-    Command("help_here", ("f1",), "help on the focused pane", "", "View"),
+    Command(
+        "palette",
+        ("ctrl+p", "colon"),
+        "palette: commands, nodes, ranks and themes by name",
+        "",
+        "View",
+        scope=EVERYWHERE,
+    ),
+    Command(
+        "help", ("question_mark",), "all keys; type to search", "all keys", "View", "", 60, scope=EVERYWHERE
+    ),
+    Command("help_here", ("f1",), "help on the focused pane", "", "View", scope=EVERYWHERE),
 )
+
+
+def in_scope(scope: str, commands: Iterable[Command] = EVERY) -> list[Command]:
+    """The commands of a screen: its own, and those of every screen."""
+    return [command for command in commands if command.scope in (scope, EVERYWHERE)]
+
+
+COMMANDS = tuple(in_scope(RUN))
+"""The commands of the run's screen."""
 
 BY_ID = {command.id: command for command in COMMANDS}
 
@@ -151,15 +278,16 @@ def shown(key: str) -> str:
     return SHOWN.get(key, key)
 
 
-def keymap(changes: Mapping[str, str], where: str = "") -> dict[str, Command]:
-    """The commands with a person's own keys.
+def keymap(changes: Mapping[str, str], where: str = "", scope: str = RUN) -> dict[str, Command]:
+    """The commands of a screen, with a person's own keys.
 
-    :param changes: command id to keys, with commas between them, in people's or Textual's spelling
+    :param changes: command id to keys, with commas between them, in people's or Textual's spelling; of any
+        screen
     :param where: the config file, for errors
-    :raises CockpitError: a command that does not exist, or one key for two commands
+    :raises CockpitError: a command that does not exist, or one key for two commands of one screen
     """
     spelled = {text: key for key, text in SHOWN.items()}
-    commands = dict(BY_ID)
+    commands = {command.id: command for command in EVERY}
     for name, keys in changes.items():
         if name not in commands:
             near = difflib.get_close_matches(name, commands, 1)
@@ -167,8 +295,9 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[str, Command]:
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
         words = [word.strip() for word in keys.split(",") if word.strip()]
         commands[name] = replace(commands[name], keys=tuple(spelled.get(word, word) for word in words))
-    _refuse_clashes(commands.values(), where)
-    return commands
+    for each in (RUN, STACKS):
+        _refuse_clashes(in_scope(each, commands.values()), where)
+    return {command.id: command for command in in_scope(scope, commands.values())}
 
 
 def _refuse_clashes(commands: Iterable[Command], where: str) -> None:
@@ -185,10 +314,16 @@ def key_table() -> str:
     """The table of all keys in Markdown, for the docs."""
     lines = []
     group = ""
-    for command in sorted(COMMANDS, key=lambda c: ("Run", "Move", "Log", "View").index(c.group)):
+    for command in sorted(EVERY, key=lambda c: GROUPS.index(c.group)):
         if command.group != group:
             group = command.group
-            lines += ["", f"**{group}**", "", "| key | what it does | name in `[keys]` |", "|---|---|---|"]
+            lines += [
+                "",
+                f"**{NAMES.get(group, group)}**",
+                "",
+                "| key | what it does | name in `[keys]` |",
+                "|---|---|---|",
+            ]
         keys = " ".join(f"`{shown(key)}`" for key in command.keys)
         text = f"{command.title}. {command.help}" if command.help else command.title
         lines.append(f"| {keys} | {text} | `{command.id}` |")

@@ -21,7 +21,6 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui import themes
 from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
-from cockpit.tui.flight import Flight
 from cockpit.tui.glyphs import Glyphs, choose
 
 RELOAD_S = 1.0
@@ -31,7 +30,6 @@ RELOAD_S = 1.0
 class Host(App[int]):
     """The app without its screens.
 
-    :param flight: what it was opened for
     :param read_only: nothing that changes the run
     """
 
@@ -41,9 +39,8 @@ class Host(App[int]):
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
     ]
 
-    def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:
+    def __init__(self, config: Config, *, read_only: bool = False) -> None:
         super().__init__()
-        self.flight = flight
         self.config = config
         self.read_only = read_only or config.read_only
         self.commands = keymap(config.keys, config.where)

@@ -7,9 +7,11 @@ errors, c10/util/Exception.cpp, utils/data/_utils/worker.py, multiprocessing/spa
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.core.causes import FRAMES, Cause, find_cause
+from tests.needs import require_module
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -351,24 +354,38 @@ def test_no_bytes_take_long(unit: bytes) -> None:
     find_cause(head + unit * (65536 // len(unit)))
 
 
-@pytest.mark.parametrize("script", ["train_deepspeed.py", "train_torch.py", "train_plain.py"])
-def test_the_crash_of_an_example(script: str) -> None:
-    name = "deepspeed" if script == "train_deepspeed.py" else "torch"
-    if script != "train_plain.py":
-        pytest.importorskip(name)
+SCRIPTS = {"train_deepspeed.py": "deepspeed", "train_torch.py": "torch", "train_plain.py": ""}
+
+
+@pytest.fixture(scope="module")
+def crashes() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """All examples that this machine can run, each told to crash, side by side: mostly they import."""
     ranked = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     # Port 0 is a free one: a group of one rank needs nobody to know it.
     environ = {**os.environ, **ranked, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    ended = subprocess.run(
-        [sys.executable, EXAMPLES / script, "--steps", "3", "--crash", "0@2"],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 1, ended.stdout
-    found = find_cause(ended.stdout)
+    started = {
+        script: subprocess.Popen(
+            [sys.executable, EXAMPLES / script, "--steps", "3", "--crash", "0@2"],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for script, module in SCRIPTS.items()
+        if not module or importlib.util.find_spec(module)
+    }
+    yield started
+    for process in started.values():
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_crash_of_an_example(script: str, crashes: dict[str, subprocess.Popen[bytes]]) -> None:
+    if SCRIPTS[script]:
+        require_module(SCRIPTS[script])
+    printed, _ = crashes[script].communicate(timeout=120)
+    assert crashes[script].returncode == 1, printed
+    found = find_cause(printed)
     assert found is not None
     assert found.summary.shown() == "RuntimeError: rank 0 crashes at step 2, as it was told to"
     shown = [frame.shown() for frame in found.frames]

@@ -149,11 +149,11 @@ def test_kill_9_during_the_start_leaves_nothing(demos: Demos) -> None:
 @pytest.mark.launch
 def test_deepspeed_trains(demos: Demos) -> None:
     require_module("deepspeed")
-    code = demos.run("--steps", "3", "--step-time", "0.1", "--fault", "crash", "--headless")
+    code = demos.run("--slots", "1", "--steps", "3", "--step-time", "0.1", "--fault", "crash", "--headless")
     assert code == Exit.RANK_FAILED, demos.text()
     assert "DeepSpeed of" in demos.text()
-    assert "RuntimeError: rank 3 crashes at step 1, as it was told to" in demos.text()
-    assert "first to fail: rank 3 on node2" in demos.text()
+    assert "RuntimeError: rank 1 crashes at step 1, as it was told to" in demos.text()
+    assert "first to fail: rank 1 on node2" in demos.text()
     demos.assert_nothing_left()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -142,40 +143,66 @@ def deepspeed(*argv: str) -> list[str]:
     return ["-m", "deepspeed.launcher.runner", "--num_gpus=2", "--master_port", str(free_port()), *argv]
 
 
-def launch(argv: list[str], tmp_path: Path) -> tuple[int, str]:
-    """Run a launcher to its end with both streams in a file; return its status and that file's text."""
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        done = subprocess.run(
-            [sys.executable, *argv],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "DS_ACCELERATOR": "cpu",
-                "OMP_NUM_THREADS": "1",
-                "PYTHONUNBUFFERED": "1",
-                "TMPDIR": str(tmp_path),  # torchrun leaves folders there
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    return done.returncode, log.read_text()
+class Launched:
+    """A launcher that runs, with both streams in a file."""
+
+    def __init__(self, argv: list[str], folder: Path) -> None:
+        self._log = folder / "log"
+        with self._log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, *argv],
+                cwd=folder,
+                env={
+                    **os.environ,
+                    "DS_ACCELERATOR": "cpu",
+                    "OMP_NUM_THREADS": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    "TMPDIR": str(folder),  # torchrun leaves folders there
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; return its status and all that was printed."""
+        return self.process.wait(170), self._log.read_text()
+
+
+TORCH, DEEPSPEED = str(EXAMPLES / "train_torch.py"), str(EXAMPLES / "train_deepspeed.py")
+
+
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Launched]]:
+    """All launches of the tests below that this machine can do, side by side: mostly they import."""
+    words: dict[str, list[str]] = {}
+    if importlib.util.find_spec("deepspeed"):
+        for zero in ("0", "2"):
+            words[f"deepspeed {zero}"] = deepspeed(DEEPSPEED, "--steps", "5", "--zero", zero)
+    if importlib.util.find_spec("torch"):
+        words["torch"] = torchrun(TORCH, "--steps", "5")
+        words["torch crash"] = torchrun(TORCH, "--crash", "1@3")
+    made = {name: Launched(argv, tmp_path_factory.mktemp("launched")) for name, argv in words.items()}
+    yield made
+    for each in made.values():
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.wait()
 
 
 @pytest.mark.launch
-def test_torch_trains_with_two_ranks(tmp_path: Path) -> None:
+def test_torch_trains_with_two_ranks(launched: dict[str, Launched]) -> None:
     require_module("torch")
-    code, text = launch(torchrun(str(EXAMPLES / "train_torch.py"), "--steps", "5"), tmp_path)
+    code, text = launched["torch"].ended()
     assert code == 0, text
     assert text.count("step 5/5 loss") == 2
 
 
 @pytest.mark.launch
-def test_torch_crash(tmp_path: Path) -> None:
+def test_torch_crash(launched: dict[str, Launched]) -> None:
     require_module("torch")
-    code, text = launch(torchrun(str(EXAMPLES / "train_torch.py"), "--crash", "1@3"), tmp_path)
+    code, text = launched["torch crash"].ended()
     assert code == 1
     assert "RuntimeError: rank 1 crashes at step 3" in text
     assert "step 3/20 loss" not in text
@@ -183,10 +210,9 @@ def test_torch_crash(tmp_path: Path) -> None:
 
 @pytest.mark.launch
 @pytest.mark.parametrize("zero", ["0", "2"])
-def test_deepspeed_trains_with_two_ranks(tmp_path: Path, zero: str) -> None:
+def test_deepspeed_trains_with_two_ranks(launched: dict[str, Launched], zero: str) -> None:
     require_module("deepspeed")
-    argv = deepspeed(str(EXAMPLES / "train_deepspeed.py"), "--steps", "5", "--zero", zero)
-    code, text = launch(argv, tmp_path)
+    code, text = launched[f"deepspeed {zero}"].ended()
     assert code == 0, text
     assert text.count("step 5/5 loss") == 2
     assert "built successfully" not in text, "something was compiled"

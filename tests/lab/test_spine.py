@@ -49,7 +49,8 @@ def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
     nsys = require("nsys")
     require_module("deepspeed")
     program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "20"]
-    done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, timeout=400)
+    nodes = "".join(f"{node} slots=1\n" for node in cockpits.lab.nodes)
+    done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, nodes=nodes, timeout=400)
     assert done.returncode == 0, done.stderr + done.stdout[-5000:]
     reports = sorted((cockpits.folder / "reports").glob("*/*.nsys-rep"))
     assert [report.stem for report in reports] == [f"{cockpits.name}-node1", f"{cockpits.name}-node2"]
@@ -81,11 +82,11 @@ def test_a_killed_cockpit_costs_nothing(cockpits: Cockpits) -> None:
 def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     process = cockpits.start(
-        "--launcher", "command", program=[PLAIN, "--steps", "600"], stderr=subprocess.PIPE
+        "--launcher", "command", program=[PLAIN, "--steps", "400"], stderr=subprocess.PIPE
     )
     lab.link_down("node2")
     try:
-        until(lambda: b"step 300/600" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
+        until(lambda: b"step 300/400" in cockpits.logs("node2")["rank-3.log"], "the ranks go on")
     finally:
         lab.link_up("node2")
     _, said = process.communicate(timeout=120)
@@ -96,7 +97,7 @@ def test_a_lost_link_costs_nothing(cockpits: Cockpits) -> None:
 def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
     lab = cockpits.lab
     process = cockpits.start(
-        "--launcher", "command", program=[PLAIN, "--steps", "300"], stderr=subprocess.PIPE
+        "--launcher", "command", program=[PLAIN, "--steps", "150"], stderr=subprocess.PIPE
     )
     lab.stop_sshd("node1", sessions=True)
     try:

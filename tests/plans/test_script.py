@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -237,17 +238,26 @@ def test_real_launchers(
         script.write_text(f"#!{sys.executable} -u\n" + Path(RANK_PY).read_text())
         script.chmod(0o700)
         program = (str(script), *program[1:])
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    asked = job(
-        tmp_path, program, launcher=launcher, hosts=hosts, env=DEEPSPEED, cwd=os.path.dirname(RANK_PY),
-        master_addr="127.0.0.1", master_port=port,
-    )  # fmt: skip
-    plan = build_plans(asked, [facts] * len(hosts))[-1]
-    found = []
-    for wrapped in (True, False):
-        assert execute(plan, tmp_path / f"run{wrapped}", wrapped) == 0
-        found.append(seen(tmp_path))
+    # One port and one folder each: both run at the same time, since most of it is imports.
+    jobs = []
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        for name, server in (("run", one), ("typed", two)):
+            (tmp_path / name).mkdir()
+            asked = job(
+                tmp_path / name, program, launcher=launcher, hosts=hosts, env=DEEPSPEED,
+                cwd=os.path.dirname(RANK_PY), master_addr="127.0.0.1", master_port=server.getsockname()[1],
+            )  # fmt: skip
+            jobs.append(asked)
+    plans = [build_plans(asked, [facts] * len(hosts))[-1] for asked in jobs]
+    with ThreadPoolExecutor() as pool:
+        folders = [tmp_path / "run" / "node", tmp_path / "typed" / "node"]
+        assert list(pool.map(execute, plans, folders, (True, False))) == [0, 0]
+    plan = plans[0]
+    found = [seen(tmp_path / "run"), seen(tmp_path / "typed")]
+    for ranks, asked in zip(found, jobs, strict=True):
+        for facts_of_rank in ranks.values():
+            own = {"OUT": asked.env["OUT"], "MASTER_PORT": str(asked.master_port)}
+            assert {name: facts_of_rank["env"].pop(name) for name in own} == own
     assert found[0] == found[1]
     assert tuple(sorted(found[0])) == plan.ranks
     arguments = list(program[2:] if program[0] == "-m" else program[1:])

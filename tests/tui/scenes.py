@@ -18,9 +18,16 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.widgets.filter_bar import WAIT_S
 from tests.tui.stage import Stage
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
+
+LASTING = ("start", "watch")
+"""Tasks of the app that go on for as long as the run, or somebody's answer, takes."""
+
+LOOK_S = WAIT_S + 0.01
+"""Seconds between two looks at the screen."""
 
 
 class Unanswered(Stage):
@@ -238,17 +245,25 @@ async def played(
 
 
 async def settled(pilot: Pilot[Any]) -> None:
-    """Draw what is drawn now and then, and wait until four looks in a row show the same screen."""
+    """Draw what is drawn now and then, and wait until nothing is under way and three looks show the same.
+
+    Two looks are further apart than the app waits for more keys before it applies what was typed.
+    """
     before, same = "", 0
-    while same < 4:
+    while same < 2:
         screen = pilot.app.screen
         if isinstance(screen, RunScreen):
             screen._tick()
             screen._slow_tick()
-        await pilot.pause(0.07)
+        await pilot.pause(LOOK_S)
         now = text_of(pilot.app)
-        same = same + 1 if now == before else 0
+        same = same + 1 if now == before and not busy(pilot.app) else 0
         before = now
+
+
+def busy(app: Any) -> list[str]:
+    """Tasks of the app that come to an end by themselves."""
+    return [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
 
 
 def text_of(app: Any) -> str:

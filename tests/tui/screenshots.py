@@ -11,17 +11,23 @@ from pathlib import Path
 
 from cockpit.config import Config
 from tests.tui.scenes import SCENES, played
+from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW
 
 SHOTS = ("running", "failed", "rank-chosen", "detail", "stale", "finalising", "stop-question", "help")
 """The scenes that are worth a picture."""
+
+STACK_SHOTS = ("stacks-64", "stacks-rank", "stacks-missing")
+"""Those of the stack screen."""
 
 THEMES = ("dark", "light")
 SIZE = (140, 40)
 
 
 async def _shoot(folder: Path, name: str, theme: str) -> None:
-    async with played(SCENES[name], SIZE, Config(ascii=False, theme=theme)) as (app, _, _):
+    config = Config(ascii=False, theme=theme)
+    scene = stacked(STACK_SCENES[name], SIZE, config) if name in STACK_SHOTS else None
+    async with scene or played(SCENES[name], SIZE, config) as (app, _, _):
         path = folder / (f"{name}.svg" if theme == THEMES[0] else f"{name}-{theme}.svg")
         path.write_text(app.export_screenshot(title="cockpit"))
         print(path)
@@ -34,7 +40,7 @@ def main(folder: Path) -> None:
     time.time = lambda: NOW
     folder.mkdir(parents=True, exist_ok=True)
     for theme in THEMES:
-        for name in SHOTS:
+        for name in (*SHOTS, *STACK_SHOTS):
             with tempfile.TemporaryDirectory() as home:
                 os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
                 asyncio.run(_shoot(folder, name, theme))

@@ -16,7 +16,7 @@ from cockpit.config import Config
 from cockpit.core.model import Rank, RankState
 from cockpit.tui.ascii_filter import AsciiFilter, in_ascii
 from cockpit.tui.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
-from tests.tui.scenes import SCENES, played, settled, text_of, trains
+from tests.tui.scenes import SCENES, Scene, played, settled, text_of, trains
 from tests.tui.stage import Stage
 
 
@@ -91,10 +91,35 @@ def screen(scene: str, config: Config) -> str:
     return asyncio.run(drawn())
 
 
-@pytest.mark.parametrize("scene", sorted(SCENES))
+OF_THE_RUN = [name for name, scene in SCENES.items() if scene == Scene(keys=scene.keys)]
+"""Scenes of the same run, which differ only in what is pressed."""
+
+
+def foreign(text: str) -> set[str]:
+    """The signs that are not ASCII."""
+    return {sign for sign in text if not sign.isascii()}
+
+
+@pytest.mark.parametrize("scene", sorted(set(SCENES) - set(OF_THE_RUN)))
 def test_every_screen_is_ascii_where_it_must_be(scene: str) -> None:
-    text = screen(scene, Config(ascii=True))
-    assert {sign for sign in text if not sign.isascii()} == set()
+    assert foreign(screen(scene, Config(ascii=True))) == set()
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_what_keys_open_is_ascii_too() -> None:
+    async def drawn() -> dict[str, str]:
+        texts = {}
+        async with played(SCENES["running"], (140, 45), Config(ascii=True)) as (app, pilot, _):
+            for name in OF_THE_RUN:
+                await pilot.press(*SCENES[name].keys)
+                await settled(pilot)
+                texts[name] = text_of(app)
+                await pilot.press(*(["p"] if name == "frozen" else ["escape", "1"]))
+        return texts
+
+    texts = asyncio.run(drawn())
+    assert {name: foreign(text) for name, text in texts.items()} == {name: set() for name in OF_THE_RUN}
+    assert len(set(texts.values())) == len(texts) > 5, "each is another screen"
 
 
 def test_the_locale_alone_makes_it_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +136,13 @@ def test_elsewhere_signs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_output_of_a_node_is_ascii_too_and_keeps_its_place() -> None:
-    def foreign(stage: Stage) -> None:
+    def prints(stage: Stage) -> None:
         trains(stage, 2)
         stage.prints(3, "épôque 訓練 🚀 done → ok\n")
 
     async def drawn() -> str:
         async with played(SCENES["running"], (140, 45), Config(ascii=True)) as (app, pilot, stage):
-            foreign(stage)
+            prints(stage)
             await settled(pilot)
             return text_of(app)
 

@@ -21,7 +21,11 @@ from cockpit.tui.widgets.rank_grid import RankGrid
 from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
 from tests.tui.stage import Stage
 
+pytestmark = pytest.mark.usefixtures("frozen_clock")
+
 SIZE = (140, 45)
+RUN = "20261121-0412-otter"
+SEARCH = ("slash", *"needle", "enter", "escape", "2")
 
 
 def profiled() -> Stage:
@@ -62,66 +66,71 @@ def row(app: CockpitApp) -> str:
     return found.text.decode() if found else ""
 
 
+def said(app: CockpitApp, text: str) -> int:
+    """How many notes have the text."""
+    return sum(text in note.message for note in app._notifications)
+
+
 Check = Callable[[CockpitApp], object]
 
-# Per command: the scene, keys before it, and what must be true afterwards but is not before.
-EFFECTS: dict[str, tuple[Scene, tuple[str, ...], Check]] = {
-    "stop": (Scene(), (), lambda app: isinstance(app.screen, Question)),
-    "keep": (Scene(play=fails), (), lambda app: screen(app).session.stops_at is None),
-    "collect": (Scene(profiled), (), lambda app: screen(app)._collect is not None),
-    "retry": (Scene(), (), lambda app: screen(app)._trouble is None),
-    "leave": (Scene(), (), lambda app: app._exit),
-    "interrupt": (Scene(), (), lambda app: isinstance(app.screen, Question)),
-    "open": (Scene(), ("down", "right", "3", "1"), lambda app: shown(app) == "log"),
-    "back": (Scene(), ("down",), lambda app: screen(app)._view.chosen is None),
-    "previous_view": (Scene(), ("3",), lambda app: shown(app) == "log"),
-    "down": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu02", None)),
-    "up": (Scene(), ("down", "down"), lambda app: grid(app).selected == ("gpu01", None)),
-    "page_down": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu08", None)),
-    "page_up": (Scene(), ("down", "end"), lambda app: grid(app).selected == ("gpu01", None)),
-    "first": (Scene(), ("down", "down"), lambda app: grid(app).selected == ("gpu01", None)),
-    "last": (Scene(), ("down",), lambda app: grid(app).selected == ("gpu08", None)),
-    "next_pane": (Scene(), (), lambda app: app.focused is not None and app.focused.id == "glance"),
-    "previous_pane": (Scene(), (), lambda app: app.focused is not None and app.focused.id == "log"),
-    "nodes": (Scene(), ("2",), lambda app: app.focused is grid(app)),
-    "log": (Scene(), ("3",), lambda app: shown(app) == "log" and app.focused is log(app)),
-    "detail": (Scene(), (), lambda app: shown(app) == "detail"),
-    "events": (Scene(), (), lambda app: shown(app) == "events"),
-    "commands": (Scene(), (), lambda app: shown(app) == "commands"),
-    "previous_rank": (Scene(), (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
-    "next_rank": (Scene(), (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
-    "mark": (Scene(), ("down",), lambda app: grid(app).marks == {("gpu01", None)}),
-    "filter": (Scene(), (), lambda app: screen(app)._filter_bar.display),
-    "next_match": (
-        Scene(play=noisy),
-        ("slash", *"needle", "enter", "escape", "2", "home"),
-        lambda app: "needle" in row(app),
-    ),
-    "previous_match": (
-        Scene(play=noisy),
-        ("slash", *"needle", "enter", "escape", "2"),
-        lambda app: "needle" in row(app),
-    ),
-    "failed_log": (Scene(play=fails), (), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
-    "next_error": (Scene(play=noisy), ("2", "home"), lambda app: "ERROR" in row(app)),
-    "previous_error": (Scene(play=noisy), ("2",), lambda app: "ERROR" in row(app)),
-    "next_warning": (Scene(play=noisy), ("2", "home"), lambda app: "WARNING" in row(app)),
-    "previous_warning": (Scene(play=noisy), ("2",), lambda app: "WARNING" in row(app)),
-    "follow": (Scene(play=noisy), (), lambda app: not log(app).following),
-    "wrap": (Scene(play=noisy), (), lambda app: log(app)._wrap),
-    "timestamps": (Scene(play=noisy), (), lambda app: not log(app)._timestamps),
-    "copy": (Scene(play=noisy), ("2", "up"), lambda app: "step 98 of rank 1" in app.clipboard),
-    "copy_command": (
-        Scene(),
-        ("down", "right"),
-        lambda app: app.clipboard == "cockpit logs 20261121-0412-otter --rank 0",
-    ),
-    "pager": (Scene(), (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
-    "zoom": (Scene(), (), lambda app: not screen(app).query_one("#right").display),
-    "freeze": (Scene(), (), lambda app: "FROZEN" in text_of(app)),
-    "palette": (Scene(), (), lambda app: isinstance(app.screen, CommandPalette)),
-    "help": (Scene(), (), lambda app: isinstance(app.screen, HelpScreen)),
-    "help_here": (Scene(), (), lambda app: isinstance(app.screen, Question)),
+# One run of the app each: the commands below that name it are pressed in it, one after the other.
+RUNS: dict[str, Scene] = {
+    "grid": Scene(),
+    "panes": Scene(),
+    "above": Scene(),
+    "running": Scene(),
+    "profiled": Scene(profiled),
+    "failed": Scene(play=fails),
+    "noisy": Scene(play=noisy),
+    "searched": Scene(play=noisy),
+}
+
+# Per command: the run, keys before it, and what must be true afterwards but is not before.
+EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
+    "down": ("grid", ("down",), lambda app: grid(app).selected == ("gpu02", None)),
+    "up": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
+    "page_down": ("grid", (), lambda app: grid(app).selected == ("gpu08", None)),
+    "page_up": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
+    "last": ("grid", (), lambda app: grid(app).selected == ("gpu08", None)),
+    "first": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
+    "back": ("grid", (), lambda app: screen(app)._view.chosen is None),
+    "mark": ("grid", ("down", "up"), lambda app: grid(app).marks == {("gpu01", None)}),
+    "detail": ("panes", (), lambda app: shown(app) == "detail"),
+    "previous_view": ("panes", (), lambda app: shown(app) == "log"),
+    "events": ("panes", (), lambda app: shown(app) == "events"),
+    "log": ("panes", (), lambda app: shown(app) == "log" and app.focused is log(app)),
+    "commands": ("panes", (), lambda app: shown(app) == "commands"),
+    "nodes": ("panes", ("2",), lambda app: app.focused is grid(app)),
+    "previous_pane": ("panes", (), lambda app: app.focused is not None and app.focused.id == "log"),
+    "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),
+    "open": ("panes", ("1", "down", "right", "3", "1"), lambda app: shown(app) == "log"),
+    "stop": ("above", (), lambda app: isinstance(app.screen, Question)),
+    "palette": ("above", ("escape",), lambda app: isinstance(app.screen, CommandPalette)),
+    "help": ("above", ("escape",), lambda app: isinstance(app.screen, HelpScreen)),
+    "help_here": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
+    "filter": ("above", ("escape",), lambda app: screen(app)._filter_bar.display),
+    "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
+    "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
+    "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
+    "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
+    "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0"),
+    "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
+    "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
+    "retry": ("running", ("p",), lambda app: screen(app)._trouble is None),
+    "leave": ("running", (), lambda app: app._exit),
+    "collect": ("profiled", (), lambda app: screen(app)._collect is not None),
+    "keep": ("failed", (), lambda app: screen(app).session.stops_at is None),
+    "failed_log": ("failed", (), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
+    "follow": ("noisy", (), lambda app: not log(app).following),
+    "wrap": ("noisy", ("f",), lambda app: log(app)._wrap),
+    "timestamps": ("noisy", ("v",), lambda app: not log(app)._timestamps),
+    "copy": ("noisy", ("2", "end", "up"), lambda app: "step 98 of rank 1" in app.clipboard),
+    "previous_error": ("noisy", ("end",), lambda app: "ERROR" in row(app)),
+    "previous_warning": ("noisy", ("end",), lambda app: "WARNING" in row(app)),
+    "next_error": ("noisy", ("home",), lambda app: "ERROR" in row(app)),
+    "next_warning": ("noisy", ("home",), lambda app: "WARNING" in row(app)),
+    "previous_match": ("searched", SEARCH, lambda app: "needle" in row(app)),
+    "next_match": ("searched", ("home",), lambda app: "needle" in row(app)),
 }
 
 
@@ -129,26 +138,25 @@ def test_no_command_is_left_out() -> None:
     assert set(EFFECTS) == set(BY_ID)
 
 
-@pytest.mark.parametrize("name", BY_ID)
-def test_the_key_does_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, before, done = EFFECTS[name]
-    if name == "pager":
-        _watch_pager(monkeypatch)
+@pytest.mark.parametrize("run", RUNS)
+def test_the_key_does_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _watch_pager(monkeypatch)
 
     async def main() -> None:
-        async with played(scene, SIZE) as (app, pilot, _):
-            if name == "retry":
-                screen(app)._trouble = CockpitError("the disk is full")
-            for key in BY_ID[name].keys:
-                # A pane with the focus may have a binding of its own for an arrow key.
-                bound = app.screen._bindings.key_to_bindings[key]
-                assert [binding.action for binding in bound] == [f"command('{name}')"]
-            for each in before:
-                await pilot.press(each)
-            await settled(pilot)
-            assert not done(app), "true before the key was pressed: the test cannot fail"
-            await pilot.press(BY_ID[name].keys[0])
-            await until(pilot, lambda: done(app), name)
+        async with played(RUNS[run], SIZE) as (app, pilot, _):
+            for name, (_, before, done) in [item for item in EFFECTS.items() if item[1][0] == run]:
+                for each in before:
+                    await pilot.press(each)
+                await settled(pilot)
+                if name == "retry":
+                    screen(app)._trouble = CockpitError("the disk is full")
+                for key in BY_ID[name].keys:
+                    # A pane with the focus may have a binding of its own for an arrow key.
+                    bound = app.screen._bindings.key_to_bindings[key]
+                    assert [binding.action for binding in bound] == [f"command('{name}')"]
+                assert not done(app), f"{name}: true before the key was pressed: the test cannot fail"
+                await pilot.press(BY_ID[name].keys[0])
+                await until(pilot, lambda done=done: done(app), name)  # type: ignore[misc]
 
     asyncio.run(main())
 
@@ -163,46 +171,47 @@ def _watch_pager(monkeypatch: pytest.MonkeyPatch) -> None:
             return 0
 
     async def run(*words: str) -> Pager:
-        assert "logs 20261121-0412-otter | " in words[-1]
+        assert f"logs {RUN} | " in words[-1]
         RunScreen.paged = words[-1]  # type: ignore[attr-defined]
         return Pager()
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", run)
 
 
-@pytest.mark.parametrize(
-    ("key", "says"),
-    [
-        ("c", "the run was not profiled"),
-        ("K", "nothing is about to be stopped"),
-        ("n", "no filter yet"),
-        ("F", "no rank has failed"),
-        ("escape", "nothing to go back from"),
-        ("minus", "no view before this one"),
-        ("r", "nothing went wrong here"),
-    ],
-)
-def test_a_key_that_cannot_work_says_why(key: str, says: str) -> None:
+WHY_NOT = {
+    "c": "the run was not profiled",
+    "K": "nothing is about to be stopped",
+    "n": "no filter yet",
+    "F": "no rank has failed",
+    "escape": "nothing to go back from",
+    "minus": "no view before this one",
+    "r": "nothing went wrong here",
+}
+
+
+def test_a_key_that_cannot_work_says_why() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
-            await pilot.press(key)
-            await until(pilot, lambda: any(says in note.message for note in app._notifications), says)
+            for key, says in WHY_NOT.items():
+                assert not said(app, says)
+                await pilot.press(key)
+                await until(pilot, lambda says=says: said(app, says), says)  # type: ignore[misc]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("key", ["x", "K"])
-def test_read_only_forbids_what_changes_the_run(key: str) -> None:
+def test_read_only_forbids_what_changes_the_run() -> None:
     async def main() -> None:
         async with played(Scene(play=fails), SIZE, Config(ascii=False, read_only=True)) as (
             app,
             pilot,
             stage,
         ):
-            await pilot.press(key)
-            await until(pilot, lambda: any("read-only" in n.message for n in app._notifications), "read-only")
-            assert isinstance(app.screen, RunScreen)
-            assert stage.stops_at is not None
+            for times, key in enumerate("xK", 1):
+                await pilot.press(key)
+                await until(pilot, lambda times=times: said(app, "read-only") == times, key)  # type: ignore[misc]
+                assert isinstance(app.screen, RunScreen)
+                assert stage.stops_at is not None
             assert " x stop" not in text_of(app)
 
     asyncio.run(main())
@@ -212,7 +221,7 @@ def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, stage):
             await pilot.press("x")
-            words = ("20261121-0412-otter", "gpu[01-08]", "0-63")
+            words = (RUN, "gpu[01-08]", "0-63")
             await until(pilot, lambda: all(each in text_of(app) for each in words), "what would be stopped")
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
@@ -232,7 +241,7 @@ def test_nothing_is_stopped_once_the_run_has_ended() -> None:
     async def main() -> None:
         async with played(Scene(play=ends), SIZE) as (app, pilot, stage):
             await pilot.press("x")
-            await until(pilot, lambda: any("has ended" in n.message for n in app._notifications), "why not")
+            await until(pilot, lambda: said(app, "has ended"), "why not")
             assert stage.stops == []
 
     asyncio.run(main())

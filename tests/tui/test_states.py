@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.tui.scenes import SCENES, played, text_of
-from tests.tui.stage import NOW
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = {"80x24": (80, 24), "140x45": (140, 45)}
-
-
-@pytest.fixture
-def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One moment, in one time zone."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setattr(time, "time", lambda: NOW)
 
 
 @pytest.mark.usefixtures("frozen_clock")

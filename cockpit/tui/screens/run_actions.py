@@ -24,8 +24,11 @@ from cockpit.core.text import RemoteText
 from cockpit.engine.board import Board
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.joining import fleet_for
+from cockpit.engine.link import Link
 from cockpit.engine.logbook import Row, Source
+from cockpit.engine.parties import RunParty
 from cockpit.engine.session import Session
+from cockpit.engine.stacks import Ask, Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.flight import Flight
 from cockpit.tui.host import Host
@@ -34,6 +37,7 @@ from cockpit.tui.screens.dialogs import Answer, Question
 from cockpit.tui.screens.help import HelpScreen
 from cockpit.tui.screens.launched import launched_commands
 from cockpit.tui.screens.pane_help import HERE
+from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.command_list import Command as Ran
 from cockpit.tui.widgets.event_list import EventList
@@ -120,6 +124,9 @@ class RunActions(Screen[None], inherit_bindings=False):
     def _no_collect(self) -> str:
         return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
 
+    def _no_stacks(self) -> str:
+        return "the run has ended: its processes are gone" if self.board.model.over else ""
+
     def _no_retry(self) -> str:
         return "" if self._trouble else "nothing went wrong here"
 
@@ -197,6 +204,16 @@ class RunActions(Screen[None], inherit_bindings=False):
     def _note_command(self, title: str, words: list[str]) -> None:
         """Add what was just done to the list of commands, as one would type it."""
         self._ran.append(Ran(time.time(), title, shlex.join(["cockpit", *words])))
+
+    def _do_stacks(self) -> None:
+        run = self.board.folder.name
+
+        async def link(node: str) -> Link:
+            return self.session.link(node)
+
+        party = RunParty(self.board.manifest, self.board.model, link)
+        self._note_command("stacks", ["stacks", run])
+        self.app.push_screen(StackScreen(Stacks(party, Ask(), self.board.folder.path / "stacks")))
 
     def _do_keep(self) -> None:
         self.session.keep()

@@ -1,0 +1,55 @@
+"""File names of frames, made alike over nodes, environments and people.
+
+========================================================  =============================
+``/opt/venv/lib/python3.11/site-packages/torch/nn/x.py``  ``torch/nn/x.py``
+``/home/ada/.local/lib/python3.11/site-packages/y.py``    ``y.py``
+``/usr/lib/python3.11/threading.py``                      ``python/threading.py``
+``/opt/DeepSpeed/deepspeed/runtime/engine.py``            ``deepspeed/runtime/engine.py``
+``<working folder>/train.py``                             ``./train.py``
+``/home/ada/lib/x.py`` of user ada                        ``~/lib/x.py``
+``<string>``, ``<frozen importlib._bootstrap>``           as they are
+========================================================  =============================
+
+So what begins with neither ``.``, ``/``, ``~`` nor ``<`` is a library.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+KNOWN = ("accelerate", "apex", "deepspeed", "lightning", "megatron", "torch", "transformers")
+"""Packages that people also run out of a checkout: library, wherever they lie."""
+
+_PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
+_STDLIB = re.compile(r"^.*/lib(?:64)?/python\d+(?:\.\d+)?t?/")
+_ZIPPED = re.compile(r"^.*/lib(?:64)?/python\d+\.zip/")
+_KNOWN = re.compile(r"^/.*?/((?:%s)/[^/]+.*)$" % "|".join(KNOWN))
+
+
+@lru_cache(maxsize=4096)
+def normalise(path: str, cwd: str = "", home: str = "") -> str:
+    """A file name as it is told in a frame (see the table above).
+
+    :param cwd: working folder of the process; empty where unknown
+    :param home: its user's home; empty where unknown
+    """
+    if not path.startswith("/"):
+        return path if not path or path[0] in "<.~" else "./" + path
+    for pattern, before in ((_PACKAGES, ""), (_STDLIB, "python/"), (_ZIPPED, "python/")):
+        match = pattern.match(path)
+        if match:
+            return before + path[match.end() :]
+    if cwd and cwd != "/" and path.startswith(cwd.rstrip("/") + "/"):
+        return "./" + path[len(cwd.rstrip("/")) + 1 :]
+    match = _KNOWN.match(path)
+    if match:
+        return match.group(1)
+    if home and home != "/" and path.startswith(home.rstrip("/") + "/"):
+        return "~/" + path[len(home.rstrip("/")) + 1 :]
+    return path
+
+
+def is_library(file: str) -> bool:
+    """Whether a normalised file is not the user's own code."""
+    return not file.startswith((".", "/", "~")) and file not in ("<string>", "<stdin>")

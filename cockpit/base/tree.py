@@ -1,0 +1,75 @@
+"""The stack tree: the stacks of many ranks as one prefix tree, each branch with the ranks that are on it."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Tuple
+
+from cockpit.base.stacks import Frame
+
+
+class Branch:
+    """A call in the tree.
+
+    :ivar frame: the call
+    :ivar ranks: ranks whose stack goes through here, as a mask
+    :ivar ends: those of them whose stack ends here
+    """
+
+    __slots__ = ("below", "ends", "frame", "ranks")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.ranks = 0
+        self.ends = 0
+        self.below: Dict[Frame, Branch] = {}
+
+    def branches(self) -> List[Branch]:
+        """What is called from here, in the order of a program: least progress first."""
+        return _in_order(self.below.values())
+
+
+class StackTree:
+    """A prefix tree of stacks; the order in which they are added does not matter."""
+
+    def __init__(self) -> None:
+        self.ranks = 0
+        self.below: Dict[Frame, Branch] = {}
+
+    def branches(self) -> List[Branch]:
+        """The outermost calls, in the order of a program."""
+        return _in_order(self.below.values())
+
+    def add(self, rank: int, frames: Tuple[Frame, ...]) -> None:
+        """Add the stack of a rank, outermost frame first."""
+        self.add_all(1 << rank, frames)
+
+    def add_all(self, ranks: int, frames: Tuple[Frame, ...]) -> None:
+        """Add one stack that all these ranks (a mask) have."""
+        if not frames:
+            return
+        self.ranks |= ranks
+        level = self.below
+        for frame in frames:
+            branch = level.get(frame) or level.setdefault(frame, Branch(frame))
+            branch.ranks |= ranks
+            level = branch.below
+        branch.ends |= ranks
+
+    def merge(self, other: StackTree) -> None:
+        """Take in another tree."""
+        self.ranks |= other.ranks
+        _merge(self.below, other.below)
+
+
+def _merge(into: Dict[Frame, Branch], what: Dict[Frame, Branch]) -> None:
+    for frame, branch in what.items():
+        mine = into.get(frame)
+        if mine is None:
+            mine = into[frame] = Branch(frame)
+        mine.ranks |= branch.ranks
+        mine.ends |= branch.ends
+        _merge(mine.below, branch.below)
+
+
+def _in_order(branches: Iterable[Branch]) -> List[Branch]:
+    return sorted(branches, key=lambda one: (one.frame.file, one.frame.line, one.frame.name))

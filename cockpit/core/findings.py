@@ -1,0 +1,367 @@
+"""The facts of a snapshot that a verdict rests on, sorted by what they mean, and the words for them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from cockpit.base.kinds import WAITING, kind
+from cockpit.base.masks import count, mask_of, ranks_of
+from cockpit.base.stacks import Child, Dump, Frame
+from cockpit.core.classes import SWITCHES_S, RankClass, classes
+from cockpit.core.ranks import ranks_text
+from cockpit.core.snapshot import Sample, Snapshot
+
+_SYNC = re.compile(r"\.(item|cpu|tolist|synchronize)\(")
+
+STOPPED = frozenset("Tt")
+DEAD = frozenset("ZXx")
+
+WORDS = 40
+"""Characters a set of ranks may take in a sentence; longer ones are counted."""
+
+BACKWARD_SHARE = 0.1
+"""A process that uses more than this of a core gets on with its backward pass."""
+
+EVIDENCE = 6
+"""Facts that are told at most."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Those ranks of a class that a rule is about.
+
+    :param kind: what they do, a word of :data:`cockpit.base.kinds.KINDS`
+    :param frozen: whether they have not got on over two samples
+    """
+
+    found: RankClass
+    ranks: int
+    kind: str
+    frozen: bool
+
+    @property
+    def what(self) -> str:
+        """For what they wait: ``all_reduce``, ``backward``, ``init_process_group``."""
+        named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
+        return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
+
+    @property
+    def where(self) -> str:
+        """The place in the user's code."""
+        return place_text(self.found.doing.frame)
+
+    @property
+    def text(self) -> str:
+        """What they do, in words."""
+        return self.found.doing.text if self.kind == self.found.doing.kind else "waits for its device"
+
+
+class Case:
+    """The facts of a snapshot, sorted by what they mean."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.taken = [sample for sample in snapshot.samples if sample.dumps]
+        self.sample = snapshot.samples[-1] if snapshot.samples else Sample(0.0)
+        self.classes: Sequence[RankClass] = classes(snapshot) if self.taken else ()
+        self.ended: dict[int, str] = {}
+        """Ranks whose process is over, and how."""
+        self.absent: dict[int, str] = {}
+        """Ranks without a process that was ever seen, and why."""
+        self.unheard: dict[int, str] = {}
+        """Ranks that are there for all we know, without a stack, and why."""
+        self.pending = 0
+        """Ranks whose answer may still come."""
+        self.stopped = 0
+        """Ranks that a signal or a debugger has stopped."""
+        for rank in sorted(snapshot.ranks):
+            self._sort(rank)
+        gone = mask_of(self.ended) | mask_of(self.absent) | self.stopped | mask_of(self.unheard)
+        self.live = snapshot.world & ~gone & ~self.pending
+        """Ranks whose stack is here, and that run."""
+        self.holders = self._gil_holders()
+        """Ranks with a thread that keeps the GIL and does nothing."""
+
+    def _sort(self, rank: int) -> None:
+        place, dump = self.snapshot.ranks[rank], self.sample.dumps.get(rank)
+        state = state_of(dump)
+        if state in STOPPED:
+            self.stopped |= 1 << rank
+        elif state in DEAD or (dump is not None and dump.error == "zombie"):
+            self.ended[rank] = "is dead (a zombie)"
+        elif dump is not None and dump.threads:
+            return
+        elif place.why.startswith(("exited", "killed", "lost")):
+            self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
+        elif dump is not None and dump.error == "gone":
+            self.ended[rank] = "is gone"
+        elif dump is not None:
+            self.unheard[rank] = dump.what or dump.error or "no stack"
+        elif place.why in ("waiting", "starting"):
+            self.absent[rank] = "has not started"
+        elif place.why:
+            self.absent[rank] = "has no process"
+        elif place.node in self.sample.silent:
+            self.unheard[rank] = f"{place.node}: {self.sample.silent[place.node]}"
+        elif self.sample.took_s is None:
+            self.pending |= 1 << rank
+        else:
+            self.unheard[rank] = "no answer"
+
+    def _gil_holders(self) -> int:
+        """Ranks in which one thread held the GIL in every sample, and slept."""
+        if self.looks < 2:
+            return 0
+        return mask_of(rank for rank in ranks_of(self.live) if _gil_sleeper(self.dumps(rank)))
+
+    def dumps(self, rank: int) -> list[Dump]:
+        """A rank's dumps, one a sample; fewer where it did not always answer."""
+        return self.snapshot.dumps(rank)
+
+    @property
+    def looks(self) -> int:
+        """Samples there are."""
+        return len(self.taken)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds between the first sample and the last."""
+        return max(0.0, self.taken[-1].at - self.taken[0].at) if self.taken else 0.0
+
+    @cached_property
+    def waits(self) -> list[Part]:
+        """Classes that wait for other ranks, the largest first."""
+        return self._parts(lambda kind: kind in WAITING)
+
+    @cached_property
+    def others(self) -> list[Part]:
+        """Classes that do anything else, the likeliest suspects first."""
+        suspects = self._parts(lambda kind: kind not in WAITING)
+        return sorted(suspects, key=lambda one: (not one.frozen, count(one.ranks), one.ranks & -one.ranks))
+
+    def _parts(self, wanted: Callable[[str], bool]) -> list[Part]:
+        among = self.live & ~self.holders
+        parts = [
+            Part(one, one.ranks & among, kind, self._stuck(one, kind))
+            for one, kind in ((one, kind_of(one)) for one in self.classes)
+            if one.frames and wanted(kind) and one.ranks & among
+        ]
+        return sorted(parts, key=lambda one: (-count(one.ranks), one.ranks & -one.ranks))
+
+    def _stuck(self, found: RankClass, kind: str) -> bool:
+        """Whether a class has not got on over two samples."""
+        if kind not in ("backward", "sync") or not found.movement:
+            return found.movement == "frozen"
+        dumps = self.dumps(found.sample_rank)
+        first, last = dumps[0], dumps[-1]
+        if first.process is None or last.process is None or len({dump.frames for dump in dumps}) > 1:
+            return found.movement == "frozen"
+        span = max(last.at - first.at, 0.001)
+        if kind == "sync":
+            # A wait for a GPU may be a busy one: CPU time says nothing of it.
+            return last.process.switches - first.process.switches <= SWITCHES_S * span
+        # The work of backward is done in other threads.
+        return (
+            found.movement == "frozen"
+            and last.process.cpu_s - first.process.cpu_s <= BACKWARD_SHARE * span + 0.02
+        )
+
+    @property
+    def waiting(self) -> int:
+        """Ranks that wait for others."""
+        return union(self.waits)
+
+    @property
+    def suspects(self) -> int:
+        """Ranks that do anything else."""
+        return union(self.others)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether most of those that wait have not moved over two samples."""
+        still = union(one for one in self.waits if one.frozen)
+        return 2 * count(still) > count(self.waiting)
+
+    @property
+    def all_frozen(self) -> bool:
+        """Whether there are ranks that wait, and none of them has moved."""
+        return bool(self.waits) and all(one.frozen for one in self.waits)
+
+    @property
+    def passing(self) -> bool:
+        """Whether those that wait have been seen to move on: it is no wait that lasts."""
+        return self.looks > 1 and not self.frozen
+
+    @property
+    def heard(self) -> bool:
+        """Whether every rank that is there has answered."""
+        return not self.pending and not self.unheard
+
+    @property
+    def blocked(self) -> str:
+        """For what the waiting ranks wait: ``all_reduce``; empty where that differs."""
+        names = {one.what for one in self.waits}
+        return names.pop() if len(names) == 1 else ""
+
+    @property
+    def gpu_only(self) -> bool:
+        """Whether those that wait do so for their GPUs: for whom these wait, nothing here says."""
+        return bool(self.waits) and all(one.kind == "sync" for one in self.waits)
+
+    def still(self) -> str:
+        """The words for "unmoved": in how many samples, over which time."""
+        return f"same in {self.looks} of {self.looks} samples, {self.span_s:.1f} s apart"
+
+    def wait_fact(self) -> str:
+        """What the waiting ranks do, as evidence."""
+        if not self.waits:
+            return ""
+        told = f"{number_text(self.waiting)} in {self.blocked or 'collectives'}"
+        if self.all_frozen:
+            return f"{told}, {self.still()}"
+        return f"{told}, {'some of them moving' if self.looks > 1 else 'in one sample'}"
+
+    def wait_words(self) -> str:
+        """What the waiting ranks do, for a headline; empty where none waits."""
+        if not self.waits:
+            return ""
+        where = self.blocked or "collectives"
+        return f"{number_text(self.waiting, 'waits', 'wait')} in {where}"
+
+    def part_fact(self, part: Part) -> str:
+        """What a class does, as evidence."""
+        at = f" at {part.where}" if part.where else ""
+        return f"{ranks_words(part.ranks)}: {part.text}{at}"
+
+    def suspect_fact(self, part: Part) -> str:
+        """Whether a suspect moves, as evidence."""
+        if self.looks < 2:
+            return ""
+        who = ranks_words(part.ranks)
+        if part.frozen:
+            return f"{who} {self.still()}"
+        stacks = {dump.frames for dump in self.dumps(next(ranks_of(part.ranks)))}
+        return (
+            f"{who} at {len(stacks)} places in {self.looks} samples" if len(stacks) > 1 else f"{who} at work"
+        )
+
+    def unheard_fact(self) -> str:
+        """Who did not answer, as evidence."""
+        if not self.unheard:
+            return ""
+        why = sorted(set(self.unheard.values()))
+        told = why[0] if len(why) == 1 else f"{len(why)} reasons"
+        return f"{ranks_words(mask_of(self.unheard))} not heard: {told}"
+
+    def process_of(self, rank: int) -> tuple[str, int | None]:
+        """The node of a rank, and its process there."""
+        place, dump = self.snapshot.ranks[rank], self.sample.dumps.get(rank)
+        return place.node, dump.process.pid if dump is not None and dump.process is not None else place.pid
+
+
+def kind_of(found: RankClass) -> str:
+    """What a class does: a wait for a GPU from C code is seen by the line of source code only."""
+    does, frame = found.doing.kind, found.doing.frame
+    if does in ("runs", "user", "lock", "io") and frame is not None and frame == found.frames[-1]:
+        return "sync" if _SYNC.search(found.source) else does
+    return does
+
+
+def state_of(dump: Dump | None) -> str:
+    """The state of a rank's process; empty where nobody knows."""
+    return dump.process.state if dump is not None and dump.process is not None else ""
+
+
+def state_fact(dump: Dump) -> str:
+    """The state of a rank's process, as evidence."""
+    process = dump.process
+    if process is None or not process.state:
+        return ""
+    told = f"rank {dump.rank}: state {process.state}"
+    if process.wchan:
+        return f"{told}, waits in {process.wchan}"
+    return f"{told}, in {process.call}" if process.call else told
+
+
+def _gil_sleeper(dumps: Sequence[Dump]) -> bool:
+    """Whether the same thread held the GIL in all of these, at the same place, and slept."""
+    seen: set[tuple[int, tuple[Frame, ...]]] = set()
+    for dump in dumps:
+        holder = next((thread for thread in dump.threads if thread.gil and not thread.active), None)
+        if holder is None:
+            return False
+        seen.add((holder.tid, holder.frames))
+    return len(dumps) > 1 and len(seen) == 1
+
+
+def bad_child(dump: Dump) -> Child | None:
+    """A process below a rank that is dead or stopped."""
+    children = dump.process.children if dump.process is not None else ()
+    return next((child for child in children if child.state in DEAD | STOPPED), None)
+
+
+def is_feed(frame: Frame) -> bool:
+    """Whether a frame belongs to what brings data from other processes."""
+    return frame.file.startswith(("torch/utils/data/", "python/multiprocessing/"))
+
+
+def place_text(frame: Frame | None) -> str:
+    """``data.py:118 read_shard``; empty for none."""
+    if frame is None:
+        return ""
+    file = frame.file[2:] if frame.file.startswith("./") else frame.file
+    return f"{file}:{frame.line} {frame.name}" if frame.line else f"{file} {frame.name}"
+
+
+def union(parts: Iterable[Part]) -> int:
+    """The ranks of all of them."""
+    ranks = 0
+    for one in parts:
+        ranks |= one.ranks
+    return ranks
+
+
+def by_reason(reasons: Mapping[int, str], ranks: int) -> list[tuple[str, int]]:
+    """Reasons with the ranks that have them, those of the fewest ranks first."""
+    found: dict[str, int] = defaultdict(int)
+    for rank in ranks_of(ranks):
+        found[reasons[rank]] |= 1 << rank
+    return sorted(found.items(), key=lambda item: (count(item[1]), item[1] & -item[1]))
+
+
+def ranks_words(ranks: int, one: str = "", more: str = "") -> str:
+    """``rank 13``, ``ranks 3,7``, ``300 ranks``; with a verb for one rank and for more: ``rank 13 is``."""
+    text = ranks_text(ranks_of(ranks))
+    if len(text) > WORDS:
+        return number_text(ranks, one, more)
+    single = count(ranks) == 1
+    return f"rank{'' if single else 's'} {text} {one if single else more}".rstrip()
+
+
+def number_text(ranks: int, one: str = "", more: str = "") -> str:
+    """``1 rank``, ``1,023 ranks``; with a verb for one rank and for more: ``1 rank is``."""
+    number = count(ranks)
+    return f"{number:,} rank {one}".rstrip() if number == 1 else f"{number:,} ranks {more}".rstrip()
+
+
+def every_text(ranks: int, one: str, more: str) -> str:
+    """``all 64 ranks are``, ``rank 0 is``."""
+    return f"all {number_text(ranks, one, more)}" if count(ranks) > 1 else ranks_words(ranks, one, more)
+
+
+def ended_words(why: str, ranks: int) -> str:
+    """``rank 13 was killed by SIGKILL``, ``ranks 1,2 have no process``."""
+    if count(ranks) > 1:
+        forms = {"was": "were", "is": "are", "has": "have"}
+        verb, _, rest = why.partition(" ")
+        why = f"{forms.get(verb, verb)} {rest.replace('dead (a zombie)', 'dead (zombies)')}"
+    return f"{ranks_words(ranks)} {why}"
+
+
+def kept(told: Iterable[str]) -> tuple[str, ...]:
+    """The first of those facts that there are."""
+    return tuple(fact for fact in told if fact)[:EVIDENCE]

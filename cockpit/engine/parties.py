@@ -1,0 +1,220 @@
+"""Whose stacks can be taken: the ranks of a run, or of a job that somebody else started."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from cockpit.core.jobs import Job, choose, group
+from cockpit.core.model import LIVE, RankState, RunModel
+from cockpit.core.snapshot import Place
+from cockpit.core.summary import endings
+from cockpit.engine import snapshots
+from cockpit.engine.fleet import close_all, settle
+from cockpit.engine.joining import fleet_for, reach, recorded
+from cockpit.engine.link import Link
+from cockpit.engine.runs import Manifest, RunFolder, planned
+from cockpit.engine.stacks import Target
+from cockpit.errors import CockpitError, Exit
+
+RETRY_S = 10.0
+"""A node that could not be reached is not tried again sooner."""
+
+
+class Links:
+    """Links that are opened when first wanted, and again when lost.
+
+    :param opened: opens one
+    """
+
+    def __init__(self, opened: Callable[[str], Awaitable[Link]]) -> None:
+        self._opened = opened
+        self._tasks: dict[str, asyncio.Task[Link]] = {}
+        self._failed: dict[str, float] = {}
+
+    async def get(self, node: str) -> Link:
+        """The link to a node.
+
+        :raises CockpitError: it cannot be opened
+        """
+        task = self._tasks.get(node)
+        if task is None or self._stale(node, task):
+            task = self._tasks[node] = asyncio.create_task(self._open(node))
+        return await asyncio.shield(task)
+
+    def _stale(self, node: str, task: asyncio.Task[Link]) -> bool:
+        if not task.done():
+            return False
+        if task.cancelled() or task.exception() is not None:
+            return time.monotonic() - self._failed.get(node, 0.0) > RETRY_S
+        return task.result().lost.done()
+
+    async def _open(self, node: str) -> Link:
+        try:
+            return await self._opened(node)
+        except CockpitError:
+            self._failed[node] = time.monotonic()
+            raise
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for task in self._tasks.values():
+            task.cancel()
+        answers = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await close_all(answer for answer in answers if isinstance(answer, Link))
+
+
+class RunParty:
+    """The ranks of a run that cockpit started.
+
+    :param model: kept up to date by somebody else
+    :param link: gives a link that stands
+    """
+
+    def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
+        self._manifest = manifest
+        self._model = model
+        self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
+        self.link = link
+        self.title = self.run = manifest.run
+        self.command = f"cockpit stacks {manifest.run}"
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The run's nodes, without those on which nothing runs any more."""
+        return [name for name, node in self._model.nodes.items() if not node.over]
+
+    def places(self) -> dict[int, Place]:
+        """Every rank, as the run record tells it."""
+        return {
+            rank.rank: Place(rank.node, None, rank.pid, "" if rank.state is RankState.RUNNING else rank.text)
+            for rank in self._model.ranks.values()
+        }
+
+    def folder(self, node: str) -> str:
+        """The run folder on a node."""
+        return self._dirs[node]
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """Processes with the run's tags; where one cannot be read any more, what the run record says."""
+        answer = await link.call("seek", run=self.run, node=node)
+        jobs = group({node: answer})
+        found = {
+            rank: Target(rank, place.pid, place.ticks, place.local_rank)
+            for job in jobs
+            for rank, place in job.ranks.items()
+        }
+        for rank in self._model.on(node):
+            if rank.rank not in found and rank.state in LIVE and rank.pid and rank.ticks:
+                found[rank.rank] = Target(rank.rank, rank.pid, rank.ticks)
+        return [found[rank] for rank in sorted(found)]
+
+
+@asynccontextmanager
+async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
+    """The ranks of a run as its nodes tell them now, and links that stand until the end.
+
+    :raises CockpitError: the run has ended, or no node of it answers
+    """
+    manifest = folder.manifest
+    fleet = fleet_for(manifest)
+    entries = {entry.name: entry for entry in manifest.nodes}
+    links = Links(lambda node: reach(fleet, entries[node]))
+    model = RunModel()
+    model.apply(planned(manifest))
+
+    async def look(node: str) -> None:
+        events, _ = await recorded(await links.get(node), entries[node])
+        for event in events:
+            model.apply(event)
+
+    try:
+        _, errors = await settle({name: look(name) for name in entries})
+        if model.over:
+            kept = sorted(file.parent for file in (folder.path / "stacks").glob(f"*/{snapshots.MAIN}"))
+            hint = f"cockpit stacks {kept[-1]}" if kept else f"cockpit logs {folder.name}"
+            what = f"the run has ended: {endings(model)}"
+            raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
+        if len(errors) == len(entries):
+            raise next(iter(errors.values()))
+        yield RunParty(manifest, model, links.get)
+    finally:
+        await links.close()
+        await fleet.close()
+
+
+class JobParty:
+    """The ranks of a job, whoever started it.
+
+    :param job: as it was chosen among those that were found
+    :param names: every node that was asked for it
+    :param source: how the nodes were named on the command line, for :attr:`command`
+    """
+
+    run = ""
+
+    def __init__(self, job: Job, names: Sequence[str], links: Links, source: Sequence[str]) -> None:
+        self.job = job
+        self.title = job.title
+        self.nodes = names
+        self.link = links.get
+        self.command = shlex.join(["cockpit", "stacks", *source])
+
+    def places(self) -> dict[int, Place]:
+        """Every rank up to the job's world size."""
+        found = {
+            rank: Place(place.node, place.local_rank, place.pid) for rank, place in self.job.ranks.items()
+        }
+        for rank in range(self.job.world):
+            found.setdefault(rank, Place("", why=f"no process of rank {rank} on the nodes asked"))
+        return found
+
+    def folder(self, node: str) -> str:
+        """None: no supervisor of ours stands above these ranks."""
+        return ""
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """The job's processes on this node now: a rank may have been started again."""
+        jobs = group({node: await link.call("seek")})
+        return [
+            Target(rank, place.pid, place.ticks, place.local_rank)
+            for job in jobs
+            if job.key == self.job.key
+            for rank, place in sorted(job.ranks.items())
+            # Several names of one machine show the same processes: the first one speaks for them.
+            if rank not in self.job.ranks or self.job.ranks[rank].node == node
+        ]
+
+
+async def find_jobs(
+    names: Sequence[str], links: Links, found: Callable[[str], None] = lambda node: None
+) -> tuple[list[Job], dict[str, CockpitError]]:
+    """Every job on these nodes, and an error for each node that did not answer.
+
+    :param found: called with each node that answered
+    """
+
+    async def ask(node: str) -> Mapping[str, Any]:
+        answer = await (await links.get(node)).call("seek")
+        found(node)
+        return answer
+
+    answers, errors = await settle({name: ask(name) for name in names})
+    return group(answers), errors
+
+
+async def find_job(
+    names: Sequence[str], links: Links, wanted: str, found: Callable[[str], None] = lambda node: None
+) -> tuple[Job, dict[str, CockpitError]]:
+    """The one job on these nodes, or the one that is wanted.
+
+    :raises CockpitError: none, or several and none was named
+    """
+    jobs, errors = await find_jobs(names, links, found)
+    if not jobs and errors:
+        raise next(iter(errors.values()))
+    return choose(jobs, wanted), errors

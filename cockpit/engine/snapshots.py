@@ -1,0 +1,185 @@
+"""Snapshots on disk: a folder that any machine can open again.
+
+=================  ====================================================================================
+``snapshot.json``  what was asked of whom, when, and who did not answer
+``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none
+``tree.json``      for each sample the merged tree, with the ranks on each branch
+``verdict.json``   the verdict with its evidence
+=================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cockpit import __version__, paths
+from cockpit.base.masks import ranks_of
+from cockpit.base.stacks import Dump, dump_from_json, dump_json
+from cockpit.base.tree import Branch, StackTree
+from cockpit.core.ranks import ranks_text
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.core.text import RemoteText
+from cockpit.core.verdict import Verdict, verdict
+from cockpit.errors import CockpitError
+
+FORMAT = 1
+"""Version of the files; a reader refuses a newer one."""
+
+MAIN = "snapshot.json"
+
+
+def new_folder(root: Path, snapshot: Snapshot) -> Path:
+    """Make a folder (0700) for a snapshot below ``root``, named after it.
+
+    :raises CockpitError: it cannot be made
+    """
+    try:
+        paths.private_dir(root)
+        number = 1
+        while True:
+            name = snapshot.name if number == 1 else f"{snapshot.name}-{number}"
+            try:
+                (root / name).mkdir(mode=0o700)
+                return root / name
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise CockpitError(f"cannot make a folder: {error.strerror}", where=str(root)) from None
+
+
+def save(snapshot: Snapshot, folder: Path) -> None:
+    """Write all files of a snapshot; each is whole or as it was before.
+
+    :raises CockpitError: one cannot be written
+    """
+    head = {
+        "format": FORMAT,
+        "version": __version__,
+        "name": snapshot.name,
+        "title": snapshot.title,
+        "run": snapshot.run,
+        "options": dict(snapshot.options),
+        "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
+        "samples": [
+            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
+        ],
+    }
+    try:
+        for rank, place in snapshot.ranks.items():
+            dumps = [sample.dumps.get(rank) for sample in snapshot.samples]
+            told = [None if dump is None else dump_json(dump) for dump in dumps]
+            _write(folder / f"rank-{rank}.json", {"rank": rank, "node": place.node, "samples": told})
+        _write(folder / "tree.json", [_tree_json(sample) for sample in snapshot.samples])
+        _write(folder / "verdict.json", verdict_json(verdict(snapshot)))
+        # Last: the folder is a snapshot from here on.
+        _write(folder / MAIN, head)
+    except OSError as error:
+        raise CockpitError(f"cannot write: {error.strerror}", where=str(error.filename or folder)) from None
+
+
+def load(folder: Path) -> Snapshot:
+    """The snapshot of a folder.
+
+    :raises CockpitError: it is not one, a newer cockpit wrote it, or a file of it is missing or damaged
+    """
+    file = folder / MAIN
+    try:
+        head = _read(file)
+        if int(head["format"]) > FORMAT:
+            what = f"written by cockpit {_clean(str(head.get('version')))}, which is newer than this one"
+            raise CockpitError(what, where=str(file))
+        snapshot = Snapshot(
+            _clean(head["name"]),
+            _clean(head["title"]),
+            _clean(head["run"]),
+            {int(rank): _place(place) for rank, place in head["ranks"].items()},
+            [
+                Sample(
+                    float(sample["at"]),
+                    {},
+                    {_clean(node): _clean(why) for node, why in sample["silent"].items()},
+                    None if sample["took_s"] is None else float(sample["took_s"]),
+                )
+                for sample in head["samples"]
+            ],
+            {str(name): bool(value) for name, value in head["options"].items()},
+        )
+        for rank in snapshot.ranks:
+            file = folder / f"rank-{rank}.json"
+            for sample, dump in zip(snapshot.samples, _read(file)["samples"], strict=True):
+                if dump is not None:
+                    sample.dumps[rank] = _of_rank(rank, dump)
+    except OSError as error:
+        raise CockpitError(f"cannot be read: {error.strerror}", where=str(file)) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CockpitError(f"is no file of a snapshot: {error!r}", where=str(file)) from None
+    return snapshot
+
+
+def is_snapshot(folder: Path) -> bool:
+    """Whether a path is a snapshot's folder."""
+    return (folder / MAIN).is_file()
+
+
+def verdict_json(found: Verdict) -> dict[str, Any]:
+    """A verdict for programs: ranks as text, everything else as it is."""
+    return {**asdict(found), "ranks": ranks_text(ranks_of(found.ranks))}
+
+
+def _of_rank(rank: int, told: dict[str, Any]) -> Dump:
+    dump = dump_from_json(told, _clean)
+    if dump.rank != rank:
+        raise ValueError(f"a dump of rank {dump.rank}")
+    return dump
+
+
+def _place(told: dict[str, Any]) -> Place:
+    local, pid = told["local_rank"], told["pid"]
+    return Place(
+        _clean(told["node"]),
+        None if local is None else int(local),
+        None if pid is None else int(pid),
+        _clean(told["why"]),
+    )
+
+
+def _tree_json(sample: Sample) -> list[dict[str, Any]]:
+    tree = StackTree()
+    for rank, dump in sorted(sample.dumps.items()):
+        if dump.frames:
+            tree.add(rank, dump.frames)
+    return [_branch_json(branch) for branch in tree.branches()]
+
+
+def _branch_json(branch: Branch) -> dict[str, Any]:
+    frame = branch.frame
+    return {
+        "name": frame.name,
+        "file": frame.file,
+        "line": frame.line,
+        "native": frame.native,
+        "ranks": ranks_text(ranks_of(branch.ranks)),
+        "below": [_branch_json(each) for each in branch.branches()],
+    }
+
+
+def _clean(text: object) -> str:
+    if not isinstance(text, str):
+        raise ValueError(f"expected text, got {type(text).__name__}")
+    return RemoteText.of(text).shown()
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _write(file: Path, data: object) -> None:
+    beside = file.with_name(file.name + ".new")
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as target:
+        json.dump(data, target, indent=1)
+    os.replace(beside, file)

@@ -1,0 +1,358 @@
+"""Stacks of all ranks of one job: samples over links that stand, gathered into one snapshot.
+
+Every node is asked at once and answers for itself: what it sends is in the snapshot at once, and a node that
+is slow, or silent, delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cockpit.base.stacks import Dump, unpack
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.core.text import RemoteText
+from cockpit.engine import payload, snapshots
+from cockpit.engine.link import Link, RemoteError
+from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import LinkError
+
+SENDING = 16
+"""Nodes that are sent py-spy (3 MB) at the same time."""
+
+TEXT_LIMIT = 500
+"""Characters of a name, a path or a value that are kept of what a node says."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked of every rank.
+
+    :param native: C and C++ frames too; a rank is held for up to half a second the first time
+    :param locals: local variables, without secrets
+    :param children: the stacks of the ranks' Python children too (data loaders)
+    :param timeout_s: seconds one py-spy may take
+    """
+
+    native: bool = False
+    locals: bool = False
+    children: bool = False
+    timeout_s: float = 10.0
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds without an answer after which a node is silent: every way a dump may go, and more."""
+        return 4 * self.timeout_s + 5
+
+
+@dataclass(frozen=True)
+class Target:
+    """A rank's process on a node."""
+
+    rank: int
+    pid: int
+    ticks: int
+    local_rank: int | None = None
+
+
+class Party(Protocol):
+    """The nodes of one job, and how to reach them."""
+
+    @property
+    def title(self) -> str:
+        """What people call the job."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The run's name; empty for a job that cockpit did not start."""
+        ...
+
+    @property
+    def command(self) -> str:
+        """The shell command that takes the same stacks."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Every node that is asked."""
+        ...
+
+    def places(self) -> dict[int, Place]:
+        """Every rank the job should have, with what is known of it now."""
+        ...
+
+    def folder(self, node: str) -> str:
+        """The run folder on a node, whose supervisor may trace the ranks; empty where there is none."""
+        ...
+
+    def link(self, node: str, /) -> Awaitable[Link]:
+        """A link that stands.
+
+        :raises CockpitError: there is none
+        """
+        ...
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """The job's processes on this node now.
+
+        :raises CockpitError: the node cannot say
+        """
+        ...
+
+
+class Stacks:
+    """Takes samples of a job's ranks.
+
+    :param party: the job
+    :param ask: what is asked of every rank
+    :param root: folder in which the snapshot's own folder is made
+    """
+
+    recorded = False
+    """Whether this is a snapshot from disk, of which no more samples can be taken."""
+
+    def __init__(self, party: Party, ask: Ask, root: Path) -> None:
+        self.party = party
+        self.ask = ask
+        self.root = root
+        self.snapshot = Snapshot(
+            time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, party.places(), options=_options(ask)
+        )
+        self.trouble = ""
+        """Why the snapshot could not be kept on disk; empty while it can."""
+        self._saved: Path | None = None
+        self._taking: asyncio.Task[Any] | None = None
+        self._equipped: dict[Link, asyncio.Task[None]] = {}
+        self._gate = asyncio.Semaphore(SENDING)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sample is being taken."""
+        return self._taking is not None and not self._taking.done()
+
+    @property
+    def asked(self) -> int:
+        """How many ranks there are to ask."""
+        return sum(not place.why for place in self.snapshot.ranks.values())
+
+    @property
+    def command(self) -> str:
+        """The shell command that takes the same stacks."""
+        return self.party.command
+
+    async def take(self, ranks: int | None = None) -> Sample:
+        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.
+
+        :param ranks: only these, as a mask
+        """
+        sample = Sample(time.time())
+        began = time.monotonic()
+        self.snapshot.ranks.update(self.party.places())
+        self.snapshot.samples.append(sample)
+        work = [self._node(node, sample, self.ask, ranks) for node in self.party.nodes]
+        self._taking = asyncio.ensure_future(_together(work))
+        try:
+            await self._taking
+        except asyncio.CancelledError:
+            for node in self.party.nodes:
+                sample.silent.setdefault(node, "cancelled before it answered")
+            task = asyncio.current_task()
+            if task is not None and getattr(task, "cancelling", int)():
+                raise
+        finally:
+            sample.took_s = time.monotonic() - began
+        await self._keep()
+        return sample
+
+    async def _keep(self) -> None:
+        """Every sample is on disk before anybody has looked at it: the job may be killed, and we too."""
+        try:
+            await asyncio.to_thread(self._save, self.snapshot.copy())
+            self.trouble = ""
+        except CockpitError as error:
+            self.trouble = str(error)
+
+    async def look(
+        self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
+    ) -> Dump:
+        """One rank alone, with more than every rank is asked for; it is no sample of the snapshot.
+
+        :raises CockpitError: the rank cannot be asked
+        """
+        place = self.snapshot.ranks.get(rank)
+        if place is None or place.why or not place.node:
+            why = place.why if place is not None and place.why else "it is on no node that was asked"
+            raise CockpitError(why, where=f"rank {rank}")
+        sample = Sample(time.time())
+        ask = replace(self.ask, native=native, locals=locals, children=children)
+        await self._node(place.node, sample, ask, 1 << rank)
+        if place.node in sample.silent:
+            raise CockpitError(sample.silent[place.node], where=place.node, code=Exit.NODE_UNFIT)
+        if rank not in sample.dumps:
+            raise CockpitError(self.snapshot.ranks[rank].why or "no answer", where=f"rank {rank}")
+        return sample.dumps[rank]
+
+    def cancel(self) -> None:
+        """End the sample under way; what has come stays."""
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def save(self) -> Path:
+        """Write the snapshot's folder, again after each sample, and return it.
+
+        :raises CockpitError: it cannot be written
+        """
+        return self._save(self.snapshot)
+
+    def _save(self, snapshot: Snapshot) -> Path:
+        if self._saved is None:
+            self._saved = snapshots.new_folder(self.root, snapshot)
+        snapshots.save(snapshot, self._saved)
+        return self._saved
+
+    async def _node(self, node: str, sample: Sample, ask: Ask, ranks: int | None) -> None:
+        """Everything about one node; what goes wrong is noted in the sample."""
+        try:
+            link = await self.party.link(node)
+            targets = await self._targets(node, link, ranks)
+            if targets:
+                await self._equip(link)
+                await self._dumps(node, link, targets, sample, ask)
+        except CockpitError as error:
+            text = f"{error.what}; {error.hint}" if error.hint else error.what
+            sample.silent[node] = RemoteText.of(text).shown(limit=TEXT_LIMIT)
+
+    async def _targets(self, node: str, link: Link, ranks: int | None) -> list[Target]:
+        targets = await self.party.targets(node, link)
+        known = self.snapshot.ranks
+        for target in targets:
+            known[target.rank] = Place(node, target.local_rank, target.pid)
+        return [target for target in targets if ranks is None or ranks >> target.rank & 1]
+
+    async def _dumps(self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask) -> None:
+        wanted = {target.rank: target.pid for target in targets}
+        stream = await link.stream(
+            "stacks",
+            dir=self.party.folder(node),
+            targets=[{"rank": one.rank, "pid": one.pid, "ticks": one.ticks} for one in targets],
+            timeout_s=ask.timeout_s,
+            **_options(ask),
+        )
+        try:
+            parts = stream.parts()
+            while True:
+                try:
+                    _, data = await asyncio.wait_for(anext(parts), ask.silence_s)
+                except StopAsyncIteration:
+                    return
+                for dump in _unpacked(node, data):
+                    # A node speaks for the ranks it was asked about, and for no others.
+                    if dump.rank in wanted:
+                        sample.dumps[dump.rank] = dump
+        except (TimeoutError, asyncio.TimeoutError):
+            raise LinkError(f"no answer within {ask.silence_s:g} s", where=node) from None
+        finally:
+            await stream.close()
+
+    async def _equip(self, link: Link) -> None:
+        """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
+        for other in [other for other in self._equipped if other.lost.done()]:
+            del self._equipped[other]
+        task = self._equipped.get(link)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._equipped[link] = asyncio.create_task(self._send_spy(link))
+            # Who waited for it may be gone when it fails; whoever asks again is told.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(task)
+
+    async def _send_spy(self, link: Link) -> None:
+        ours = await asyncio.to_thread(payload.spy)
+        answer = await link.call("spy", sha256=ours.sha256 if ours else "")
+        if answer.get("ready"):
+            return
+        machine = link.hello.get("machine")
+        hint = f"install it there: ssh {link.node} python3 -m pip install --user py-spy"
+        if ours is None:
+            what = "no py-spy on the node, and none here to send"
+            raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
+        if ours.machine != machine:
+            what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
+            raise CockpitError(RemoteText.of(what).shown(limit=TEXT_LIMIT), where=link.node, hint=hint)
+        async with self._gate:
+            await link.call("spy", ours.packed, sha256=ours.sha256, deadline_s=300)
+
+
+def _options(ask: Ask) -> dict[str, bool]:
+    return {"native": ask.native, "locals": ask.locals, "children": ask.children}
+
+
+def _unpacked(node: str, data: bytes) -> list[Dump]:
+    try:
+        return unpack(data, clean)
+    except ValueError as error:
+        raise RemoteError("protocol", f"sent what is no dump: {error}", where=node) from None
+
+
+def clean(text: str) -> str:
+    """Text of a node, harmless and of bounded length."""
+    return RemoteText.of(text).shown(limit=TEXT_LIMIT)
+
+
+async def _together(work: Sequence[Awaitable[None]]) -> None:
+    """All at once; a mistake of ours in one is raised when the others are through."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+class Recorded:
+    """A snapshot from disk, shown as a live one is."""
+
+    recorded = True
+    busy = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.snapshot = snapshots.load(folder)
+        self.command = f"cockpit stacks {folder}"
+
+    @property
+    def asked(self) -> int:
+        """How many ranks were asked."""
+        return len(self.snapshot.ranks)
+
+    async def take(self, ranks: int | None = None) -> Sample:
+        """Not possible.
+
+        :raises CockpitError: always
+        """
+        raise CockpitError(f"a snapshot from {self.snapshot.name}: its job cannot be asked any more")
+
+    async def look(
+        self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
+    ) -> Dump:
+        """What was recorded of the rank, if that has what is asked for.
+
+        :raises CockpitError: it was not asked for at the time
+        """
+        options: Mapping[str, object] = self.snapshot.options
+        wanted = {"native": native, "locals": locals, "children": children}
+        lacking = [name for name, wish in wanted.items() if wish and not options.get(name)]
+        dumps = self.snapshot.dumps(rank)
+        if lacking or not dumps:
+            what = f"this snapshot was taken without {' and '.join(lacking)}" if lacking else "no dump of it"
+            raise CockpitError(what, where=f"rank {rank}")
+        return dumps[-1]
+
+    def cancel(self) -> None:
+        """Nothing is under way."""
+
+    def save(self) -> Path:
+        """The folder it came from."""
+        return self.folder

@@ -1,0 +1,337 @@
+"""Stacks of the ranks of this node: what py-spy sees of each, and what the kernel says of it.
+
+Which way py-spy goes follows from the state of the process; after each it is checked that the process was not
+left stopped. Ranks are looked at side by side and told as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from cockpit.base.frames import MAX_PAYLOAD
+from cockpit.base.stacks import Child, Dump, Thread, pack
+from cockpit.node import kernel, permission, procfs, running, spied, spy
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.running import Result
+
+TELL_S = 0.1
+"""What is ready is sent at least so often."""
+
+CHILDREN_SEEN = 16
+"""Python children of a rank whose stacks are taken."""
+
+PASSING_S = 2.0
+"""How long another py-spy is waited for that looks at the same process."""
+
+_SETTLE_S = 0.06
+"""A process that is stopped for longer was not stopped by somebody in passing."""
+
+
+class Target(NamedTuple):
+    """A rank's process."""
+
+    rank: int
+    pid: int
+    ticks: int
+
+
+class Wish(NamedTuple):
+    """What is asked of every rank."""
+
+    native: bool
+    locals: bool
+    children: bool
+    timeout_s: float
+    folder: str
+
+
+def stacks(call: Call) -> Dict[str, Any]:
+    """The stacks of some ranks as they come: items ``{"ranks": […]}`` with :func:`pack`, then ``took_s``.
+
+    Request: ``targets``, a list of ``{"rank", "pid", "ticks"}``; ``native``, ``locals``, ``children``;
+    ``timeout_s`` for one py-spy; ``dir``, the run folder, empty for a job that has none.
+
+    :raises NodeError: there is no py-spy here
+    """
+    began = time.monotonic()
+    targets, wish = _asked(call.header)
+    if targets:
+        _Dumps(call, wish, spy.ready().path).run(targets)
+    return {"took_s": round(time.monotonic() - began, 4)}
+
+
+def _asked(header: Dict[str, Any]) -> Tuple[List[Target], Wish]:
+    try:
+        targets = [Target(int(one["rank"]), int(one["pid"]), int(one["ticks"])) for one in header["targets"]]
+        timeout_s = min(max(float(header.get("timeout_s", 10.0)), 0.1), 600.0)
+        folder = header.get("dir", "")
+        if not isinstance(folder, str) or any(target.pid <= 0 for target in targets):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise NodeError("protocol", "a field of the request is missing or of a wrong kind") from None
+    native, variables, children = (header.get(name) is True for name in ("native", "locals", "children"))
+    return targets, Wish(native, variables, children, timeout_s, folder)
+
+
+class _Dumps:
+    """One request."""
+
+    def __init__(self, call: Call, wish: Wish, path: str) -> None:
+        self._call = call
+        self.wish = wish
+        self._path = path
+        self._todo: queue.SimpleQueue[Target] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Dump] = queue.SimpleQueue()
+        self.sources = spied.Sources()
+
+    def run(self, targets: List[Target]) -> None:
+        """Look at all targets and send what is found."""
+        for target in targets:
+            self._todo.put(target)
+        for _ in range(min(len(targets), max(2, len(os.sched_getaffinity(0))))):
+            threading.Thread(target=self._work, daemon=True).start()
+        left, due = len(targets), 0.0
+        ready: List[Dump] = []
+        while left and not self._call.cancelled:
+            try:
+                ready.append(self._done.get(timeout=max(0.0, due - time.monotonic()) if ready else TELL_S))
+                left -= 1
+                if len(ready) == 1:
+                    due = time.monotonic() + TELL_S
+            except queue.Empty:
+                pass
+            if ready and (not left or time.monotonic() >= due):
+                self._send(ready)
+                ready = []
+
+    def _work(self) -> None:
+        while not self._call.cancelled:
+            try:
+                target = self._todo.get_nowait()
+            except queue.Empty:
+                return
+            began, at = time.monotonic(), time.time()
+            try:
+                dump = _Look(self, target.pid, target.ticks).rank(target.rank, at)
+            except Exception:
+                # A fault of ours with one rank is told in its place, and costs no other rank's answer.
+                import traceback
+
+                dump = Dump(target.rank, at, error="failed", what=traceback.format_exc()[-1000:])
+            self._done.put(replace(dump, took_s=time.monotonic() - began))
+
+    def _send(self, dumps: List[Dump]) -> None:
+        payload = pack(dumps)
+        if len(payload) <= MAX_PAYLOAD:
+            self._call.item({"ranks": [dump.rank for dump in dumps]}, payload)
+        elif len(dumps) > 1:
+            self._send(dumps[: len(dumps) // 2])
+            self._send(dumps[len(dumps) // 2 :])
+        else:
+            what = "its stacks are too large to be told (%d bytes)" % len(payload)
+            self._send([replace(dumps[0], threads=(), way="kernel", error="failed", what=what)])
+
+    def cancelled(self) -> bool:
+        """Whether nobody wants the answer any more."""
+        return self._call.cancelled
+
+    def spy(self, arguments: List[str]) -> Result:
+        """Run py-spy: by ourselves if that is permitted, else through who is permitted."""
+        wish = self.wish
+        denied: Optional[Result] = None
+        for name, starter in permission.starters(wish.folder, wish.timeout_s):
+            try:
+                result = running.run(starter, self._path, arguments, wish.timeout_s, self.cancelled)
+            except OSError as error:
+                if name == "direct":
+                    denied = Result(None, b"", "py-spy cannot be started: %s" % error)
+                continue
+            if result.code == 0 or result.why or not permission.DENIED.search(result.said):
+                permission.remember(wish.folder, name)
+                return result
+            denied = denied or result
+        return denied or Result(None, b"", "py-spy cannot be started")
+
+
+class _Seen(NamedTuple):
+    """What could be seen of one process: threads, or why there are none."""
+
+    way: str = "kernel"
+    threads: Tuple[Thread, ...] = ()
+    place: Optional[spied.Place] = None
+    error: str = ""
+    what: str = ""
+    hint: str = ""
+    notes: Tuple[str, ...] = ()
+
+
+class _Look:
+    """One look at one process."""
+
+    def __init__(self, dumps: _Dumps, pid: int, ticks: int) -> None:
+        self._dumps = dumps
+        self._pid = pid
+        self._ticks = ticks
+        self._notes: List[str] = []
+        self._began = time.monotonic()
+
+    def rank(self, rank: int, at: float) -> Dump:
+        """Everything about a rank."""
+        pid, ticks, wish = self._pid, self._ticks, self._dumps.wish
+        self._settle()
+        facts = kernel.look(pid, ticks)
+        if facts is None:
+            what = "its process %d has ended" % pid
+            return Dump(rank, at, error="gone", what=what)
+        below = kernel.children(pid)
+        process = facts.process._replace(children=below)
+        seen = self.see(facts, native=wish.native, variables=wish.locals)
+        if seen.threads and wish.children:
+            process = process._replace(children=tuple(self._children(below)))
+        return Dump(
+            rank,
+            at,
+            process if seen.error != "gone" else None,
+            seen.way if seen.error != "gone" else "",
+            seen.threads,
+            source=self._source(seen.place),
+            error=seen.error,
+            what=seen.what,
+            hint=seen.hint,
+            notes=seen.notes,
+        )
+
+    def see(self, facts: kernel.Facts, *, native: bool, variables: bool) -> _Seen:
+        """The threads of the process, by the first way that leads there."""
+        letter = facts.process.state
+        if letter in "ZX":
+            what = "its process %d has ended, and its parent has not taken note of it (a zombie)" % self._pid
+            return _Seen(error="zombie", what=what)
+        ways = self._ways(letter, native)
+        failed = _Seen(error="failed", what="not looked at")
+        while ways and not self._dumps.cancelled():
+            way = ways.pop(0)
+            result = self._dumps.spy(self._arguments(way, variables))
+            self._release(letter)
+            if result.code == 0:
+                failed = self._read(way, result, facts)
+                if failed.threads:
+                    break
+            else:
+                failed = self._failed(result, facts)
+            if failed.error in ("denied", "gone", "zombie", "cancelled") or failed.hint:
+                break
+            if result.why:
+                ways = [other for other in ways if other != way]
+            if way == "native" and "native" not in ways:
+                self._notes.append("no native frames: %s" % failed.what)
+        return failed._replace(notes=tuple(self._notes))
+
+    def _ways(self, letter: str, native: bool) -> List[str]:
+        why = ""
+        if letter in "tT":
+            why = "it is stopped"
+        elif self._waits_hard():
+            why = "it is in an uninterruptible wait"
+        if not why:
+            return [*(["native", "native"] if native else []), "plain", "nonblocking", "nonblocking"]
+        if native:
+            self._notes.append("no native frames: %s" % why)
+        return ["nonblocking", "nonblocking"]
+
+    def _arguments(self, way: str, variables: bool) -> List[str]:
+        more = {"native": ["--native"], "nonblocking": ["--nonblocking"]}.get(way, [])
+        return ["dump", "--json", *more, *(["--locals"] if variables else []), "--pid", str(self._pid)]
+
+    def _waits_hard(self) -> bool:
+        """Whether a thread stays in an uninterruptible wait, in which nobody can hold it."""
+        hard = set(kernel.waits_hard(self._pid))
+        if not hard:
+            return False
+        time.sleep(_SETTLE_S / 2)
+        return bool(hard & set(kernel.waits_hard(self._pid)))
+
+    def _read(self, way: str, result: Result, facts: kernel.Facts) -> _Seen:
+        home = os.path.expanduser("~") if facts.uid == os.geteuid() else ""
+        pids = (self._pid, facts.ns_pid)
+        try:
+            told = spied.read(result.out, pids, kernel.folder(self._pid), home)
+        except ValueError as error:
+            return _Seen(error="failed", what=str(error))
+        if not any(thread.frames for thread in told.threads):
+            return _Seen(error="failed", what="py-spy finds no Python code running in its process")
+        return _Seen(way, told.threads, told.place)
+
+    def _failed(self, result: Result, facts: kernel.Facts) -> _Seen:
+        """Why there was no answer."""
+        letter = kernel.state(self._pid, self._ticks)
+        if not letter:
+            return _Seen(error="gone", what="its process %d ended while it was looked at" % self._pid)
+        if letter in "ZX":
+            return _Seen(error="zombie", what="its process %d ended while it was looked at" % self._pid)
+        if result.why == "cancelled":
+            return _Seen(error="cancelled", what="cancelled")
+        if result.why == "timeout":
+            what = "py-spy gave no answer within %g s" % self._dumps.wish.timeout_s
+            return _Seen(error="timeout", what=what)
+        if result.why:
+            return _Seen(error="failed", what="py-spy's answer is too large")
+        if permission.DENIED.search(result.said):
+            tracer = permission.traced_by(self._pid)
+            if tracer:
+                return _Seen(error="failed", what="%s traces its process already" % tracer)
+            refusal = permission.refusal(self._pid, facts.uid)
+            return _Seen(error="denied", what=refusal.what, hint=refusal.hint)
+        return _Seen("kernel", (), None, "failed", *running.complaint(result.said, self._pid))
+
+    def _children(self, children: Tuple[Child, ...]) -> List[Child]:
+        told, room = [], CHILDREN_SEEN
+        for child in children:
+            found = procfs.stat(child.pid)
+            late = time.monotonic() - self._began > self._dumps.wish.timeout_s
+            wanted = room and not late and found is not None and child.state not in "ZX"
+            if wanted and found is not None and kernel.is_python(child.pid):
+                room -= 1
+                look = _Look(self._dumps, child.pid, found.ticks)
+                facts = kernel.look(child.pid, found.ticks)
+                if facts is not None:
+                    seen = look.see(facts, native=False, variables=self._dumps.wish.locals)
+                    child = child._replace(threads=seen.threads)
+            told.append(child)
+        return told
+
+    def _source(self, place: Optional[spied.Place]) -> str:
+        if place is None or not place.path.startswith("/"):
+            return ""
+        root = "/proc/%d/root" % self._pid if kernel.has_other_files(self._pid) else ""
+        return self._dumps.sources.line(root + place.path, place.line)
+
+    # -- stopped, or left stopped ------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Wait while somebody else's py-spy holds the process: it is not stopped, it is looked at."""
+        began = time.monotonic()
+        while kernel.state(self._pid, self._ticks) in ("t", "T"):
+            tracer = kernel.tracer(self._pid)
+            passing = tracer and "py-spy" in kernel.program(tracer)
+            if time.monotonic() - began > (PASSING_S if passing else _SETTLE_S):
+                return
+            time.sleep(_SETTLE_S / 6)
+
+    def _release(self, before: str) -> None:
+        """Continue the process if py-spy left it stopped, above all one that had to be ended."""
+        if before in "tT" or kernel.state(self._pid, self._ticks) not in ("t", "T"):
+            return
+        self._settle()
+        if kernel.state(self._pid, self._ticks) not in ("t", "T") or kernel.tracer(self._pid):
+            return
+        if procfs.send(self._pid, self._ticks, signal.SIGCONT):
+            self._notes.append("py-spy left it stopped; it was continued")
+        else:
+            self._notes.append("py-spy left it stopped, and it could not be continued")

@@ -1,0 +1,146 @@
+"""Running a py-spy, whoever starts it: bounded in time and output."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+NAME = "py-spy"
+
+OUTPUT_LIMIT = 32 << 20
+"""Bytes of output that are read."""
+
+_SLICE_S = 0.1
+"""How soon it is noticed that nobody wants the answer any more."""
+
+
+class Result(NamedTuple):
+    """How a py-spy ended.
+
+    :param code: its exit status; None where it had to be ended, and why is ``why``
+    :param why: ``timeout``, ``cancelled`` or ``large``
+    """
+
+    code: Optional[int]
+    out: bytes
+    said: str
+    why: str = ""
+
+
+class Running:
+    """A py-spy under way, whoever started it.
+
+    :param wait: waits up to so many seconds for its end; returns its exit status, or None
+    :param kill: ends it at once
+    """
+
+    def __init__(self, wait: Callable[[float], Optional[int]], kill: Callable[[], None]) -> None:
+        self.wait = wait
+        self.kill = kill
+
+
+Starter = Callable[[str, List[str], int, int], Running]
+"""Starts a py-spy: its path, its arguments, where its output goes, where its complaints go.
+
+It raises OSError when that cannot be done.
+"""
+
+
+def directly(path: str, arguments: List[str], out: int, said: int) -> Running:
+    """Start it as our own child."""
+    return child([NAME, *arguments], path, out, said)
+
+
+def child(argv: List[str], path: str, out: int, said: int) -> Running:
+    """Start any program as our own child.
+
+    :raises OSError: that cannot be done
+    """
+    process = subprocess.Popen(
+        argv, executable=path, stdin=subprocess.DEVNULL, stdout=out, stderr=said, cwd="/", env=quiet()
+    )
+
+    def wait(timeout_s: float) -> Optional[int]:
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    return Running(wait, process.kill)
+
+
+def quiet() -> Dict[str, str]:
+    """The environment of a py-spy: nothing of ours is its business, and it shall tell no backtraces."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "RUST_BACKTRACE": "0"}
+
+
+def run(
+    start: Starter, path: str, arguments: List[str], timeout_s: float, cancelled: Callable[[], bool]
+) -> Result:
+    """Run a py-spy to its end, or until its time is over.
+
+    :raises OSError: it cannot be started
+    """
+    out, out_end = os.pipe()
+    said, said_end = os.pipe()
+    try:
+        try:
+            running = start(path, arguments, out_end, said_end)
+        finally:
+            os.close(out_end)
+            os.close(said_end)
+        texts, why = _read({out: b"", said: b""}, time.monotonic() + timeout_s, cancelled)
+    finally:
+        os.close(out)
+        os.close(said)
+    if why:
+        running.kill()
+    # It has closed its output or is dead; but who waits hard does not even die.
+    code = running.wait(1.0)
+    if code is None and not why:
+        running.kill()
+        code, why = running.wait(1.0), "timeout"
+    return Result(None if why else code, texts[out], texts[said].decode("utf-8", "replace"), why)
+
+
+def _read(
+    texts: Dict[int, bytes], deadline: float, cancelled: Callable[[], bool]
+) -> Tuple[Dict[int, bytes], str]:
+    """Read all of these until each has ended; return what was read, and why not to the end."""
+    parts: Dict[int, List[bytes]] = {number: [] for number in texts}
+    poll = select.poll()
+    for number in texts:
+        poll.register(number, select.POLLIN)
+    left, room, why = set(texts), OUTPUT_LIMIT, ""
+    while left and not why:
+        for number, _ in poll.poll(_SLICE_S * 1000):
+            data = os.read(number, 1 << 16)
+            parts[number].append(data)
+            room -= len(data)
+            if not data:
+                poll.unregister(number)
+                left.discard(number)
+        if cancelled():
+            why = "cancelled"
+        elif time.monotonic() > deadline:
+            why = "timeout"
+        elif room < 0:
+            why = "large"
+    return {number: b"".join(part) for number, part in parts.items()}, why
+
+
+def complaint(said: str, pid: int) -> Tuple[str, str]:
+    """What py-spy complains about, as a sentence, and what would help."""
+    if "Failed to find python version" in said:
+        return "process %d is no Python process, or not yet, or its Python is too old" % pid, ""
+    unsupported = re.search(r"Unsupported version of Python: (\S+)", said)
+    if unsupported:
+        what = "this py-spy does not know Python %s" % unsupported.group(1)
+        return what, "a newer py-spy: python3 -m pip install --upgrade py-spy"
+    reasons = re.findall(r"^\s*(?:Error: |Reason: )(.+?)\s*$", said, re.MULTILINE)
+    lines = reasons or said.strip().splitlines()[:1] or ["no reason given"]
+    return "py-spy failed: %s" % ": ".join(lines)[:300], ""

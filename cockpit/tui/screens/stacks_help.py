@@ -1,0 +1,45 @@
+"""Help on each pane of the stack screen, for F1."""
+
+from __future__ import annotations
+
+_RANK = (
+    "Everything that is known of one rank: its process, its threads, frames outermost first.",
+    "",
+    "n C and C++ frames · l local variables · c its children: each asks this rank alone",
+    "L shows every frame of libraries · space marks it · d compares · esc goes back",
+)
+
+HERE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "classes": (
+        "classes",
+        (
+            "Ranks that are at the same place, line for line, make a class. Odd ones stand first:",
+            "few ranks, and not waiting in a collective. frozen: the same in all samples, with no",
+            "work done between them; moving: not the same.",
+            "",
+            "up, down: classes · left, right: other ranks of the class · enter shows the rank in full",
+            "s takes another sample · [ ] go through the samples · space marks a rank, d compares",
+        ),
+    ),
+    "tree": (
+        "tree of all stacks",
+        (
+            "The main threads of all ranks, outermost frame first; in front of each frame the ranks",
+            "that are in it. Where ranks part: how many went on here, and how many are missing.",
+            "",
+            "enter folds and unfolds; at the end of a branch it shows a rank in full.",
+            "L shows or folds frames of libraries · / narrows to a function, a file or ranks",
+        ),
+    ),
+    "threads": ("threads", ("The threads of the chosen rank. enter shows them in full.",)),
+    "rank": ("one rank", _RANK),
+    "diff": (
+        "what differs",
+        (
+            "The chosen rank against the marked one; without a mark, against its own sample before",
+            "if it has moved, else against most of the others.",
+            "- only in the first, + only in the second; frames in common are folded.",
+        ),
+    ),
+}
+"""Title and lines of each pane, by its id."""

@@ -1,0 +1,30 @@
+"""The app for stacks alone: of a job that cockpit did not start, or of a snapshot from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.command import Provider
+
+from cockpit.config import Config
+from cockpit.tui.host import Host
+from cockpit.tui.palette import CockpitProvider
+from cockpit.tui.screens.stacks import Source, StackScreen
+
+
+class StacksApp(Host):
+    """Opens with the stack screen; leaving it ends the app.
+
+    :param stacks: whose stacks are shown
+    """
+
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {CockpitProvider}
+
+    def __init__(self, stacks: Source, config: Config) -> None:
+        super().__init__(config, read_only=True)
+        self._stacks = stacks
+
+    def on_mount(self) -> None:
+        """Show the screen."""
+        self.push_screen(StackScreen(self._stacks, root=True))

@@ -1,0 +1,401 @@
+"""Verdicts on stacks as real programs have them: torch 2.13, DeepSpeed 0.19.8, Python 3.11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.base.masks import mask_of
+from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.core.verdict import KINDS, Verdict, verdict
+
+C10D = "torch/distributed/distributed_c10d.py"
+MAIN = (Frame("<module>", "./train.py", 240), Frame("main", "./train.py", 212))
+LOGGED = Frame("_exception_logger.<locals>.wrapper", "torch/distributed/c10d_logger.py", 83)
+
+
+def collective(name: str, line: int = 261) -> tuple[Frame, ...]:
+    """A collective that the user's code calls."""
+    return (*MAIN, Frame("step", "./train.py", line), LOGGED, Frame(name, C10D, 3252))
+
+
+ALL_REDUCE = collective("all_reduce")
+BROADCAST = collective("broadcast", 300)
+DEEPSPEED = (
+    *MAIN,
+    Frame("step", "./train.py", 255),
+    Frame("DeepSpeedEngine.backward", "deepspeed/runtime/engine.py", 3431),
+    Frame("DeepSpeedZeroOptimizer.allreduce_bucket", "deepspeed/runtime/zero/stage_1_and_2.py", 2384),
+    Frame("timed_op.<locals>.log_wrapper", "deepspeed/comm/comm.py", 129),
+    Frame("all_reduce", "deepspeed/comm/comm.py", 710),
+    Frame("TorchBackend.all_reduce", "deepspeed/comm/torch.py", 290),
+    LOGGED,
+    Frame("all_reduce", C10D, 3252),
+)
+BACKWARD = (
+    *MAIN,
+    Frame("step", "./train.py", 270),
+    Frame("Tensor.backward", "torch/_tensor.py", 623),
+    Frame("backward", "torch/autograd/__init__.py", 395),
+    Frame("_engine_run_backward", "torch/autograd/graph.py", 979),
+)
+RENDEZVOUS = (*MAIN, LOGGED, Frame("init_process_group", C10D, 1769))
+SYNC = (*MAIN, Frame("step", "./train.py", 271), Frame("synchronize", "torch/cuda/__init__.py", 1083))
+USER = (*MAIN, Frame("read_shard", "./data.py", 118))
+COMPUTES = (
+    *MAIN,
+    Frame("step", "./train.py", 249),
+    Frame("Linear.forward", "torch/nn/modules/linear.py", 134),
+)
+QUEUE = (
+    *MAIN,
+    Frame("next_batch", "./train.py", 128),
+    Frame("Queue.get", "python/multiprocessing/queues.py", 103),
+    Frame("_ConnectionBase.recv_bytes", "python/multiprocessing/connection.py", 216),
+    Frame("Connection._recv", "python/multiprocessing/connection.py", 395),
+)
+LOADER = (
+    *MAIN,
+    Frame("next_batch", "./train.py", 128),
+    Frame("_BaseDataLoaderIter.__next__", "torch/utils/data/dataloader.py", 741),
+    Frame("_MultiProcessingDataLoaderIter._try_get_data", "torch/utils/data/dataloader.py", 1291),
+    Frame("Queue.get", "python/multiprocessing/queues.py", 113),
+    Frame("_ConnectionBase.poll", "python/multiprocessing/connection.py", 257),
+    Frame("_PollLikeSelector.select", "python/selectors.py", 415),
+)
+BUILD = (
+    *MAIN,
+    Frame("step", "./train.py", 250),
+    Frame("load", "torch/utils/cpp_extension.py", 1681),
+    Frame("FileBaton.wait", "torch/utils/file_baton.py", 57),
+)
+HOLDER = (
+    Frame("Thread._bootstrap", "python/threading.py", 1002),
+    Frame("holds_lock", "./train.py", 96),
+    Frame("Condition.wait", "python/threading.py", 327),
+)
+
+Told = Callable[[int], Dump | None]
+"""What a rank answers in a sample, from 0; None: nothing."""
+
+
+def dump(
+    look: int,
+    frames: Sequence[Frame],
+    *,
+    moves: bool = False,
+    gil: bool = False,
+    active: bool = False,
+    threads: Sequence[Thread] = (),
+    **facts: Any,
+) -> Dump:
+    """A rank's answer; ``moves``: between two samples its main thread works."""
+    facts = {"state": "R" if active else "S", "call": "" if active else "futex", **facts}
+    main = 100.0 + (0.9 * look if moves else 0)
+    process = Process(41_000, 90_000, cpu_s=main, main_cpu_s=main, switches=50 + 300 * look * moves, **facts)
+    stack = (Thread("MainThread", 41_000, active, gil, tuple(frames)), *threads) if frames else ()
+    return Dump(0, 1000.0 + look, process, "plain", stack)
+
+
+def still(frames: Sequence[Frame], **facts: Any) -> Told:
+    """It does not move."""
+    return lambda look: dump(look, frames, **facts)
+
+
+def mute(error: str, what: str = "", hint: str = "", **facts: Any) -> Told:
+    """It has no stack, for a reason."""
+    return lambda look: replace(
+        dump(look, (), **facts), error=error, what=what or error, hint=hint, way="kernel"
+    )
+
+
+def snapshot(
+    world: int,
+    rest: Told,
+    odd: Mapping[int, Told] | None = None,
+    *,
+    looks: int = 2,
+    why: Mapping[int, str] | None = None,
+    silent: Mapping[str, str] | None = None,
+) -> Snapshot:
+    """A job of two nodes in which all ranks do the same but some."""
+    found = Snapshot("20261121-040441", "otter", "otter")
+    for rank in range(world):
+        node = f"gpu{1 + 2 * rank // world}"
+        found.ranks[rank] = Place(node, None, 41_000 + rank, (why or {}).get(rank, ""))
+    for look in range(looks):
+        sample = Sample(1000.0 + look, silent=dict(silent or {}), took_s=0.4)
+        for rank, place in found.ranks.items():
+            answer = (odd or {}).get(rank, rest)(look)
+            if answer is not None and not place.why and place.node not in sample.silent:
+                assert answer.process is not None
+                process = answer.process._replace(pid=41_000 + rank)
+                sample.dumps[rank] = replace(answer, rank=rank, process=process)
+        found.samples.append(sample)
+    return found
+
+
+def named(found: Verdict, kind: str, *ranks: int, certainty: str) -> str:
+    """Check what a verdict comes to; return all its words."""
+    words = "\n".join([found.headline, found.where, found.detail, *found.evidence, *found.next])
+    assert (found.kind, found.ranks, found.certainty) == (kind, mask_of(ranks), certainty), words
+    return words
+
+
+WAITERS = {"all_reduce": ALL_REDUCE, "deepspeed": DEEPSPEED, "ddp": BACKWARD}
+
+
+@pytest.mark.parametrize("waiters", WAITERS)
+@pytest.mark.parametrize(
+    ("told", "kind", "certainty", "words"),
+    [
+        (still(USER, call="clock_nanosleep"), "absent", "sure", "did not join"),
+        (still(USER, call="read", target="/data/7.bin"), "io", "sure", "/data/7.bin"),
+        (still(USER, threads=[Thread("holder", 2, False, False, HOLDER)]), "lock", "sure", "lock"),
+        (still(USER, state="T", call=""), "stopped", "sure", "kill -CONT 41001"),
+        (still(USER, gil=True, call="clock_nanosleep"), "gil", "sure", "GIL"),
+        (still(USER, state="D", call="read", wchan="nfs_wait"), "io", "sure", "nfs_wait"),
+        (
+            still(QUEUE, call="read", target="pipe", children=(Child(7, "python3", "Z"),)),
+            "loader",
+            "sure",
+            "dead",
+        ),
+        (
+            still(LOADER, call="poll", children=(Child(7, "pt_data_worker", "T"),)),
+            "loader",
+            "sure",
+            "stopped",
+        ),
+        (still(COMPUTES, active=True, gil=True, moves=True), "absent", "likely", "not come to"),
+        (mute("zombie", state="Z"), "ended", "sure", "zombie"),
+        (mute("denied", "permission denied"), "silent", "unsure", "permission denied"),
+    ],
+    ids=["sleep", "read", "lock", "stop", "gil", "disk", "queue", "loader", "loop", "zombie", "denied"],
+)
+def test_the_rank_that_all_others_wait_for_is_named(
+    waiters: str, told: Told, kind: str, certainty: str, words: str
+) -> None:
+    found = verdict(snapshot(4, still(WAITERS[waiters]), {1: told}))
+    assert words in named(found, kind, 1, certainty=certainty)
+    assert "rank 1 " in found.headline
+    if waiters != "ddp":
+        assert "all_reduce" in "".join([found.headline, *found.evidence])
+
+
+def test_it_is_said_where_the_rank_is_and_who_waits() -> None:
+    found = verdict(snapshot(64, still(ALL_REDUCE), {13: still(USER, call="read", target="/data/7.bin")}))
+    assert found.headline == "rank 13 did not join all_reduce"
+    assert found.where == "data.py:118 read_shard"
+    assert "reads /data/7.bin" in found.detail
+    assert found.evidence[0] == "63 ranks in all_reduce, same in 2 of 2 samples, 1.0 s apart"
+
+
+def test_one_sample_is_never_sure() -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER)}, looks=1))
+    assert "rank 1 is not in all_reduce" in named(found, "lock", 1, certainty="unsure")
+    assert "s, or --samples" in "".join(found.next)
+    everywhere = verdict(snapshot(4, still(ALL_REDUCE), looks=1))
+    named(everywhere, "unknown", certainty="unsure")
+
+
+@pytest.mark.parametrize(
+    ("why", "kind", "certainty"),
+    [
+        ("killed by SIGKILL", "ended", "sure"),
+        ("exited 1", "ended", "sure"),
+        ("exited 0", "exited", "sure"),
+        ("starting", "missing", "likely"),
+        ("no process of rank 1 on the nodes asked", "missing", "likely"),
+    ],
+)
+def test_a_rank_that_is_not_there(why: str, kind: str, certainty: str) -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), why={1: why}))
+    words = named(found, kind, 1, certainty=certainty)
+    assert "rank 1 " in found.headline
+    assert "3 ranks wait in all_reduce" in words
+
+
+def test_those_that_the_launcher_ended_are_not_blamed() -> None:
+    why = {0: "killed by SIGTERM", 1: "killed by SIGKILL"}
+    found = verdict(snapshot(4, still(ALL_REDUCE), why=why))
+    assert "rank 0 ended by SIGTERM" in named(found, "ended", 1, certainty="sure")
+
+
+def test_of_several_that_ended_none_is_sure() -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), why={0: "exited 1", 1: "killed by SIGKILL"}))
+    assert "which one was first" in named(found, "ended", 0, 1, certainty="likely")
+
+
+def test_ranks_that_are_through_are_no_fault() -> None:
+    every = dict.fromkeys(range(4), "exited 0")
+    named(verdict(snapshot(4, still(USER), why=every)), "over", certainty="sure")
+    some = verdict(snapshot(4, still(COMPUTES, moves=True), why={1: "exited 0"}))
+    named(some, "moving", certainty="likely")
+
+
+def test_all_are_moving() -> None:
+    found = verdict(
+        snapshot(64, still(ALL_REDUCE, moves=True), {3: still(COMPUTES, moves=True, active=True)})
+    )
+    named(found, "moving", certainty="sure")
+    assert found.headline == "all 64 ranks are moving"
+    here_and_there = lambda look: dump(look, COMPUTES if look else ALL_REDUCE)  # noqa: E731
+    named(verdict(snapshot(4, here_and_there)), "moving", certainty="sure")
+
+
+@pytest.mark.parametrize(
+    "frames", [ALL_REDUCE, BACKWARD, SYNC, RENDEZVOUS], ids=lambda frames: frames[-1].name
+)
+def test_when_all_wait_together_nobody_is_named(frames: tuple[Frame, ...]) -> None:
+    found = verdict(snapshot(64, still(frames)))
+    named(found, "together", certainty="unsure")
+    assert "all 64 ranks wait" in found.headline
+    assert "--native" in "".join(found.next)
+
+
+def test_another_collective_than_all_others() -> None:
+    found = verdict(snapshot(64, still(ALL_REDUCE), {3: still(BROADCAST)}))
+    named(found, "mismatch", 3, certainty="likely")
+    assert found.headline == "rank 3 is in broadcast, 63 ranks in all_reduce"
+    assert found.where == "train.py:300 step"
+    elsewhere = verdict(snapshot(64, still(ALL_REDUCE), {3: still(collective("all_reduce", 300))}))
+    assert "train.py:300" in named(elsewhere, "mismatch", 3, certainty="likely")
+
+
+def test_stages_of_a_pipeline_are_no_mismatch() -> None:
+    stages = {rank: still(collective("recv", 90)) for rank in (2, 3)}
+    named(verdict(snapshot(4, still(collective("send", 80)), stages)), "mismatch", certainty="unsure")
+    found = verdict(snapshot(8, still(collective("send", 80)), stages))
+    assert found.certainty == "unsure"
+    assert "by design" in found.detail
+
+
+def test_subgroups_that_wait_in_different_collectives_for_one_rank() -> None:
+    odd = {rank: still(collective("all_gather", 90)) for rank in range(4)} | {7: still(USER, call="read")}
+    found = verdict(snapshot(8, still(ALL_REDUCE), odd))
+    named(found, "io", 7, certainty="sure")
+    assert found.headline == "rank 7 did not join the collective"
+
+
+def test_many_at_one_place_and_a_few_in_a_collective() -> None:
+    found = verdict(snapshot(8, still(USER), {0: still(collective("barrier"))}))
+    assert "by design" not in named(found, "mismatch", 0, certainty="unsure")
+    late = verdict(snapshot(8, still(COMPUTES, moves=True), {0: still(ALL_REDUCE)}))
+    named(late, "moving", certainty="unsure")
+
+
+def test_a_busy_wait_for_a_gpu_is_a_wait() -> None:
+    def spins(look: int) -> Dump:
+        process = dump(look, USER, active=True).process
+        assert process is not None
+        process = process._replace(cpu_s=100.0 + look, main_cpu_s=100.0 + look)
+        return replace(dump(look, USER), process=process, source="total += loss.item()")
+
+    found = verdict(snapshot(8, spins, {5: still(QUEUE, call="read")}))
+    named(found, "loader", 5, certainty="likely")
+    assert verdict(snapshot(8, spins)).kind == "together"
+
+
+def test_backward_that_computes_is_no_wait() -> None:
+    def works(look: int) -> Dump:
+        told = dump(look, BACKWARD)
+        assert told.process is not None
+        return replace(told, process=told.process._replace(cpu_s=100.0 + look))
+
+    named(verdict(snapshot(8, works)), "moving", certainty="sure")
+
+
+def test_a_wait_for_gpus_is_never_sure() -> None:
+    found = verdict(snapshot(8, still(SYNC), {5: still(USER, call="read")}))
+    assert "GPU" in named(found, "io", 5, certainty="likely")
+
+
+def test_who_is_not_heard_of_may_be_the_one() -> None:
+    odd = {1: still(USER, call="read"), 2: mute("timeout", "py-spy took longer than 10 s")}
+    found = verdict(snapshot(8, still(ALL_REDUCE), odd))
+    assert "rank 2 not heard" in named(found, "io", 1, certainty="likely")
+    silent = verdict(snapshot(8, still(ALL_REDUCE), silent={"gpu2": "no answer within 5 s"}))
+    assert "gpu2: no answer" in named(silent, "silent", 4, 5, 6, 7, certainty="unsure")
+
+
+def test_all_wait_for_their_data() -> None:
+    dead = still(LOADER, call="poll", children=(Child(7, "pt_data_worker", "Z"),))
+    found = verdict(snapshot(4, still(LOADER, call="poll"), {2: dead}))
+    named(found, "loader", 2, certainty="likely")
+    named(verdict(snapshot(4, still(LOADER, call="poll"))), "loader", 0, 1, 2, 3, certainty="unsure")
+
+
+def test_a_build_lock_is_a_question_before_it_is_removed() -> None:
+    sleeps = still(BUILD, call="clock_nanosleep")
+    for found in (verdict(snapshot(4, sleeps)), verdict(snapshot(4, still(RENDEZVOUS), {1: sleeps}))):
+        assert found.kind == "build", found
+        steps = list(found.next)
+        assert "is a build running?" in steps[0]
+        assert steps[1].startswith("gpu1: if not: rm ")
+
+
+def test_the_gil_held_by_another_thread() -> None:
+    holder = Thread("monitor", 77, False, True, (Frame("poll", "./watch.py", 12),))
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(ALL_REDUCE, threads=[holder])}))
+    assert "thread monitor" in named(found, "gil", 1, certainty="sure")
+    assert found.where == "watch.py:12 poll"
+
+
+def test_while_answers_come_in_nothing_is_sure() -> None:
+    growing = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read")})
+    growing.samples[-1].took_s = None
+    del growing.samples[-1].dumps[3]
+    assert "1 rank still to answer" in named(verdict(growing), "io", 1, certainty="likely")
+    growing.samples = [Sample(1000.0)]
+    assert verdict(growing).headline == "no rank has answered yet"
+
+
+def test_nobody_may_be_looked_at() -> None:
+    hint = "on that node: sudo sysctl -w kernel.yama.ptrace_scope=0"
+    found = verdict(snapshot(4, mute("denied", "permission denied", hint)))
+    assert hint in named(found, "unknown", certainty="unsure").split("\n")
+
+
+ANSWERS: Sequence[Told] = [
+    still(ALL_REDUCE),
+    still(ALL_REDUCE, moves=True),
+    still(BACKWARD),
+    still(SYNC),
+    still(BROADCAST),
+    still(USER),
+    still(COMPUTES, moves=True),
+    still(USER, state="T"),
+    still(USER, gil=True),
+    still(LOADER),
+    still(BUILD),
+    mute("denied"),
+    mute("gone"),
+    mute("zombie", state="Z"),
+    lambda look: None,
+    lambda look: dump(look, USER if look else ALL_REDUCE),
+]
+
+
+@given(
+    answers=st.lists(st.sampled_from(range(len(ANSWERS))), min_size=1, max_size=8),
+    looks=st.integers(0, 3),
+    why=st.sampled_from(["", "", "starting", "exited 0", "killed by SIGKILL", "lost: the node is gone"]),
+)
+def test_every_snapshot_has_a_verdict_and_no_victim_is_sure(answers: list[int], looks: int, why: str) -> None:
+    odd = {rank: ANSWERS[number] for rank, number in enumerate(answers)}
+    found = verdict(snapshot(len(answers), still(ALL_REDUCE), odd, looks=looks, why={0: why}))
+    assert found.kind in KINDS
+    assert found.headline
+    assert not found.ranks >> len(answers)
+    if found.certainty == "sure" and found.ranks:
+        gone = {0} if why and why != "starting" else set()
+        victims = {r for r, number in enumerate(answers) if number < 5 and r not in gone}
+        assert not found.ranks & mask_of(victims)
+        assert looks >= 2

@@ -1,0 +1,296 @@
+"""Samples of a job: streaming, silent nodes, what a node may say; with nodes made up here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.base.stacks import Dump, Frame, Process, Thread, pack
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.engine import payload, snapshots
+from cockpit.engine.link import RemoteError
+from cockpit.engine.stacks import Ask, Recorded, Stacks, Target
+from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
+from tests.waiting import soon
+
+MAIN = Frame("<module>", "./train.py", 240)
+STEP = Frame("train_step", "./train.py", 188)
+
+
+def dump(rank: int, *frames: Frame, **more: Any) -> Dump:
+    """A rank's answer, at ``frames`` or in its main module."""
+    thread = Thread("MainThread", 100 + rank, True, False, frames or (MAIN, STEP))
+    return Dump(rank, 1.0, Process(1000 + rank, 7, "S"), "plain", (thread,), **more)
+
+
+class Answer:
+    """A stream that gives what a test puts into it; None ends it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        self.closed = False
+
+    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+        while (part := await self.queue.get()) is not None:
+            if isinstance(part, Exception):
+                raise part
+            yield {}, part
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeLink:
+    """A link to a made-up node."""
+
+    def __init__(self, node: str, *, machine: str = "x86_64", has_spy: bool = True) -> None:
+        self.node = node
+        self.hello = {"machine": machine}
+        self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
+        self.has_spy = has_spy
+        self.sent = 0
+        self.asked: list[dict[str, Any]] = []
+        self.answer = Answer()
+
+    async def call(self, verb: str, data: bytes = b"", **fields: Any) -> dict[str, Any]:
+        assert verb == "spy"
+        if data:
+            await asyncio.sleep(0)
+            self.sent += 1
+            self.has_spy = True
+        return {"ready": self.has_spy}
+
+    async def stream(self, verb: str, **fields: Any) -> Answer:
+        assert verb == "stacks"
+        self.asked.append(fields)
+        return self.answer
+
+
+class FakeParty:
+    """A job on made-up nodes: two ranks on each."""
+
+    title = run = "otter"
+    command = "cockpit stacks otter"
+
+    def __init__(self, links: Sequence[FakeLink]) -> None:
+        self.links = {link.node: link for link in links}
+        self.nodes = list(self.links)
+
+    def ranks(self, node: str) -> list[int]:
+        first = 2 * self.nodes.index(node)
+        return [first, first + 1]
+
+    def places(self) -> dict[int, Place]:
+        return {rank: Place(node) for node in self.nodes for rank in self.ranks(node)}
+
+    def folder(self, node: str) -> str:
+        return ""
+
+    async def link(self, node: str) -> Any:
+        return self.links[node]
+
+    async def targets(self, node: str, link: Any) -> list[Target]:
+        return [Target(rank, 1000 + rank, 7) for rank in self.ranks(node)]
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a scene."""
+    asyncio.run(scene())
+
+
+def test_what_a_quick_node_says_is_there_before_a_slow_one_answers(tmp_path: Path) -> None:
+    async def scene() -> None:
+        quick, slow = FakeLink("gpu01"), FakeLink("gpu02")
+        stacks = Stacks(FakeParty([quick, slow]), Ask(), tmp_path)
+        taking = asyncio.create_task(stacks.take())
+        quick.answer.queue.put_nowait(pack([dump(0)]))
+        await soon(lambda: stacks.snapshot.samples and 0 in stacks.snapshot.samples[0].dumps)
+        assert stacks.busy
+        assert stacks.snapshot.missing()[3] == "no answer yet"
+        for part in (pack([dump(1)]), None):
+            quick.answer.queue.put_nowait(part)
+        for part in (pack([dump(2), dump(3)]), None):
+            slow.answer.queue.put_nowait(part)
+        sample = await taking
+        assert sorted(sample.dumps) == [0, 1, 2, 3]
+        assert not stacks.busy
+        assert stacks.snapshot.ranks[2] == Place("gpu02", None, 1002)
+        assert stacks.snapshot.missing() == {}
+        assert quick.answer.closed
+
+    play(scene)
+
+
+def test_a_node_speaks_for_its_own_ranks_only(tmp_path: Path) -> None:
+    async def scene() -> None:
+        links = [FakeLink("gpu01"), FakeLink("gpu02")]
+        stacks = Stacks(FakeParty(links), Ask(), tmp_path)
+        for part in (pack([dump(0), dump(3, what="a lie"), dump(10**6)]), None):
+            links[0].answer.queue.put_nowait(part)
+        links[1].answer.queue.put_nowait(None)
+        sample = await stacks.take()
+        assert list(sample.dumps) == [0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        (b"junk", "sent what is no dump"),
+        (LinkError("link is down", where="gpu01"), "link is down"),
+        (RemoteError("denied", "may not", where="gpu01", hint="ask root"), "may not; ask root"),
+    ],
+)
+def test_why_a_node_did_not_answer_is_said_and_the_others_count(
+    tmp_path: Path, part: bytes | Exception, why: str
+) -> None:
+    async def scene() -> None:
+        links = [FakeLink("gpu01"), FakeLink("gpu02")]
+        stacks = Stacks(FakeParty(links), Ask(), tmp_path)
+        links[0].answer.queue.put_nowait(part)
+        for good in (pack([dump(2), dump(3)]), None):
+            links[1].answer.queue.put_nowait(good)
+        sample = await stacks.take()
+        assert sorted(sample.dumps) == [2, 3]
+        assert why in sample.silent["gpu01"]
+        assert "gpu01" in stacks.snapshot.missing()[0]
+
+    play(scene)
+
+
+def test_a_node_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    class Hasty(Ask):
+        silence_s = 0.05
+
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Hasty(), tmp_path)
+        sample = await stacks.take()
+        assert "no answer within" in sample.silent["gpu01"]
+        assert link.answer.closed
+
+    play(scene)
+
+
+def test_cancel_keeps_what_has_come(tmp_path: Path) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        taking = asyncio.create_task(stacks.take())
+        link.answer.queue.put_nowait(pack([dump(0)]))
+        await soon(lambda: stacks.snapshot.samples and stacks.snapshot.samples[0].dumps)
+        stacks.cancel()
+        sample = await taking
+        assert list(sample.dumps) == [0]
+        assert sample.took_s is not None
+        assert "cancelled" in stacks.snapshot.missing()[1]
+        assert link.answer.closed
+
+    play(scene)
+
+
+def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
+    async def scene() -> None:
+        spy = payload.spy()
+        assert spy is not None
+        link = FakeLink("gpu01", machine=spy.machine, has_spy=False)
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        for _ in range(2):
+            for part in (pack([dump(0), dump(1)]), None):
+                link.answer.queue.put_nowait(part)
+            await stacks.take()
+        assert link.sent == 1
+        assert len(stacks.snapshot.samples) == 2
+
+    play(scene)
+
+
+def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01", machine="ppc64le", has_spy=False)
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        sample = await stacks.take()
+        assert "not for ppc64le; install it there" in sample.silent["gpu01"]
+        assert link.sent == 0
+
+    play(scene)
+
+
+def test_one_rank_alone_is_no_sample(tmp_path: Path) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        for part in (pack([dump(1)]), None):
+            link.answer.queue.put_nowait(part)
+        found = await stacks.look(1, native=True)
+        assert found == dump(1)
+        assert link.asked[0]["native"] is True
+        assert [target["rank"] for target in link.asked[0]["targets"]] == [1]
+        assert stacks.snapshot.samples == []
+        with pytest.raises(CockpitError, match="no node that was asked"):
+            await stacks.look(99)
+
+    play(scene)
+
+
+def made_up() -> Snapshot:
+    """Two samples of three ranks, one of which is gone."""
+    ranks = {0: Place("gpu01", 0, 1000), 1: Place("gpu01", 1, 1001), 2: Place("gpu02", why="exited 3")}
+    first = Sample(10.0, {0: dump(0), 1: dump(1, MAIN)}, {}, 0.2)
+    second = Sample(11.0, {0: dump(0), 1: dump(1, notes=("continued",))}, {"gpu03": "no route"}, 0.3)
+    return Snapshot("20261121-040000", "otter", "otter", ranks, [first, second], {"native": False})
+
+
+def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:
+    folder = snapshots.new_folder(tmp_path, made_up())
+    snapshots.save(made_up(), folder)
+    assert snapshots.is_snapshot(folder)
+    assert snapshots.load(folder) == made_up()
+    tree = json.loads((folder / "tree.json").read_text())
+    assert [branch["ranks"] for branch in tree[1]] == ["0-1"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert snapshots.new_folder(tmp_path, made_up()).name == "20261121-040000-2"
+
+
+@pytest.mark.parametrize("name", ["snapshot.json", "rank-1.json"])
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}]}'])
+def test_a_damaged_snapshot_is_refused_by_name(tmp_path: Path, name: str, damage: str) -> None:
+    folder = snapshots.new_folder(tmp_path, made_up())
+    snapshots.save(made_up(), folder)
+    (folder / name).write_bytes(damage.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CockpitError) as caught:
+        snapshots.load(folder)
+    assert name in str(caught.value)
+
+
+def test_text_of_nodes_in_a_snapshot_is_made_harmless(tmp_path: Path) -> None:
+    snapshot = made_up()
+    snapshot.samples[1].dumps[0] = dump(0, Frame("\x1b]0;evil\x07", "./a.py", 1))
+    folder = snapshots.new_folder(tmp_path, snapshot)
+    snapshots.save(snapshot, folder)
+    assert "\x1b" not in snapshots.load(folder).stack(0)[0].name
+
+
+def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    folder = snapshots.new_folder(tmp_path, made_up())
+    snapshots.save(made_up(), folder)
+
+    async def scene() -> None:
+        recorded = Recorded(folder)
+        assert (await recorded.look(1)).notes == ("continued",)
+        with pytest.raises(CockpitError, match="taken without native"):
+            await recorded.look(1, native=True)
+        with pytest.raises(CockpitError, match="no dump of it"):
+            await recorded.look(2)
+        with pytest.raises(CockpitError, match="cannot be asked any more"):
+            await recorded.take()
+
+    play(scene)

@@ -1,0 +1,111 @@
+"""Jobs that cockpit did not start: found by their environment, their stacks taken and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cockpits import ENV, EXAMPLES
+from tests.lab.lab import Lab
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.launch]
+
+PORT = "29611"
+
+
+def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str]) -> list[str]:
+    """What a person would type on one node."""
+    if launcher == "deepspeed":
+        words = [str(Path(lab.python).parent / "deepspeed"), "--no_ssh", "--hostfile", str(hostfile(lab))]
+        words += ["--node_rank", str(index), "--master_addr", lab.nodes[0], "--master_port", PORT]
+    elif launcher == "torchrun":
+        words = ["-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
+        words += ["--nproc-per-node", "2", "--master-addr", lab.nodes[0], "--master-port", PORT]
+    else:
+        words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2"]
+        words += ["--num_processes", "4", "--machine_rank", str(index), "--main_process_ip", lab.nodes[0]]
+        words += ["--main_process_port", PORT, "--mixed_precision", "no", "--dynamo_backend", "no"]
+    return [lab.python, *words, *program]
+
+
+def hostfile(lab: Lab) -> Path:
+    """The hostfile of the lab's nodes, where every machine can read it."""
+    path = lab.home() / "hostfile-foreign"
+    lab.write(None, path, "".join(f"{node} slots=2\n" for node in lab.nodes))
+    return path
+
+
+@contextlib.contextmanager
+def running(lab: Lab, launcher: str, program: list[str], user: str | None = None) -> Iterator[None]:
+    """A job of somebody, from its first output that says so to its end."""
+    owner = {} if user is None else {"user": user}
+    jobs = [
+        lab.popen(
+            launch(lab, node, index, launcher, program),
+            node=node,
+            env=ENV,
+            cwd=EXAMPLES,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **owner,
+        )
+        for index, node in enumerate(lab.nodes)
+    ]
+    try:
+        output = jobs[0].stdout
+        assert output is not None
+        said = []
+        for line in output:
+            said.append(line)
+            if "hangs" in line or "ready" in line:
+                break
+        else:
+            raise AssertionError("".join(said))
+        yield
+    finally:
+        for node in lab.nodes:
+            for process in lab.processes(node):
+                if "RANK" in process.environ or any("launch" in word for word in process.cmdline):
+                    lab.run(["kill", "-KILL", str(process.inner)], node=node, user="root")
+        for job in jobs:
+            job.kill()
+            job.communicate()
+
+
+def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
+    """``cockpit stacks HOSTFILE --json``: exit code, answer, narration."""
+    done = lab.run(["cockpit", "stacks", str(hostfile(lab)), "--json", *words], timeout=120)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
+def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher: str) -> None:
+    script = "train_deepspeed.py" if launcher == "deepspeed" else "train_torch.py"
+    # Rank 0 is the one whose output is read, so it is the one that says when it hangs.
+    with running(lab2, launcher, [script, "--steps", "100000", "--hang", "0@3"]):
+
+        def judged() -> dict[str, Any] | None:
+            code, found, said = stacks(lab2)
+            assert code == 0, said
+            assert f"{launcher} job" in said
+            # Its peers may not have come to the collective yet.
+            return found if found["verdict"]["certainty"] == "sure" else None
+
+        found = until(judged, "a sure verdict", timeout=60)
+    assert found is not None
+    assert found["verdict"]["ranks"] == "0"
+    assert "hang" in found["verdict"]["where"]
+    assert "faults.py" in found["verdict"]["where"]
+    assert sorted(found["ranks"]) == ["0", "1", "2", "3"]
+    assert {rank["node"] for rank in found["ranks"].values()} == set(lab2.nodes)
+    assert found["missing"] == {}
+    assert Path(str(lab2.node_path(None, found["snapshot"])), "rank-3.json").is_file()
