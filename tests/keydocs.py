@@ -24,6 +24,7 @@ FIRST_KEYS = (
     "events",
     "commands",
     "mark",
+    "stacks",
     "filter",
     "next_match",
     "next_error",

@@ -133,6 +133,9 @@ _TEXTS = {
 
 _SLEEPS = frozenset(("clock_nanosleep", "nanosleep"))
 _LOCKS = frozenset(("futex",))
+_JOINT = re.compile(r"^(torch/(distributed|nn/parallel)|deepspeed/(comm|runtime))/")
+"""Code that waits for other ranks in C: DDP's ``_pre_forward``, while it rebuilds its buckets, for one."""
+
 _WORDS = {
     "reads": ("read", "pread64", "readv"),
     "receives from": ("recvfrom", "recvmsg", "recvmmsg"),
@@ -188,6 +191,9 @@ def _by_kernel(frames: Tuple[Frame, ...], user: Optional[Frame], process: Option
     target = process.target if process is not None else ""
     if call in _SLEEPS:
         return Doing("sleep", "", user, _TEXTS["sleep"])
+    if call in _LOCKS and frames and _JOINT.match(frames[-1].file):
+        what = frames[-1].name.rpartition(".")[2]
+        return Doing("collective", what, user, "waits in %s" % what)
     if call in _LOCKS:
         return Doing("lock", "", user, _TEXTS["lock"])
     if call in _CALLS:

@@ -3,39 +3,66 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from cockpit.base.masks import mask_of
+from cockpit.base.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError, Exit
 
-RANK_LIMIT = 1 << 20
+RANK_LIMIT = 1 << 17
 """Ranks from here on are nonsense."""
+
+TEXT_LIMIT = 200
+"""Characters of a text of a node that are shown."""
+
+PROBLEMS = 20
+"""Sentences about one job; more of them help nobody."""
 
 Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A rank's main process."""
+    """A rank's main process.
+
+    :param state: the letter of proc(5)
+    :param python: its interpreter; empty where a wrapper has not come to start one
+    :param container: it is in another pid namespace than the agent that found it
+    """
 
     node: str
     pid: int
     ticks: int
-    local_rank: int | None
-    state: str
-    started: float
+    local_rank: int | None = None
+    state: str = ""
+    started: float = 0.0
+    python: str = ""
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class Other:
+    """Somebody else's processes on a node that look like a job's, and may not be looked at."""
+
+    node: str
+    user: str
+    pid: int
+    count: int
+    command: str
 
 
 @dataclass(frozen=True)
 class Job:
     """Ranks that belong together.
 
-    :param key: the same for the same job on every node
+    :param key: the same for the same job, whichever nodes are asked
+    :param run: the run's name, where cockpit started it
     :param world: how many ranks it should have
+    :param address: where its ranks meet, or the launcher's name of the job; may be empty
     :param problems: what does not fit together, one sentence each
     """
 
@@ -66,99 +93,250 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """What people call it: ``deepspeed job at node1:29500, 4 ranks on 2 nodes, since 11:02``."""
         kind = "job" if self.launcher == "other" else f"{self.launcher} job"
         at = f" at {self.address}" if self.address else ""
-        nodes = self.nodes
-        number = f"{self.world} rank{'s' * (self.world != 1)} on {len(nodes)} node{'s' * (len(nodes) != 1)}"
-        since = time.strftime("%H:%M", time.localtime(self.started))
+        of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
-        return f"{run}{kind}{at}, {number}, since {since}"
+        size = f"{of}{_count(self.world, 'rank')} on {_count(len(self.nodes), 'node')}"
+        return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
 
 
-def group(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
-    """The jobs on some nodes, the newest first.
+class Jobs(list[Job]):
+    """Every job that was found, and what else the nodes told.
 
+    :param others: jobs that may not be looked at
+    :param nodes: every node that answered
+    """
+
+    def __init__(self, jobs: Iterable[Job], others: Sequence[Other], nodes: Sequence[str]) -> None:
+        super().__init__(jobs)
+        self.others = tuple(others)
+        self.nodes = tuple(nodes)
+
+
+class _Claim(NamedTuple):
+    """A process that says it is this rank."""
+
+    rank: int
+    world: int
+    attempt: int
+    machine: str
+    found: Found
+    launcher: str
+    run: str
+    user: str
+    command: str
+    address: str
+
+
+def group(answers: Mapping[str, Mapping[str, Any]]) -> Jobs:
+    """The jobs on some nodes, the newest first, of those that are equally new the largest.
+
+    :param answers: what each node said to ``seek``; of several names of one machine the first counts
     :raises CockpitError: a node sent what makes no sense
     """
-    jobs: dict[Key, Job] = {}
+    claims: defaultdict[Key, list[_Claim]] = defaultdict(list)
+    others: list[Other] = []
+    stuck: list[str] = []
+    seen: set[tuple[str, int, int]] = set()
+    machines: set[str] = set()
     for node, answer in answers.items():
         try:
+            machine = _text(answer["machine"]) if "machine" in answer else node
             for told in answer["ranks"]:
-                _add(jobs, node, told)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"sent what makes no sense: {error!r}"
-            raise CockpitError(what, where=node, code=Exit.NODE_UNFIT) from None
-    return sorted(jobs.values(), key=lambda job: (-job.started, job.key))
+                key, claim = _claim(node, machine, told)
+                process = (machine, claim.found.pid, claim.found.ticks)
+                if process not in seen:
+                    seen.add(process)
+                    claims[key].append(claim)
+            if machine not in machines:
+                others += [_other(node, told) for told in answer.get("others", ())]
+                stuck += [_stuck(node, told) for told in answer.get("stuck", ())]
+            machines.add(machine)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            # What it sent may be anything: only its kind is told.
+            what = f"what it told of its processes makes no sense ({type(error).__name__})"
+            hint = "is its cockpit of another version?"
+            raise CockpitError(what, where=node, hint=hint, code=Exit.NODE_UNFIT) from None
+    jobs = [_job(key, found, stuck) for key, found in claims.items()]
+    # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
+    jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
+    return Jobs(jobs, others, list(answers))
 
 
-def _add(jobs: dict[Key, Job], node: str, told: Mapping[str, Any]) -> None:
-    rank, pid, ticks = int(told["rank"]), int(told["pid"]), int(told["ticks"])
-    size = told["world_size"]
-    if (
-        not 0 <= rank < RANK_LIMIT
-        or not 0 < pid < 1 << 30
-        or not (size is None or 0 < int(size) <= RANK_LIMIT)
-    ):
-        raise ValueError(f"rank {rank} of {size}, pid {pid}")
-    addr, port, step = (_shown(told["job"][name]) for name in ("addr", "port", "id"))
-    run, world = _shown(told["run"]), int(size or 0)
-    key = (run,) if run else (addr, port, step, str(world), _shown(told["user"]))
-    job = jobs.get(key)
-    if job is None:
-        address = f"{addr}:{port}" if addr and port else addr or step
-        job = jobs[key] = Job(
-            key, _shown(told["launcher"]), run, _shown(told["user"]), _shown(told["command"]), world, address
-        )
-    local = told["local_rank"]
-    found = Found(
-        node, pid, ticks, None if local is None else int(local), _shown(told["state"]), float(told["started"])
-    )
-    before = job.ranks.get(rank)
-    if before is None:
-        job.ranks[rank] = found
-    elif (before.pid, before.ticks) != (pid, ticks):
-        job.problems.append(f"rank {rank} is on {before.node} and on {node}: the newer one is taken")
-        if found.started > before.started:
-            job.ranks[rank] = found
-
-
-def _shown(text: object) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"expected text, got {type(text).__name__}")
-    return RemoteText.of(text).shown(limit=200)
-
-
-def choose(jobs: Sequence[Job], wanted: str = "", others: Sequence[str] = ()) -> Job:
+def choose(jobs: Sequence[Job], wanted: str = "") -> Job:
     """The one job that is meant.
 
     :param wanted: its number in the list, from 1, or a part of its title; empty: the only one
-    :param others: sentences about jobs of other people
     :raises CockpitError: none, or several
     """
     if not jobs:
-        what = (
-            "; ".join(others)
-            or "no ranks found: no process of yours with RANK and WORLD_SIZE, or MPI's or SLURM's"
-        )
-        raise CockpitError(
-            what, hint="only the owner of a job, or root, can look at it", code=Exit.NODE_UNFIT
-        )
+        raise _none(jobs)
     hits = list(jobs)
-    if wanted.isdigit() and 1 <= int(wanted) <= len(jobs):
-        hits = [jobs[int(wanted) - 1]]
+    if wanted.isdecimal() and len(wanted) < 5:
+        hits = hits[int(wanted) - 1 : int(wanted)] if int(wanted) else []
     elif wanted:
-        hits = [job for job in jobs if wanted in job.title]
+        hits = [job for job in jobs if wanted in _described(job, True)]
     if len(hits) == 1:
         return hits[0]
-    lines = "".join(f"\n  --job {number}  {job.title}" for number, job in enumerate(jobs, 1))
-    what = f"no job {wanted!r}" if wanted and not hits else "several jobs run there"
+    users = len({job.user for job in jobs}) > 1
+    lines = "".join(f"\n  --job {number}  {_described(job, users)}" for number, job in enumerate(jobs, 1))
+    if not wanted:
+        raise CockpitError(f"{len(jobs)} jobs run there; say which:{lines}")
+    what = f"{len(hits)} jobs have {wanted!r} in their title" if hits else f"there is no job {wanted!r}"
     raise CockpitError(f"{what}; say which:{lines}")
 
 
 def missing_text(job: Job) -> str:
     """Which ranks were not found, in words; empty: all were."""
-    missing = [rank for rank in range(job.world) if rank not in job.ranks]
-    if not missing:
+    if not job.missing:
         return ""
-    return f"rank {ranks_text(missing)} was not found on {nodes_text(job.nodes)}"
+    missing = list(ranks_of(job.missing))
+    were = "was" if len(missing) == 1 else "were"
+    return f"{_ranks(missing)} {were} not found on {nodes_text(job.nodes)}"
+
+
+# -- what a node says --------------------------------------------------------------------------------
+
+
+def _claim(node: str, machine: str, told: Mapping[str, Any]) -> tuple[Key, _Claim]:
+    rank, size = _whole(told["rank"], RANK_LIMIT - 1), told["world_size"]
+    world = 0 if size is None else _whole(size, RANK_LIMIT)
+    addr, port, name = (_text(told["job"][part]) for part in ("addr", "port", "id"))
+    run, user, launcher = _text(told["run"]), _text(told["user"]), _text(told["launcher"])
+    local = told["local_rank"]
+    found = Found(
+        node,
+        _whole(told["pid"], 1 << 30),
+        _whole(told["ticks"], 1 << 62),
+        None if local is None else _whole(local, RANK_LIMIT),
+        _text(told["state"]),
+        float(_whole(int(told["started"]), 1 << 40)),
+        _text(told.get("python", "")),
+        bool(told.get("container", False)),
+    )
+    address = f"{addr}:{port}" if addr and port else addr or name
+    key: Key
+    if run:
+        key = ("run", run)
+    elif addr and port:
+        # An address that every machine has says nothing of another one.
+        key = ("at", addr, port, str(world), user, machine if _is_loopback(addr) else "")
+    elif name:
+        key = ("id", name, user)
+    else:
+        key = ("here", launcher, str(world), user, machine if launcher == "other" else "")
+    attempt = _whole(told.get("attempt", 0), 1 << 30)
+    return key, _Claim(
+        rank, world, attempt, machine, found, launcher, run, user, _text(told["command"]), address
+    )
+
+
+def _other(node: str, told: Mapping[str, Any]) -> Other:
+    pid, number = _whole(told["pid"], 1 << 30), _whole(told["count"], 1 << 30)
+    return Other(node, _text(told["user"]), pid, number, _text(told["command"]))
+
+
+def _stuck(node: str, told: Mapping[str, Any]) -> str:
+    which = f"process {_whole(told['pid'], 1 << 30)} ({_text(told['name'])}, state {_text(told['state'])})"
+    return f"{which} on {node} cannot be looked at: it holds the lock of its memory; it may be a rank"
+
+
+def _whole(value: object, most: int) -> int:
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError("not a number that can be")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return RemoteText.of(value).shown(limit=TEXT_LIMIT)
+
+
+def _is_loopback(addr: str) -> bool:
+    return addr.startswith(("127.", "localhost")) or addr in ("::1", "0.0.0.0", "::")
+
+
+# -- one job -----------------------------------------------------------------------------------------
+
+
+def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
+    """The job of these processes, which is what most of them say it is."""
+    problems: list[str] = []
+    ranks: dict[int, Found] = {}
+    by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
+    for claim in claims:
+        by_rank[claim.rank].append(claim)
+    for rank, several in sorted(by_rank.items()):
+        several.sort(key=lambda one: (one.attempt, one.found.started, one.found.ticks), reverse=True)
+        ranks[rank] = several[0].found
+        if len(several) > 1:
+            problems.append(_twice(rank, several))
+    sizes: defaultdict[int, set[int]] = defaultdict(set)
+    for claim in claims:
+        if claim.world:
+            sizes[claim.world].add(claim.rank)
+    if len(sizes) > 1:
+        said = "; ".join(f"{size} ({_ranks(found)})" for size, found in sorted(sizes.items()))
+        problems.append(f"its ranks do not agree on how many they are: {said}")
+    world = max(sizes) if sizes else max(ranks) + 1
+    beyond = [rank for rank in ranks if rank >= world]
+    if beyond:
+        problems.append(f"{_ranks(beyond)} cannot be: it has {_count(world, 'rank')}")
+    early = [rank for rank, found in ranks.items() if not found.python]
+    if early:
+        problems.append(f"no Python below the wrapper of {_ranks(early)} yet")
+    first = max(claims, key=lambda one: (one.attempt, -one.rank))
+    job = Job(
+        key, first.launcher, first.run, first.user, first.command, world, first.address, ranks, problems
+    )
+    if job.missing:
+        problems += [missing_text(job), *stuck]
+    if len(problems) > PROBLEMS:
+        problems[PROBLEMS:] = [f"and {len(problems) - PROBLEMS} more"]
+    return job
+
+
+def _twice(rank: int, claims: Sequence[_Claim]) -> str:
+    taken, *rest = (claim.found for claim in claims)
+    said = ", ".join(f"process {found.pid} on {found.node}" for found in rest[:3])
+    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
+    return f"rank {rank} is there twice: process {taken.pid} on {taken.node} is taken, not {said}{more}"
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def _none(jobs: Sequence[Job]) -> CockpitError:
+    """Why there is no job to be had, and what to do about it."""
+    others = jobs.others if isinstance(jobs, Jobs) else ()
+    nodes = nodes_text(jobs.nodes) if isinstance(jobs, Jobs) and jobs.nodes else "these nodes"
+    if others:
+        first = others[0]
+        users = list(dict.fromkeys(one.user for one in others))
+        what = f"no job of yours on {nodes}, but of {', '.join(users[:5])}: {first.command}"
+        hint = f"only {' or '.join(users[:5])} or root may look at it"
+        return CockpitError(what, where=f"{first.node}:{first.pid}", hint=hint, code=Exit.NODE_UNFIT)
+    what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
+    hint = "ranks that torch.multiprocessing.spawn starts cannot be seen from outside; torchrun's can"
+    return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+
+
+def _described(job: Job, users: bool) -> str:
+    return f"{job.title}, of {job.user}" if users else job.title
+
+
+def _clock(at: float) -> str:
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    numbers = sorted(ranks)
+    return f"rank{'s' * (len(numbers) != 1)} {ranks_text(numbers)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

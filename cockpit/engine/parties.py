@@ -103,10 +103,13 @@ class RunParty:
         """Processes with the run's tags; where one cannot be read any more, what the run record says."""
         answer = await link.call("seek", run=self.run, node=node)
         jobs = group({node: answer})
+        ranks = self._model.ranks
         found = {
             rank: Target(rank, place.pid, place.ticks, place.local_rank)
             for job in jobs
             for rank, place in job.ranks.items()
+            # A child that outlives its rank has that rank's environment: the run record knows better.
+            if rank in ranks and ranks[rank].state in LIVE
         }
         for rank in self._model.on(node):
             if rank.rank not in found and rank.state in LIVE and rank.pid and rank.ticks:

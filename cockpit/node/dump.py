@@ -152,7 +152,7 @@ class _Dumps:
                 if name == "direct":
                     denied = Result(None, b"", "py-spy cannot be started: %s" % error)
                 continue
-            if result.code == 0 or result.why or not permission.DENIED.search(result.said):
+            if result.code == 0 or result.why or not permission.denied(result.said):
                 permission.remember(wish.folder, name)
                 return result
             denied = denied or result
@@ -266,7 +266,12 @@ class _Look:
             return _Seen(error="failed", what=str(error))
         if not any(thread.frames for thread in told.threads):
             return _Seen(error="failed", what="py-spy finds no Python code running in its process")
-        return _Seen(way, told.threads, told.place)
+        threads = told.threads
+        if facts.ns_pid != self._pid:
+            # py-spy takes numbers of that namespace for ours, and looks at the wrong threads' states.
+            main = threads[0]._replace(tid=self._pid, active=facts.process.state == "R")
+            threads = (main, *threads[1:])
+        return _Seen(way, threads, told.place)
 
     def _failed(self, result: Result, facts: kernel.Facts) -> _Seen:
         """Why there was no answer."""
@@ -282,10 +287,7 @@ class _Look:
             return _Seen(error="timeout", what=what)
         if result.why:
             return _Seen(error="failed", what="py-spy's answer is too large")
-        if permission.DENIED.search(result.said):
-            tracer = permission.traced_by(self._pid)
-            if tracer:
-                return _Seen(error="failed", what="%s traces its process already" % tracer)
+        if permission.denied(result.said):
             refusal = permission.refusal(self._pid, facts.uid)
             return _Seen(error="denied", what=refusal.what, hint=refusal.hint)
         return _Seen("kernel", (), None, "failed", *running.complaint(result.said, self._pid))

@@ -14,14 +14,18 @@ from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple
 from cockpit.node import kernel, tracing
 from cockpit.node.running import Running, Starter, child, directly, quiet
 
-DENIED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|\bEPERM\b|\(os error (?:1|13)\)")
-"""What py-spy says when it may not look into a process."""
-
 SUDO_S = 5.0
 """Seconds in which sudo must say whether it would."""
 
+_DENIED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|\bEPERM\b|\(os error (?:1|13)\)")
 _SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 _CAP_SYS_PTRACE = 19
+
+
+def denied(said: str) -> bool:
+    """Whether py-spy complains that it may not look into a process."""
+    # It may where it only could not hold it: another program does, and it can be seen without.
+    return _DENIED.search(said) is not None and "Failed to suspend process" not in said
 
 
 class Refusal(NamedTuple):
@@ -113,12 +117,6 @@ def refusal(pid: int, uid: int) -> Refusal:
         % pid
     )
     return Refusal(what, "on the node: sudo py-spy dump --pid %d" % pid)
-
-
-def traced_by(pid: int) -> str:
-    """The program that traces this process already, which keeps others out; empty for none."""
-    tracer = kernel.tracer(pid)
-    return "%s (process %d)" % (kernel.program(tracer) or "another program", tracer) if tracer else ""
 
 
 def _may_trace() -> bool:

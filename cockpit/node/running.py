@@ -141,6 +141,7 @@ def complaint(said: str, pid: int) -> Tuple[str, str]:
     if unsupported:
         what = "this py-spy does not know Python %s" % unsupported.group(1)
         return what, "a newer py-spy: python3 -m pip install --upgrade py-spy"
-    reasons = re.findall(r"^\s*(?:Error: |Reason: )(.+?)\s*$", said, re.MULTILINE)
-    lines = reasons or said.strip().splitlines()[:1] or ["no reason given"]
+    told = said.partition("Stack backtrace:")[0]
+    reasons = re.findall(r"^\s*(?:Error: |Reason: |\d+: )(.+?)\s*$", told, re.MULTILINE)
+    lines = list(dict.fromkeys(reasons)) or told.strip().splitlines()[:1] or ["no reason given"]
     return "py-spy failed: %s" % ": ".join(lines)[:300], ""

@@ -40,7 +40,7 @@ class Grant:
         self._waiting: List[socket.socket] = []
         self._running: Dict[int, socket.socket] = {}
         self._ending: Set[int] = set()
-        with contextlib.suppress(OSError, AttributeError), _reached(folder) as address:
+        with contextlib.suppress(OSError, AttributeError), reached(folder) as address:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 listening.bind(address)
@@ -116,7 +116,7 @@ class Grant:
             data, numbers = _receive(peer)
         except BlockingIOError:
             raise
-        except (OSError, ValueError):
+        except OSError:
             return 0
         try:
             path, arguments = json.loads(data.decode())
@@ -132,7 +132,8 @@ class Grant:
             with contextlib.suppress(OSError):
                 peer.send(b'"started"')
             return pid
-        except (OSError, ValueError, TypeError, AttributeError):
+        except Exception:
+            # Whatever is wrong with a request, the run must not suffer.
             return 0
         finally:
             for number in numbers:
@@ -179,7 +180,7 @@ def _receive(peer: socket.socket) -> Tuple[bytes, List[int]]:
 
 
 @contextlib.contextmanager
-def _reached(folder: str) -> Iterator[str]:
+def reached(folder: str) -> Iterator[str]:
     """The socket's address; a path as such may be longer than the 107 bytes there is room for."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -195,7 +196,7 @@ def by_supervisor(folder: str) -> Starter:
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             peer.settimeout(_STARTED_S)
-            with _reached(folder) as address:
+            with reached(folder) as address:
                 peer.connect(address)
             rights = array.array("i", [out, said])
             message = json.dumps([path, arguments]).encode()

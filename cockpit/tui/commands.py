@@ -74,6 +74,15 @@ EVERY: tuple[Command, ...] = (
         "Fetches every node's reports and checks them by sha256. Again: cancels; it goes on where it was.",
         40,
     ),
+    Command(
+        "stacks",
+        ("s",),
+        "stacks of all ranks, merged, and which rank is the odd one",
+        "stacks",
+        "Run",
+        "Looks at every rank twice, a second apart. Training is not disturbed.",
+        35,
+    ),
     Command("retry", ("r",), "try again after trouble on this machine", "try again", "Run", "", 1),
     Command(
         "leave",

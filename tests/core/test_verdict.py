@@ -197,6 +197,21 @@ def test_it_is_said_where_the_rank_is_and_who_waits() -> None:
     assert found.evidence[0] == "63 ranks in all_reduce, same in 2 of 2 samples, 1.0 s apart"
 
 
+@pytest.mark.parametrize(
+    ("odd", "named_ranks"),
+    [
+        ({1: still(USER), 2: still(ALL_REDUCE, moves=True)}, {1}),
+        ({1: still(USER), 2: still(QUEUE, call="read")}, {1, 2}),
+        ({1: still(COMPUTES, call="")}, {1}),
+        (dict.fromkeys(range(4), still(USER)), {0, 1, 2, 3}),
+    ],
+    ids=["a waiter moves", "two suspects", "in a library", "as many suspects as waiters"],
+)
+def test_a_doubt_leaves_it_likely(odd: dict[int, Told], named_ranks: set[int]) -> None:
+    found = verdict(snapshot(8, still(ALL_REDUCE), odd))
+    assert (found.ranks, found.certainty) == (mask_of(named_ranks), "likely"), found
+
+
 def test_one_sample_is_never_sure() -> None:
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER)}, looks=1))
     assert "rank 1 is not in all_reduce" in named(found, "lock", 1, certainty="unsure")

@@ -11,11 +11,13 @@ from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.engine.board import Board
+from cockpit.engine.link import Link
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.session import Session
 from cockpit.engine.spool import Spool
 from cockpit.engine.starting import Stages
 from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
 
 NOW = 1_795_233_881.0
 """What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
@@ -178,6 +180,9 @@ class Stage:
 
     async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
         return {"environ": {"RANK": str(fields["rank"]), "WORLD_SIZE": str(len(self.model.ranks))}}
+
+    def link(self, node: str) -> Link:
+        raise LinkError("no link now", where=node)
 
     async def close(self) -> None:
         for spool in self._spools.values():

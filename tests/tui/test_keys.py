@@ -16,6 +16,7 @@ from cockpit.tui.commands import BY_ID, COMMANDS, keymap
 from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.help import HelpScreen
 from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.widgets.log_view import LogView
 from cockpit.tui.widgets.rank_grid import RankGrid
 from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
@@ -83,6 +84,7 @@ RUNS: dict[str, Scene] = {
     "failed": Scene(play=fails),
     "noisy": Scene(play=noisy),
     "searched": Scene(play=noisy),
+    "stacks": Scene(),
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
@@ -110,6 +112,7 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
     "help_here": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "filter": ("above", ("escape",), lambda app: screen(app)._filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
+    "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from cockpit.base.kinds import kind
@@ -102,6 +103,8 @@ class StackScreen(StackActions):
         self._working = False
         self._not_before = 0.0
         self._low = False
+        self._came_from: Widget | None = None
+        """What had the focus before a pane took the tree's place."""
 
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
@@ -477,12 +480,16 @@ class StackScreen(StackActions):
         return None
 
     def _show_right(self, name: str) -> None:
-        self._right = name
+        before, self._right = self._right, name
         for each in RIGHT:
             self.query_one(f"#{each}").set_class(each == name, "-shown")
         focused = self.focused
-        if focused is not None and focused.id in RIGHT and focused.id != name:
+        if name != "tree":
+            if before == "tree":
+                self._came_from = focused
             self.call_after_refresh(self.query_one(f"#{name}").focus)
+        elif before != name and focused is not None and focused.id in RIGHT:
+            self.call_after_refresh((self._came_from or self._class_list).focus)
         if self.has_class("-zoom-left") and name != "tree":
             self.remove_class("-zoom-left")
         # A pane has no width before it is laid out.

@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+from cockpit.base.kinds import kind
 from cockpit.base.stacks import Dump, Frame, Thread
 from cockpit.tui.stack_words import STATES, cut, place_text
 from cockpit.tui.units import span_text
 from cockpit.tui.widgets.text_pane import Line, Piece, TextPane
+
+FOLD = 3
+"""So many frames of libraries in a row and more are one line."""
 
 AROUND = 2
 """Common frames that are shown on either side of a difference."""
@@ -113,18 +118,25 @@ def _threads(name: str, one: Thread | None, other: Thread | None, width: int) ->
         if tag == "equal":
             yield from _common(left[first:last], first == 0, last == len(left), width)
             continue
-        for frame in left[first:last]:
-            yield _frame("- ", "warning", frame, width)
-        for frame in right[begin:end]:
-            yield _frame("+ ", "running", frame, width)
+        yield from _only("- ", "warning", left[first:last], width)
+        yield from _only("+ ", "running", right[begin:end], width)
     yield Line()
 
 
+def _only(sign: str, role: str, frames: Sequence[Frame], width: int) -> Iterator[Line]:
+    """Frames that one side has alone; many of libraries in a row are one line."""
+    for library, group in groupby(frames, lambda frame: kind(frame) == "library"):
+        found = list(group)
+        if library and len(found) >= FOLD:
+            yield Line((Piece(sign, role), Piece(f"… {len(found)} library frames", "label")))
+        else:
+            for frame in found:
+                yield _frame(sign, role, frame, width)
+
+
 def _common(frames: Sequence[Frame], first: bool, last: bool, width: int) -> Iterator[Line]:
-    head = 0 if first else AROUND
-    tail = len(frames) if last and not first else AROUND
-    if last and not first:
-        head, tail = AROUND, 0
+    """Frames that both have: those next to a difference, and how many more there are."""
+    head, tail = 0 if first else AROUND, 0 if last and not first else AROUND
     if len(frames) <= head + tail + 1:
         shown: list[Frame | int] = list(frames)
     else:

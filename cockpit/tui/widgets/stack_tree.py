@@ -93,7 +93,7 @@ class StackTreePane(CursorPane[Row]):
             return
         own = [row for row in self.items if row.ranks >> chosen & 1]
         if own:
-            self.put_on(own[-1].key, touched=False)
+            self.put_on(self.key_of(own[-1]), touched=False)
 
     def toggle(self) -> bool:
         """Fold or unfold the row under the cursor.

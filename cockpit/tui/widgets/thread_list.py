@@ -227,7 +227,7 @@ def _thread_items(
 
 
 def _hidden(number: int, pad: str) -> Line:
-    return Line((Piece(f"{pad}  … {number} frame{'s' * (number > 1)} of libraries", "label"),))
+    return Line((Piece(f"{pad}  … {number} library frame{'s' * (number > 1)}", "label"),))
 
 
 def _locals(thread: Thread, number: int) -> dict[str, str]:

@@ -1,0 +1,169 @@
+"""The odd rank is named: real torchrun and DeepSpeed, two nodes of two ranks, one fault after the other."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.lab.cockpits import Cockpits
+from tests.lab.faulty import KINDS
+from tests.lab.lab import REPO, Lab
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.launch, pytest.mark.timeout(240)]
+
+FAULTY = str(REPO / "tests/lab/faulty.py")
+
+RANK = 1
+"""The rank that has the faults."""
+
+FAULTS = {
+    "sleep": ("absent", "sure", "sleeps"),
+    "loop": ("absent", "likely", "loops"),
+    "lock": ("lock", "sure", "takes_lock"),
+    "stop": ("stopped", "sure", "stops"),
+    "gil": ("gil", "sure", "holds_gil"),
+    "read": ("io", "sure", "reads"),
+    "loader": ("loader", "sure", "next_batch"),
+    "worker": ("loader", "sure", "next_item"),
+}
+"""For each fault that can end: kind and certainty of the verdict, and the function it must name."""
+
+
+class Training:
+    """A run of ``faulty.py`` whose ranks get faults, and lose them, while it runs."""
+
+    def __init__(self, cockpits: Cockpits) -> None:
+        self.cockpits = cockpits
+
+    def node(self, rank: int) -> str:
+        """The node of a rank."""
+        return list(self.cockpits.lab.nodes)[rank // 2]
+
+    def said(self, rank: int, text: str, times: int = 1) -> bool:
+        """Whether a rank has printed this, so many times."""
+        log = self.cockpits.node_folder(self.node(rank)) / f"rank-{rank}.log"
+        return log.exists() and log.read_text().count(text) >= times
+
+    def tell(self, rank: int, number: int) -> None:
+        """Send a rank a signal."""
+        events = self.cockpits.events(self.node(rank))
+        (pid,) = {event["pid"] for event in events if event["e"] == "rank_started" and event["rank"] == rank}
+        self.cockpits.lab.run(["kill", f"-{number}", str(pid)], node=self.node(rank), check=True)
+
+    def begin(self, kind: str, rank: int = RANK) -> None:
+        """Return once that rank has that fault."""
+        self.tell(rank, signal.SIGRTMIN + 1 + KINDS.index(kind))
+        until(lambda: self.said(rank, f": {kind} at step"), f"rank {rank} has {kind}", timeout=60)
+
+    @contextmanager
+    def fault(self, kind: str, rank: int = RANK) -> Iterator[None]:
+        """That rank has that fault inside; it trains on afterwards."""
+        self.begin(kind, rank)
+        try:
+            yield
+        finally:
+            self.tell(rank, signal.SIGCONT if kind == "stop" else signal.SIGUSR1)
+            until(lambda: self.said(rank, f": {kind} is over"), f"the end of {kind}", timeout=60)
+
+    def stacks(self) -> tuple[int, dict[str, Any]]:
+        """``cockpit stacks RUN --json``: exit status and answer."""
+        done = self.cockpits.cockpit("stacks", self.cockpits.name, "--json")
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def judged(self, kind: str, certainty: str) -> dict[str, Any]:
+        """The answer with that verdict: right after a fault the others may still be on their way."""
+        last: dict[str, Any] = {}
+
+        def judge() -> bool:
+            nonlocal last
+            _, last = self.stacks()
+            return (last["verdict"]["kind"], last["verdict"]["certainty"]) == (kind, certainty)
+
+        try:
+            until(judge, f"{kind}, {certainty}", timeout=45)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(last, indent=1)[:6000]}") from None
+        return last
+
+
+@contextmanager
+def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]:
+    cockpits = Cockpits(lab, name)
+    process = cockpits.start("--launcher", launcher, "--headless", program=[FAULTY, "--mode", mode])
+    try:
+        training = Training(cockpits)
+        ready = lambda: all(training.said(rank, "is ready") for rank in range(4))  # noqa: E731
+        until(ready, "all ranks are ready", timeout=120)
+        yield training
+    finally:
+        cockpits.cockpit("stop", name, "--now")
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def torchrun(lab2: Lab) -> Iterator[Training]:
+    """Under torchrun."""
+    with trained(lab2, "stacks-torchrun", "torchrun", "all_reduce") as training:
+        yield training
+
+
+def test_healthy_ranks_are_moving(torchrun: Training) -> None:
+    answer = torchrun.judged("moving", "sure")
+    assert answer["verdict"]["headline"] == "all 4 ranks are moving"
+    assert answer["missing"] == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_odd_rank_is_named(torchrun: Training, fault: str) -> None:
+    kind, certainty, function = FAULTS[fault]
+    with torchrun.fault(fault):
+        answer = torchrun.judged(kind, certainty)
+    verdict = answer["verdict"]
+    assert verdict["ranks"] == str(RANK)
+    assert "faulty.py:" in verdict["where"]
+    assert verdict["where"].endswith(function)
+    assert "3 ranks" in " ".join([verdict["headline"], *verdict["evidence"]])
+    assert answer["ranks"][str(RANK)]["node"] == "node1"
+    assert answer["missing"] == {}
+
+
+def test_no_dump_has_left_a_rank_stopped(torchrun: Training) -> None:
+    answer = torchrun.judged("moving", "sure")
+    assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
+
+
+def test_a_rank_that_left_early(torchrun: Training) -> None:
+    torchrun.begin("exit")
+    answer = torchrun.judged("exited", "sure")
+    assert answer["verdict"]["ranks"] == str(RANK)
+    assert answer["missing"] == {str(RANK): "exited 0"}
+    assert torchrun.stacks()[0] == 1
+
+
+def test_under_deepspeed(lab2: Lab) -> None:
+    with trained(lab2, "stacks-deepspeed", "deepspeed", "deepspeed") as training:
+        assert training.judged("moving", "sure")["missing"] == {}
+        with training.fault("read", rank=2):
+            answer = training.judged("io", "sure")
+            assert answer["verdict"]["ranks"] == "2"
+            assert "did not join all_reduce" in answer["verdict"]["headline"]
+        training.begin("mismatch", rank=3)
+        answer = training.judged("mismatch", "likely")
+        assert answer["verdict"]["ranks"] == "3"
+        assert "rank 3 is in broadcast" in answer["verdict"]["headline"]
+
+
+def test_a_killed_rank(lab2: Lab) -> None:
+    # Every other launcher would end the other ranks of its node.
+    with trained(lab2, "stacks-killed", "command", "ddp") as training:
+        training.begin("kill")
+        answer = training.judged("ended", "sure")
+        assert answer["verdict"]["ranks"] == str(RANK)
+        assert "rank 1 was killed by SIGKILL: 3 ranks wait" in answer["verdict"]["headline"]
