@@ -43,7 +43,7 @@ bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md kee
 	$(BIN)/python -m benchmarks $(ARGS)
 
 snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at the difference before you commit it
-	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py
+	COCKPIT_SNAPSHOTS=write $(BIN)/python -m pytest -q tests/tui/test_states.py tests/tui/test_stacks.py
 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots

@@ -13,6 +13,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
 ``stop.json``            present when somebody asked to stop
 ``reports/``             a profiler's files
+``tracing.sock``         the supervisor starts py-spy for whoever may connect here, the owner alone
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 =======================  ==========================================================================
 """

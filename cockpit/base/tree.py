@@ -1,8 +1,11 @@
-"""The stack tree: the stacks of many ranks as one prefix tree, each branch with the ranks that are on it."""
+"""The stack tree: the stacks of many ranks as one prefix tree, each branch with the ranks that are on it.
+
+Nothing here is done by recursion: a stack may be deeper than ours may become.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 from cockpit.base.stacks import Frame
 
@@ -58,18 +61,25 @@ class StackTree:
     def merge(self, other: StackTree) -> None:
         """Take in another tree."""
         self.ranks |= other.ranks
-        _merge(self.below, other.below)
+        todo = [(self.below, other.below)]
+        while todo:
+            into, what = todo.pop()
+            for frame, branch in what.items():
+                mine = into.get(frame) or into.setdefault(frame, Branch(frame))
+                mine.ranks |= branch.ranks
+                mine.ends |= branch.ends
+                todo.append((mine.below, branch.below))
 
-
-def _merge(into: Dict[Frame, Branch], what: Dict[Frame, Branch]) -> None:
-    for frame, branch in what.items():
-        mine = into.get(frame)
-        if mine is None:
-            mine = into[frame] = Branch(frame)
-        mine.ranks |= branch.ranks
-        mine.ends |= branch.ends
-        _merge(mine.below, branch.below)
+    def walk(self) -> Iterator[Tuple[int, Branch]]:
+        """Every branch with its depth from 0, parents before their children, in the order of a program."""
+        todo = [(0, branch) for branch in reversed(self.branches())]
+        while todo:
+            depth, branch = todo.pop()
+            yield depth, branch
+            todo += [(depth + 1, below) for below in reversed(branch.branches())]
 
 
 def _in_order(branches: Iterable[Branch]) -> List[Branch]:
-    return sorted(branches, key=lambda one: (one.frame.file, one.frame.line, one.frame.name))
+    return sorted(
+        branches, key=lambda one: (one.frame.file, one.frame.line, one.frame.name, one.frame.native)
+    )

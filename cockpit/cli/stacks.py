@@ -19,7 +19,7 @@ from cockpit.core.classes import RankClass, classes
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Snapshot
-from cockpit.core.stackrows import as_text
+from cockpit.core.stacktext import as_text
 from cockpit.core.verdict import verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run

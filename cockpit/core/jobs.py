@@ -212,7 +212,7 @@ def _claim(node: str, machine: str, told: Mapping[str, Any]) -> tuple[Key, _Clai
         _whole(told["ticks"], 1 << 62),
         None if local is None else _whole(local, RANK_LIMIT),
         _text(told["state"]),
-        float(_whole(int(told["started"]), 1 << 40)),
+        _moment(told["started"]),
         _text(told.get("python", "")),
         bool(told.get("container", False)),
     )
@@ -247,6 +247,12 @@ def _whole(value: object, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError("not a number that can be")
     return value
+
+
+def _moment(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < 1 << 36:
+        raise ValueError("not a time that can be")
+    return float(value)
 
 
 def _text(value: object) -> str:
@@ -316,9 +322,10 @@ def _none(jobs: Sequence[Job]) -> CockpitError:
     if others:
         first = others[0]
         users = list(dict.fromkeys(one.user for one in others))
-        what = f"no job of yours on {nodes}, but of {', '.join(users[:5])}: {first.command}"
+        which = f"process {first.pid} on {first.node}: {first.command}"
+        what = f"no job of yours on {nodes}, but of {', '.join(users[:5])} ({which})"
         hint = f"only {' or '.join(users[:5])} or root may look at it"
-        return CockpitError(what, where=f"{first.node}:{first.pid}", hint=hint, code=Exit.NODE_UNFIT)
+        return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
     hint = "ranks that torch.multiprocessing.spawn starts cannot be seen from outside; torchrun's can"
     return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)

@@ -1,24 +1,23 @@
-"""The stack tree as lines: for the screen, and as text."""
+"""The stack tree as lines, for the screen and for text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from cockpit.base.kinds import WAITING, kind
-from cockpit.base.masks import count, ranks_of
-from cockpit.base.stacks import Frame, Thread
+from cockpit.base.kinds import kind
+from cockpit.base.stacks import Frame
 from cockpit.base.tree import Branch, StackTree
-from cockpit.core.classes import RankClass, classes
-from cockpit.core.ranks import ranks_text
-from cockpit.core.snapshot import Snapshot
-from cockpit.core.verdict import Verdict
 
 Key = tuple[Frame, ...]
 """A place in the tree: the frames down to it."""
 
 FOLD = 3
-"""So many library frames in a row and more are folded into one line."""
+"""So many frames and more are folded into one line, where they say nothing new."""
+
+_ABOVE = Frame("as above", "", 0)
+"""Ends the key of a line that stands for frames that are shown further up."""
 
 
 @dataclass(frozen=True)
@@ -54,155 +53,128 @@ def rows(
 ) -> list[Row]:
     """The lines of a tree, parents before their children.
 
+    Folded are chains of library frames that the same ranks go through, and what the branches of one call
+    have in common: the second one says "as above".
+
     :param opened: keys of folded lines that are shown unfolded
-    :param odd: ranks that the verdict names
+    :param odd: ranks that the verdict names; what only they are in is never folded as common
     :param library: whether library frames are all shown
     """
-    return list(_level(tree.branches(), tree.ranks, (), "", opened, odd, library))
+    walk = _Walk(tree, opened, odd, library)
+    walk.level(tree.branches(), tree.ranks, (), "")
+    # Not by recursion: a stack may be deeper than ours may become.
+    while walk.todo:
+        walk.step(walk.todo.pop())
+    return walk.rows
 
 
-def _level(
-    branches: list[Branch], above: int, key: Key, indent: str, opened: Set[Key], odd: int, library: bool
-) -> Iterator[Row]:
-    parted = len(branches) > 1 or any(branch.ranks != above for branch in branches)
-    for number, branch in enumerate(branches):
-        last = number == len(branches) - 1
-        yield from _branch(branch, above if parted else 0, key, indent, last, opened, odd, library)
+class _Step(NamedTuple):
+    """A branch to be drawn.
+
+    :param above: ranks of the line above
+    :param chain: what is left of an unfolded chain of library frames, this branch first; else empty
+    :param again: whether the branches below are those of a branch before
+    """
+
+    branch: Branch
+    above: int
+    key: Key
+    indent: str
+    last: bool
+    chain: tuple[Branch, ...] = ()
+    again: bool = False
 
 
-def _branch(
-    branch: Branch, parted: int, key: Key, indent: str, last: bool, opened: Set[Key], odd: int, library: bool
-) -> Iterator[Row]:
-    here = (*key, branch.frame)
-    guide = indent + ("└ " if last else "├ ") if key else ""
-    below = indent + ("  " if last else "│ ") if key else " "
-    only_odd = bool(odd) and branch.ranks & ~odd == 0
-    chain = _chain(branch)
-    if not library and len(chain) >= FOLD:
-        opened_here = here in opened
-        note = f"{len(chain)} library frames"
-        yield Row(
-            here, guide, branch.ranks, branch.ranks if parted else 0, parted & ~branch.ranks if parted else 0,
-            None, len(chain), "", only_odd, note if not opened_here else f"{note}:",
-        )  # fmt: skip
-        if not opened_here:
-            end = chain[-1]
-            inner = (*key, *(one.frame for one in chain))
-            yield from _level(end.branches(), end.ranks, inner, below, opened, odd, library)
+class _Walk:
+    def __init__(self, tree: StackTree, opened: Set[Key], odd: int, library: bool) -> None:
+        self.rows: list[Row] = []
+        self.todo: list[_Step] = []
+        self._opened = opened
+        self._odd = odd
+        self._library = library
+        self._shapes, self._sizes = _shapes(tree)
+
+    def level(self, branches: list[Branch], above: int, key: Key, indent: str) -> None:
+        """Draw these next, the first one first."""
+        seen: set[int] = set()
+        steps = []
+        for number, branch in enumerate(branches):
+            shape = self._shapes[id(branch)]
+            again = shape in seen and self._sizes[id(branch)] >= FOLD and not self._only_odd(branch)
+            seen.add(shape)
+            last = number == len(branches) - 1
+            steps.append(_Step(branch, above, key, indent, last, again=again))
+        self.todo += reversed(steps)
+
+    def step(self, step: _Step) -> None:
+        """Draw one branch and note what comes below it."""
+        chain = step.chain or (() if self._library else _chain(step.branch))
+        if not step.chain and len(chain) >= FOLD:
+            self._fold(step, chain)
             return
-        yield from _frames(branch, 0, key, below, True, opened, odd, library, chain)
-        return
-    yield from _frames(branch, parted, key, indent, last, opened, odd, library, chain[:0])
+        branch, key = step.branch, (*step.key, step.branch.frame)
+        self._row(step, key, branch.frame, 0, kind(branch.frame), "")
+        below = _below(step)
+        if len(step.chain) > 1:
+            self.todo.append(_Step(step.chain[1], branch.ranks, key, below, True, step.chain[1:]))
+            return
+        if step.again:
+            fold = (*key, _ABOVE)
+            size = self._sizes[id(branch)]
+            child = step._replace(above=branch.ranks, indent=below, last=True, key=key)
+            self._row(child, fold, None, size, "", f"as above, {size} frames")
+            if fold not in self._opened:
+                return
+        self.level(branch.branches(), branch.ranks, key, below)
+
+    def _fold(self, step: _Step, chain: tuple[Branch, ...]) -> None:
+        key = (*step.key, step.branch.frame)
+        self._row(step, key, None, len(chain), "", f"{len(chain)} library frames")
+        if key in self._opened:
+            self.todo.append(_Step(step.branch, step.branch.ranks, step.key, _below(step), True, chain))
+            return
+        inner = (*step.key, *(one.frame for one in chain))
+        self.level(chain[-1].branches(), chain[-1].ranks, inner, _below(step))
+
+    def _row(self, step: _Step, key: Key, frame: Frame | None, folded: int, word: str, note: str) -> None:
+        ranks = step.branch.ranks
+        missing = step.above & ~ranks
+        guides = step.indent + ("└ " if step.last else "├ ") if step.key else ""
+        here = ranks if missing else 0
+        row = Row(key, guides, ranks, here, missing, frame, folded, word, self._only_odd(step.branch), note)
+        self.rows.append(row)
+
+    def _only_odd(self, branch: Branch) -> bool:
+        return bool(self._odd) and branch.ranks & ~self._odd == 0
 
 
-def _frames(
-    branch: Branch, parted: int, key: Key, indent: str, last: bool, opened: Set[Key], odd: int, library: bool,
-    unfolded: list[Branch],
-) -> Iterator[Row]:  # fmt: skip
-    here = (*key, branch.frame)
-    guide = indent + ("└ " if last else "├ ") if key else ""
-    below = indent + ("  " if last else "│ ") if key else " "
-    only_odd = bool(odd) and branch.ranks & ~odd == 0
-    missing = parted & ~branch.ranks if parted else 0
-    yield Row(
-        here, guide, branch.ranks, branch.ranks if missing else 0, missing, branch.frame, 0,
-        kind(branch.frame), only_odd,
-    )  # fmt: skip
-    if len(unfolded) > 1:
-        yield from _frames(unfolded[1], 0, here, below, True, opened, odd, library, unfolded[1:])
-        return
-    yield from _level(branch.branches(), branch.ranks, here, below, opened, odd, library)
+def _below(step: _Step) -> str:
+    return step.indent + ("  " if step.last else "│ ") if step.key else " "
 
 
-def _chain(branch: Branch) -> list[Branch]:
+def _chain(branch: Branch) -> tuple[Branch, ...]:
     """This branch and those below it, as long as they are library frames of the same ranks."""
     found = []
     while kind(branch.frame) == "library":
         found.append(branch)
-        below = branch.branches()
-        if len(below) != 1 or below[0].ranks != branch.ranks:
+        if len(branch.below) != 1:
             break
-        branch = below[0]
-    return found
+        (below,) = branch.below.values()
+        if below.ranks != branch.ranks:
+            break
+        branch = below
+    return tuple(found)
 
 
-def as_text(snapshot: Snapshot, verdict: Verdict, *, all_threads: bool = False) -> str:
-    """Verdict, classes, tree and who is missing, as text.
-
-    :param all_threads: every thread of one rank of each class too
-    """
-    lines = list(_verdict_lines(verdict))
-    for one in classes(snapshot):
-        lines += ["", *_class_lines(snapshot, one, all_threads=all_threads)]
-    tree = StackTree()
-    for rank, dump in sorted(snapshot.samples[-1].dumps.items()) if snapshot.samples else ():
-        tree.add(rank, dump.frames)
-    if tree.ranks:
-        lines += ["", *_tree_lines(rows(tree, odd=verdict.ranks))]
-    missing: dict[str, list[int]] = {}
-    for rank, why in snapshot.missing().items():
-        missing.setdefault(why, []).append(rank)
-    if missing:
-        lines += ["", "without a stack:"]
-        lines += [f"  {ranks_text(ranks)}: {why}" for why, ranks in missing.items()]
-    return "\n".join(lines)
-
-
-def _verdict_lines(verdict: Verdict) -> Iterator[str]:
-    yield verdict.headline
-    if verdict.where:
-        yield f"  at {verdict.where}"
-    if verdict.detail:
-        yield f"  {verdict.detail}"
-    for fact in verdict.evidence:
-        yield f"  - {fact}"
-    yield f"  {verdict.certainty}"
-    for step in verdict.next:
-        yield f"  next: {step}"
-
-
-def _class_lines(snapshot: Snapshot, one: RankClass, *, all_threads: bool) -> Iterator[str]:
-    state = f"state {one.state}" if one.state else ""
-    facts = " · ".join(each for each in (one.doing.text, state, one.movement) if each)
-    yield f"{count(one.ranks)} rank{'s' * (count(one.ranks) != 1)} {_ranks(one.ranks)}: {facts}"
-    if one.source:
-        yield f"    {one.source}"
-    if not all_threads:
-        return
-    dump = snapshot.samples[-1].dumps[one.sample_rank]
-    for thread in dump.threads:
-        yield from _thread_lines(f"rank {one.sample_rank}", thread)
-    for child in dump.process.children if dump.process is not None else ():
-        for thread in child.threads:
-            yield from _thread_lines(f"its child {child.pid} {child.name}", thread)
-
-
-def _thread_lines(whose: str, thread: Thread) -> Iterator[str]:
-    facts = "".join(
-        word for word, said in ((", active", thread.active), (", holds the GIL", thread.gil)) if said
-    )
-    yield f"    {whose}, thread {thread.name}{facts}"
-    for number, frame in enumerate(thread.frames):
-        yield f"      {frame.name}  {_place(frame)}"
-        for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
-            yield f"          {name} = {value}"
-
-
-def _tree_lines(found: list[Row]) -> Iterator[str]:
-    room = min(24, max(len(_ranks(row.ranks)) for row in found))
-    for row in found:
-        text = row.note if row.frame is None else f"{row.frame.name}  {_place(row.frame)}"
-        if row.missing:
-            text += f"  {count(row.here)} here, {count(row.missing)} missing"
-        if row.kind in WAITING:
-            text += "  waits"
-        yield f"{_ranks(row.ranks):<{room}}  {row.guides}{text}"
-
-
-def _ranks(mask: int) -> str:
-    return ranks_text(ranks_of(mask))
-
-
-def _place(frame: Frame) -> str:
-    file = frame.file[2:] if frame.file.startswith("./") else frame.file
-    return f"{file}:{frame.line}" if frame.line else file
+def _shapes(tree: StackTree) -> tuple[dict[int, int], dict[int, int]]:
+    """For each branch a number that is the same where what is below it is the same; and how much that is."""
+    shapes: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    known: dict[tuple[tuple[Frame, int], ...], int] = {}
+    # Children come after their parents, so backwards they come first.
+    for branch in reversed([branch for _, branch in tree.walk()]):
+        below = branch.branches()
+        shape = tuple((one.frame, shapes[id(one)]) for one in below)
+        shapes[id(branch)] = known.setdefault(shape, len(known))
+        sizes[id(branch)] = len(below) + sum(sizes[id(one)] for one in below)
+    return shapes, sizes

@@ -3,7 +3,7 @@
 =================  ====================================================================================
 ``snapshot.json``  what was asked of whom, when, and who did not answer
 ``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none
-``tree.json``      for each sample the merged tree, with the ranks on each branch
+``tree.json``      for each sample the merged tree: its branches with their depth and their ranks
 ``verdict.json``   the verdict with its evidence
 =================  ====================================================================================
 """
@@ -19,7 +19,7 @@ from typing import Any
 from cockpit import __version__, paths
 from cockpit.base.masks import ranks_of
 from cockpit.base.stacks import Dump, dump_from_json, dump_json
-from cockpit.base.tree import Branch, StackTree
+from cockpit.base.tree import StackTree
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -148,23 +148,21 @@ def _place(told: dict[str, Any]) -> Place:
 
 
 def _tree_json(sample: Sample) -> list[dict[str, Any]]:
+    """The tree as a list, parents before their children: a nested one may be too deep for a parser."""
     tree = StackTree()
     for rank, dump in sorted(sample.dumps.items()):
-        if dump.frames:
-            tree.add(rank, dump.frames)
-    return [_branch_json(branch) for branch in tree.branches()]
-
-
-def _branch_json(branch: Branch) -> dict[str, Any]:
-    frame = branch.frame
-    return {
-        "name": frame.name,
-        "file": frame.file,
-        "line": frame.line,
-        "native": frame.native,
-        "ranks": ranks_text(ranks_of(branch.ranks)),
-        "below": [_branch_json(each) for each in branch.branches()],
-    }
+        tree.add(rank, dump.frames)
+    return [
+        {
+            "depth": depth,
+            "name": branch.frame.name,
+            "file": branch.frame.file,
+            "line": branch.frame.line,
+            "native": branch.frame.native,
+            "ranks": ranks_text(ranks_of(branch.ranks)),
+        }
+        for depth, branch in tree.walk()
+    ]
 
 
 def _clean(text: object) -> str:

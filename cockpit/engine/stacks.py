@@ -316,6 +316,7 @@ class Recorded:
 
     recorded = True
     busy = False
+    trouble = ""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -254,7 +254,7 @@ def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:
     assert snapshots.is_snapshot(folder)
     assert snapshots.load(folder) == made_up()
     tree = json.loads((folder / "tree.json").read_text())
-    assert [branch["ranks"] for branch in tree[1]] == ["0-1"]
+    assert [(branch["depth"], branch["ranks"]) for branch in tree[1]] == [(0, "0-1"), (1, "0-1")]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     assert snapshots.new_folder(tmp_path, made_up()).name == "20261121-040000-2"

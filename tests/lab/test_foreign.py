@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab.cockpits import ENV, EXAMPLES
-from tests.lab.lab import Lab
+from tests.lab.lab import OTHER, USER, Lab
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.launch]
@@ -43,19 +43,18 @@ def hostfile(lab: Lab) -> Path:
 
 
 @contextlib.contextmanager
-def running(lab: Lab, launcher: str, program: list[str], user: str | None = None) -> Iterator[None]:
-    """A job of somebody, from its first output that says so to its end."""
-    owner = {} if user is None else {"user": user}
+def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = USER) -> Iterator[None]:
+    """A job of ``user``, from the line of its first node that has ``sign`` to its end."""
     jobs = [
         lab.popen(
             launch(lab, node, index, launcher, program),
             node=node,
+            user=user,
             env=ENV,
             cwd=EXAMPLES,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            **owner,
         )
         for index, node in enumerate(lab.nodes)
     ]
@@ -65,7 +64,7 @@ def running(lab: Lab, launcher: str, program: list[str], user: str | None = None
         said = []
         for line in output:
             said.append(line)
-            if "hangs" in line or "ready" in line:
+            if sign in line:
                 break
         else:
             raise AssertionError("".join(said))
@@ -91,7 +90,7 @@ def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
 def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher: str) -> None:
     script = "train_deepspeed.py" if launcher == "deepspeed" else "train_torch.py"
     # Rank 0 is the one whose output is read, so it is the one that says when it hangs.
-    with running(lab2, launcher, [script, "--steps", "100000", "--hang", "0@3"]):
+    with running(lab2, launcher, [script, "--steps", "100000", "--hang", "0@3"], "hangs"):
 
         def judged() -> dict[str, Any] | None:
             code, found, said = stacks(lab2)
@@ -102,10 +101,49 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
 
         found = until(judged, "a sure verdict", timeout=60)
     assert found is not None
-    assert found["verdict"]["ranks"] == "0"
+    assert found["verdict"]["ranks"] == "0", found["verdict"]
     assert "hang" in found["verdict"]["where"]
     assert "faults.py" in found["verdict"]["where"]
     assert sorted(found["ranks"]) == ["0", "1", "2", "3"]
     assert {rank["node"] for rank in found["ranks"].values()} == set(lab2.nodes)
     assert found["missing"] == {}
     assert Path(str(lab2.node_path(None, found["snapshot"])), "rank-3.json").is_file()
+
+
+@pytest.mark.timeout(300)
+def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
+    program = ["train_torch.py", "--steps", "100000", "--step-time", "1"]
+    with running(lab2, "torchrun", program, "ready", user=OTHER):
+        code, found, said = stacks(lab2)
+    assert code == 3
+    assert not found
+    assert OTHER in said
+    assert "root" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.timeout(300)
+def test_which_of_two_jobs_is_asked(lab2: Lab) -> None:
+    ranks = []
+    for port in ("29701", "29702"):
+        env = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": port}
+        words = [lab2.python, "-c", "import time; print('up', flush=True); time.sleep(1000)"]
+        ranks.append(lab2.popen(words, node="node1", env=env, stdout=subprocess.PIPE))
+    try:
+        for rank in ranks:
+            assert rank.stdout is not None
+            rank.stdout.readline()
+        code, found, said = stacks(lab2)
+        assert code == 2
+        assert not found
+        assert "node1:29701" in said
+        assert "--job 2" in said
+        code, found, said = stacks(lab2, "--job", "29702")
+        assert code == 1, said  # rank 1 is nowhere
+        assert "29702" in found["job"]
+        assert list(found["missing"]) == ["1"]
+        assert "rank 1" in found["missing"]["1"]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()

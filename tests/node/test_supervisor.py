@@ -125,7 +125,9 @@ def test_supervisor_is_detached(launch: Launch, count: Path) -> None:
     assert os.getsid(pid) != os.getsid(0)
     assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
     files = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
-    inherited = {path for path in files if not path.startswith((str(run.folder), "pipe:", os.devnull))}
+    inherited = {
+        path for path in files if not path.startswith((str(run.folder), "pipe:", "socket:", os.devnull))
+    }
     assert not inherited
     launcher = run.event("launcher_started")["pid"]
     assert os.getsid(launcher) == launcher

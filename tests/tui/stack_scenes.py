@@ -152,6 +152,7 @@ class Played:
         self.snapshot = Snapshot("20261121-040441", RUN, RUN, places)
         self.told = told
         self.recorded = recorded
+        self.trouble = ""
         self.busy = False
         self.command = f"cockpit stacks {RUN}"
         self.slow = set(slow)

@@ -226,6 +226,46 @@ def test_own_keys_work_here_too() -> None:
     asyncio.run(main())
 
 
+def test_a_pane_that_takes_the_trees_place_has_the_focus_and_gives_it_back() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
+            await pilot.press("3", "enter")
+            await until(pilot, lambda: focused(app) == "rank", "the rank in full")
+            await pilot.press("escape")
+            await until(pilot, lambda: focused(app) == "threads", "back where it was")
+            await pilot.press("2", "down", "enter")
+            await until(pilot, lambda: focused(app) == "rank", "the rank of the branch")
+            assert screen(app).rank == 0
+
+    asyncio.run(main())
+
+
+def test_above_another_screen_esc_goes_back_to_it_and_ends_the_sample() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
+            below, above = app.screen, Played(64, odd_one(13), slow=range(64))
+            app.push_screen(StackScreen(above))
+            await until(pilot, lambda: above.busy, "its first sample is under way")
+            assert "esc back" in text_of(app)
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is below, "the screen below")
+            await until(pilot, lambda: not above.busy, "nobody is asked any more")
+
+    asyncio.run(main())
+
+
+def test_it_is_drawn_in_every_theme() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-missing"], LARGE) as (app, pilot, _):
+            before = text_of(app)
+            for name in ("light", "high-contrast", "colour-blind", "ansi"):
+                app.theme = name
+                await at_rest(pilot)
+                assert text_of(app) == before
+
+    asyncio.run(main())
+
+
 # While samples come in
 
 

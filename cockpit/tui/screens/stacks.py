@@ -412,7 +412,7 @@ class StackScreen(StackActions):
             taken = snapshot.samples[0].at if snapshot.samples else 0.0
             day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
             texts.append(f"RECORDED SNAPSHOT · taken {day} · nothing here is live")
-        trouble = getattr(self.stacks, "trouble", "")
+        trouble = self.stacks.trouble
         if trouble:
             texts.append(RemoteText.of(f"not kept on disk: {trouble}").shown(limit=300))
         sample = self._sight.sample

@@ -63,6 +63,11 @@ class Source(Protocol):
         ...
 
     @property
+    def trouble(self) -> str:
+        """Why the snapshot could not be kept on disk; empty while it can."""
+        ...
+
+    @property
     def recorded(self) -> bool:
         """Whether it was opened from disk: nobody can be asked any more."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from cockpit.base.stacks import Child, Dump, Frame, Thread
 from cockpit.core.snapshot import Place
@@ -11,6 +12,9 @@ from cockpit.tui.stack_words import STATES, cut, place_text
 from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
+
+FOLD = 3
+"""So many frames of libraries in a row and more are one line."""
 
 
 @dataclass(frozen=True)
@@ -203,31 +207,28 @@ def _thread_items(
     if thread.tid:
         words.append(Piece(f"  tid {thread.tid}", "label"))
     yield Shown(key, (Line(tuple(words), indent),))
-    hidden = 0
     last = len(thread.frames) - 1
-    for number, frame in enumerate(thread.frames):
-        kind = kinds[number] if number < len(kinds) else "user"
-        if (
-            not library
-            and number not in (0, last)
-            and kind not in ("user", "")
-            and not _locals(thread, number)
-        ):
-            hidden += 1
+    places = enumerate(thread.frames)
+    for hidden, group in groupby(places, lambda each: not library and _folds(thread, kinds, *each)):
+        found = list(group)
+        if hidden and len(found) >= FOLD:
+            line = Line((Piece(f"{pad}  … {len(found)} library frames", "label"),))
+            yield Shown((*key, "hidden", found[0][0]), (line,))
             continue
-        if hidden:
-            yield Shown((*key, "hidden", number), (_hidden(hidden, pad),))
-            hidden = 0
-        lines = [_frame_line(frame, pad, width, innermost=number == last)]
-        for name, value in _locals(thread, number).items():
-            head = (Piece(f"{pad}      {name} ", "label"), Piece("= ", "label"))
-            lines += hanging(head, value, width)
-        yield Shown((*key, number), tuple(lines))
+        for number, frame in found:
+            lines = [_frame_line(frame, pad, width, innermost=number == last)]
+            for name, value in _locals(thread, number).items():
+                head = (Piece(f"{pad}      {name} ", "label"), Piece("= ", "label"))
+                lines += hanging(head, value, width)
+            yield Shown((*key, number), tuple(lines))
     yield Shown((*key, "end"), (Line(heading=True),))
 
 
-def _hidden(number: int, pad: str) -> Line:
-    return Line((Piece(f"{pad}  … {number} library frame{'s' * (number > 1)}", "label"),))
+def _folds(thread: Thread, kinds: Sequence[str], number: int, frame: Frame) -> bool:
+    """Whether a frame is one of a library that says little: not the innermost, none that was asked for."""
+    kind = kinds[number] if number < len(kinds) else "user"
+    ends = number in (0, len(thread.frames) - 1)
+    return kind == "library" and not ends and not frame.native and not _locals(thread, number)
 
 
 def _locals(thread: Thread, number: int) -> dict[str, str]:

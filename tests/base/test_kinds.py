@@ -1,0 +1,112 @@
+"""File names made alike over nodes, and what frames and stacks are busy with."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.base.kinds import KINDS, doing, kind
+from cockpit.base.sources import is_library, normalise
+from cockpit.base.stacks import Frame, Process
+
+USER = Frame("step", "./train.py", 10)
+C10D = "torch/distributed/distributed_c10d.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/opt/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "torch/nn/modules/linear.py"),
+        ("/home/ada/.local/lib/python3.10/site-packages/wandb/run.py", "wandb/run.py"),
+        ("/usr/lib/python3/dist-packages/yaml/__init__.py", "yaml/__init__.py"),
+        (
+            "/home/ada/miniconda3/envs/x/lib/python3.11/site-packages/deepspeed/comm.py",
+            "deepspeed/comm.py",
+        ),
+        ("/usr/lib/python3.11/threading.py", "python/threading.py"),
+        (
+            "/home/ada/.pyenv/versions/3.12.1/lib/python3.12/multiprocessing/queues.py",
+            "python/multiprocessing/queues.py",
+        ),
+        ("/opt/DeepSpeed/deepspeed/runtime/engine.py", "deepspeed/runtime/engine.py"),
+        ("/job/train.py", "./train.py"),
+        ("/job/model/attention.py", "./model/attention.py"),
+        ("train.py", "./train.py"),
+        ("/home/ada/lib/data.py", "~/lib/data.py"),
+        ("/home/adam/data.py", "/home/adam/data.py"),
+        ("/jobs/data.py", "/jobs/data.py"),
+        ("<string>", "<string>"),
+        ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
+        ("", ""),
+    ],
+)
+def test_files_are_the_same_on_every_node(path: str, expected: str) -> None:
+    assert normalise(path, "/job", "/home/ada") == expected
+
+
+def test_what_is_the_users_own() -> None:
+    mine = ["./train.py", "/data/x.py", "~/x.py", "<string>", "<stdin>"]
+    theirs = ["torch/x.py", "python/threading.py", "<frozen importlib._bootstrap>"]
+    assert [is_library(file) for file in mine + theirs] == [False] * 5 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (USER, "user"),
+        (Frame("all_reduce", C10D, 3252), "collective"),
+        (Frame("TorchBackend.all_reduce", "deepspeed/comm/torch.py", 290), "collective"),
+        (Frame("monitored_barrier", C10D, 1), "collective"),
+        (Frame("wait_tensor", "torch/distributed/_functional_collectives.py", 1), "collective"),
+        (Frame("all_reduce", "./mine.py", 1), "user"),
+        (Frame("all_reduce", "somebody/else.py", 1), "library"),
+        (Frame("init_process_group", C10D, 1), "rendezvous"),
+        (Frame("_engine_run_backward", "torch/autograd/graph.py", 1), "backward"),
+        (Frame("synchronize", "torch/cuda/__init__.py", 1), "sync"),
+        (Frame("_BaseDataLoaderIter._next_data", "torch/utils/data/dataloader.py", 1), "loader"),
+        (Frame("FileBaton.wait", "torch/utils/file_baton.py", 49), "build"),
+        (Frame("Event.wait", "python/threading.py", 1), "lock"),
+        (Frame("run", "python/threading.py", 1), "library"),
+        (Frame("readinto", "python/socket.py", 1), "io"),
+        (Frame("c10d::ProcessGroupGloo::AsyncWork::wait", "libtorch_cpu.so", 0, True), "collective"),
+        (Frame("pthread_cond_wait", "libc.so.6", 0, True), "library"),
+    ],
+)
+def test_kinds_of_frames(frame: Frame, expected: str) -> None:
+    assert kind(frame) == expected
+    assert expected in KINDS
+
+
+ENGINE = Frame("_engine_run_backward", "torch/autograd/graph.py", 1)
+LOGGER = Frame("wrapper", "torch/distributed/c10d_logger.py", 1)
+DEEPSPEED = Frame("all_reduce", "deepspeed/comm/comm.py", 1)
+DDP = Frame("_pre_forward", "torch/nn/parallel/distributed.py", 1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "process", "expected"),
+    [
+        ((DEEPSPEED, Frame("all_reduce", C10D, 1)), None, ("collective", "all_reduce")),
+        ((LOGGER, Frame("barrier", C10D, 1)), None, ("collective", "barrier")),
+        ((Frame("backward", "torch/_tensor.py", 1), ENGINE), None, ("backward", "")),
+        ((), Process(1, 1, "S", call="clock_nanosleep"), ("sleep", "")),
+        ((), Process(1, 1, "S", call="futex"), ("lock", "")),
+        ((), Process(1, 1, "S", call="read", target="/data/x.bin"), ("io", "/data/x.bin")),
+        ((), Process(1, 1, "R"), ("runs", "")),
+        ((), None, ("user", "")),
+        ((DDP,), Process(1, 1, "S", call="futex"), ("collective", "_pre_forward")),
+    ],
+)
+def test_what_a_stack_does(
+    frames: tuple[Frame, ...], process: Process | None, expected: tuple[str, str]
+) -> None:
+    found = doing((USER, *frames), process)
+    assert (found.kind, found.what) == expected
+    assert found.frame == USER
+    assert found.text
+
+
+def test_a_collective_further_out_is_not_what_is_done_now() -> None:
+    # A hook of the user's, called from within: what counts is his own code.
+    inner = Frame("hook", "./train.py", 20)
+    found = doing((USER, Frame("all_reduce", C10D, 1), inner), Process(1, 1, "R"))
+    assert (found.kind, found.frame) == ("runs", inner)

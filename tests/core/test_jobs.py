@@ -1,0 +1,226 @@
+"""Jobs out of what nodes tell: who belongs together, who is missing, and nonsense."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+
+from cockpit.core.jobs import Job, choose, group, missing_text
+from cockpit.errors import CockpitError, Exit
+
+NOON = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
+"""Today: the day is not said then."""
+
+
+def told(rank: int, **facts: Any) -> dict[str, Any]:
+    """A rank as a node tells it; ``job__addr`` stands for the address within the job."""
+    job = {"addr": "node1", "port": "29500", "id": ""}
+    job.update({name[5:]: facts.pop(name) for name in list(facts) if name.startswith("job__")})
+    return {
+        "rank": rank,
+        "local_rank": rank % 2,
+        "world_size": 4,
+        "attempt": 0,
+        "pid": 100 + rank,
+        "ticks": 7,
+        "state": "S",
+        "job": job,
+        "launcher": "deepspeed",
+        "run": "",
+        "node": "",
+        "user": "ada",
+        "python": "/usr/bin/python3",
+        "started": NOON + rank,
+        "command": "python train.py",
+        "container": False,
+        "ns_pid": 1,
+        **facts,
+    }
+
+
+def said(*ranks: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return {"ranks": list(ranks), "others": [], **facts}
+
+
+def only(**answers: dict[str, Any]) -> Job:
+    (job,) = group(answers)
+    return job
+
+
+def test_ranks_of_several_nodes_are_one_job() -> None:
+    job = only(node1=said(told(0), told(1)), node2=said(told(3), told(2)))
+    assert job.title == "deepspeed job at node1:29500, 4 ranks on 2 nodes, since 12:00"
+    assert {rank: (found.node, found.pid) for rank, found in job.ranks.items()} == {
+        0: ("node1", 100),
+        1: ("node1", 101),
+        2: ("node2", 102),
+        3: ("node2", 103),
+    }
+    assert (job.world, job.missing, job.problems, job.nodes) == (4, 0, [], ["node1", "node2"])
+
+
+def test_missing_ranks_are_named() -> None:
+    job = only(node1=said(told(0), told(1)))
+    assert job.missing == 0b1100
+    assert "2 of 4 ranks on 1 node" in job.title
+    assert missing_text(job) == "ranks 2-3 were not found on node1"
+    assert missing_text(job) in job.problems
+
+
+@pytest.mark.parametrize(
+    ("other", "jobs"),
+    [
+        ({"job__port": "29501"}, 2),
+        ({"job__addr": "node9"}, 2),
+        ({"world_size": 8}, 2),
+        ({"user": "bob"}, 2),
+        ({"job__id": "17.2"}, 1),  # one srun a node: each has its own step
+        ({"run": "r1"}, 2),
+    ],
+)
+def test_what_tells_jobs_apart(other: dict[str, Any], jobs: int) -> None:
+    assert len(group({"node1": said(told(0)), "node2": said(told(1, **other))})) == jobs
+
+
+def test_an_address_of_each_machine_says_nothing_of_another_one() -> None:
+    local = {"job__addr": "127.0.0.1", "world_size": 1}
+    answers = {"node1": said(told(0, **local)), "node2": said(told(0, **local))}
+    assert len(group(answers)) == 2
+    # Whether one node is asked or all, a job has the same key.
+    assert {job.key for job in group(answers)} == {
+        only(**{node: answer}).key for node, answer in answers.items()
+    }
+
+
+def test_jobs_without_an_address() -> None:
+    named = {"job__addr": "", "job__port": "", "launcher": "slurm"}
+    job = only(node1=said(told(0, job__id="17.0", **named)), node2=said(told(1, job__id="17.0", **named)))
+    assert job.title.startswith("slurm job at 17.0, 2 of 4 ranks")
+    jobs = group(
+        {"node1": said(told(0, job__id="17.0", **named)), "node2": said(told(1, job__id="18.0", **named))}
+    )
+    assert len(jobs) == 2
+    hydra = {**named, "launcher": "mpi"}
+    assert len(only(node1=said(told(0, **hydra)), node2=said(told(1, **hydra))).ranks) == 2
+
+
+def test_the_ranks_of_a_run_are_one_job_and_its_largest_size_counts() -> None:
+    job = only(node1=said(told(0, run="r1"), told(1, run="r1", world_size=2, job__port="1")))
+    assert job.title.startswith("run r1, deepspeed job at node1:29500, 2 of 4 ranks")
+    assert job.problems[0] == "its ranks do not agree on how many they are: 2 (rank 1); 4 (rank 0)"
+
+
+def test_of_two_processes_for_one_rank_the_newer_attempt_then_the_newer_one_counts() -> None:
+    old, new = told(0, pid=1, started=NOON), told(0, pid=2, started=NOON + 60)
+    job = only(node1=said(old), node2=said(new))
+    assert (job.ranks[0].pid, job.ranks[0].node) == (2, "node2")
+    assert job.problems[0] == ("rank 0 is there twice: process 2 on node2 is taken, not process 1 on node1")
+    assert only(node1=said({**old, "attempt": 1}, new)).ranks[0].pid == 1
+
+
+def test_two_names_of_one_machine_show_each_process_once() -> None:
+    answer = said(told(0), told(1), machine="m1")
+    assert only(a=answer, b=answer).nodes == ["a"]
+    assert only(a=answer, b=answer).problems == ["ranks 2-3 were not found on a"]
+    # The same numbers on another machine are other processes.
+    assert "there twice" in only(a=answer, b={**answer, "machine": "m2"}).problems[0]
+
+
+def test_without_a_size_the_highest_rank_says_it() -> None:
+    assert only(a=said(told(5, world_size=None))).world == 6
+
+
+def test_a_rank_beyond_the_size_and_one_without_python_are_problems() -> None:
+    job = only(a=said(told(0, world_size=1), told(3, world_size=1, python="")))
+    assert job.problems == ["rank 3 cannot be: it has 1 rank", "no Python below the wrapper of rank 3 yet"]
+
+
+def test_a_process_that_cannot_be_looked_at_may_be_the_missing_rank() -> None:
+    stuck = [{"pid": 77, "name": "python", "state": "D"}]
+    assert "process 77 (python, state D) on a" in only(a=said(told(0), stuck=stuck)).problems[-1]
+    assert only(a=said(told(0, world_size=1), stuck=stuck)).problems == []
+
+
+def test_newest_first_then_largest() -> None:
+    jobs = group(
+        {
+            "a": said(
+                told(0, pid=1, started=NOON, job__port="1"),
+                told(0, pid=2, started=NOON + 601, job__port="2"),
+                told(0, pid=3, started=NOON + 600, job__port="3"),
+                told(1, started=NOON + 600, job__port="3"),
+            )
+        }
+    )
+    assert [job.address[-1] for job in jobs] == ["3", "2", "1"]
+
+
+def test_choosing() -> None:
+    jobs = group({"a": said(told(0), told(0, pid=9, job__port="29501", user="bob", started=NOON - 3600))})
+    assert choose(jobs, "2").user == "bob"
+    assert choose(jobs, "node1:29500").user == "ada"
+    assert choose(jobs[:1], "").user == "ada"
+    for wanted, said_so in (
+        ("", "2 jobs run there"),
+        ("3", "no job '3'"),
+        ("0", "no job '0'"),
+        ("rank", "2 jobs have 'rank' in their title"),
+    ):
+        with pytest.raises(CockpitError) as caught:
+            choose(jobs, wanted)
+        assert said_so in str(caught.value)
+        assert (
+            "\n  --job 2  deepspeed job at node1:29501, 1 of 4 ranks on 1 node, since 11:00, of bob"
+            in str(caught.value)
+        )
+
+
+def test_no_job_says_what_was_looked_for_or_whose_there_are() -> None:
+    with pytest.raises(CockpitError, match=r"no job on node\[1-2\]: .*RANK and WORLD_SIZE") as caught:
+        choose(group({"node1": said(), "node2": said()}), "")
+    assert caught.value.code == Exit.NODE_UNFIT
+    other = {"user": "bob", "pid": 5, "count": 9, "command": "torchrun x.py \x1b[2J"}
+    with pytest.raises(CockpitError, match="no job of yours on node1, but of bob") as caught:
+        choose(group({"node1": {"ranks": [], "others": [other]}}), "")
+    assert "process 5 on node1: torchrun x.py \\x1b[2J" in str(caught.value)
+    assert "only bob or root" in str(caught.value)
+
+
+def test_what_nodes_send_is_harmless_in_a_title() -> None:
+    job = only(a=said(told(0, job__addr="\x1b[31mred\n", launcher="x" * 900)))
+    assert "\x1b" not in job.title
+    assert "\n" not in job.title
+    assert len(job.title) < 600
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"ranks": 3},
+        {"ranks": [None]},
+        {"ranks": [{}]},
+        said(told(-1)),
+        said({**told(0), "rank": "0"}),
+        said(told(1 << 40)),
+        said(told(0, world_size=1 << 40)),
+        said(told(0, pid=None)),
+        said(told(0, started=math.nan)),
+        said(told(0, started=math.inf)),
+        said(told(0, user=["x"])),
+        said(told(0, job=None)),
+        said(told(0, attempt="1")),
+        said(others=[{"user": "x"}]),
+        said(others=5),
+        said(stuck=["x"]),
+        said(machine=3),
+    ],
+)
+def test_nonsense_names_the_node(answer: dict[str, Any]) -> None:
+    with pytest.raises(CockpitError, match="makes no sense") as caught:
+        group({"fine": said(told(0)), "node7": answer})
+    assert caught.value.where == "node7"
+    assert caught.value.code == Exit.NODE_UNFIT

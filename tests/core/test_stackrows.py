@@ -1,0 +1,141 @@
+"""Classes and the tree as lines: what is folded, what stands out, what is printed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cockpit.base.masks import mask_of
+from cockpit.base.stacks import Dump, Frame, Process, Thread
+from cockpit.base.tree import StackTree
+from cockpit.core.classes import classes, movement
+from cockpit.core.folded import to_folded, to_speedscope
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.core.stackrows import rows
+from cockpit.core.stacktext import as_text
+from cockpit.core.verdict import verdict
+
+MAIN = Frame("main", "./train.py", 212)
+LIBRARY = tuple(Frame(f"inner{number}", "torch/x.py", number) for number in range(4))
+REDUCE = Frame("all_reduce", "torch/distributed/distributed_c10d.py", 3252)
+WAITS = (MAIN, *LIBRARY, REDUCE)
+READS = (MAIN._replace(line=183), Frame("read_shard", "./data.py", 118))
+
+
+def dump(rank: int, frames: tuple[Frame, ...], at: float = 0.0, **facts: object) -> Dump:
+    process = Process(100 + rank, 7, "S")._replace(**facts)  # type: ignore[arg-type]
+    source = "buf = f.read()" if frames == READS else ""
+    return Dump(rank, at, process, "plain", (Thread("MainThread", 1, False, False, frames),), source)
+
+
+def snapshot(*samples: dict[int, Dump], world: int = 4) -> Snapshot:
+    taken = [Sample(float(number), dict(dumps), {}, 0.1) for number, dumps in enumerate(samples)]
+    return Snapshot(
+        "20261121-040000", "otter", "otter", {rank: Place("gpu01") for rank in range(world)}, taken
+    )
+
+
+def hung(at: float) -> dict[int, Dump]:
+    return {rank: dump(rank, READS if rank == 2 else WAITS, at) for rank in range(4)}
+
+
+def tree_of(dumps: dict[int, Dump]) -> StackTree:
+    tree = StackTree()
+    for rank, one in dumps.items():
+        tree.add(rank, one.frames)
+    return tree
+
+
+def test_the_odd_ones_come_first_and_say_what_they_do() -> None:
+    found = classes(snapshot(hung(0), hung(1)))
+    assert [one.ranks for one in found] == [mask_of([2]), mask_of([0, 1, 3])]
+    assert [one.movement for one in found] == ["frozen", "frozen"]
+    assert found[0].source == "buf = f.read()"
+    assert found[1].doing.what == "all_reduce"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (dump(0, WAITS), dump(0, WAITS, 1), "frozen"),
+        (dump(0, WAITS), dump(0, READS, 1), "moving"),
+        (dump(0, WAITS), dump(0, WAITS, 1, main_cpu_s=0.5), "moving"),
+        (dump(0, WAITS), dump(0, WAITS, 1, main_cpu_s=0.01), "frozen"),
+        (dump(0, WAITS), dump(0, WAITS, 1, switches=100), "moving"),
+        (dump(0, WAITS), dump(0, WAITS, 1, switches=2), "frozen"),
+        (dump(0, WAITS), dump(0, WAITS, 1, ticks=8), "moving"),
+        (dump(0, WAITS), Dump(0, 1.0, error="denied"), ""),
+    ],
+)
+def test_frozen_or_moving(before: Dump, after: Dump, expected: str) -> None:
+    assert movement([before, after]) == expected
+
+
+def test_chains_of_libraries_are_one_line_that_opens() -> None:
+    tree = tree_of(hung(0))
+    closed = rows(tree, odd=mask_of([2]))
+    assert [row.note or (row.frame and row.frame.name) for row in closed] == [
+        "main", "read_shard", "main", "4 library frames", "all_reduce",
+    ]  # fmt: skip
+    fold = closed[3]
+    assert (fold.frame, fold.folded) == (None, 4)
+    opened = rows(tree, {fold.key})
+    assert [row.frame.name for row in opened if row.frame] == [
+        "main", "read_shard", "main", *(frame.name for frame in LIBRARY), "all_reduce",
+    ]  # fmt: skip
+    assert [row.frame for row in rows(tree, library=True) if row.frame] == [
+        row.frame for row in opened if row.frame
+    ]
+
+
+def test_where_ranks_part_it_is_said_how_many_are_where() -> None:
+    found = rows(tree_of(hung(0)), odd=mask_of([2]))
+    assert [(row.here, row.missing) for row in found[:3]] == [
+        (mask_of([2]), mask_of([0, 1, 3])),
+        (0, 0),
+        (mask_of([0, 1, 3]), mask_of([2])),
+    ]
+    assert [row.odd for row in found] == [True, True, False, False, False]
+    assert found[-1].kind == "collective"
+
+
+def test_what_branches_have_in_common_is_shown_once() -> None:
+    other = (MAIN._replace(line=214), *WAITS[1:])
+    tree = tree_of({0: dump(0, WAITS), 1: dump(1, other), 2: dump(2, READS)})
+    found = rows(tree)
+    (fold,) = [row for row in found if row.note.startswith("as above")]
+    assert fold.ranks == mask_of([1])
+    assert fold.folded == 5
+    assert len(rows(tree, {fold.key})) > len(found)
+    # What only the odd rank is in stays in sight.
+    assert not [row for row in rows(tree, odd=mask_of([1])) if row.note.startswith("as above")]
+
+
+def test_the_deepest_stack_has_lines_too() -> None:
+    deep = tuple(Frame("again", "./x.py", number) for number in range(3000))
+    assert len(rows(tree_of({0: dump(0, deep)}))) == 3000
+
+
+def test_text_names_the_odd_rank_and_who_is_missing() -> None:
+    first, second = hung(0), hung(1)
+    second[3] = Dump(3, 1.0, error="denied", what="permission denied", hint="sudo …")
+    shown = snapshot(first, second)
+    text = as_text(shown, verdict(shown), all_threads=True)
+    assert text.splitlines()[0].startswith("rank 2 ")
+    assert "data.py:118" in text
+    assert "buf = f.read()" in text
+    assert "4 library frames" in text
+    assert "  3: permission denied" in text
+    assert "rank 2, thread MainThread" in text
+    assert as_text(snapshot(), verdict(snapshot()))
+
+
+def test_folded_and_speedscope() -> None:
+    shown = snapshot(hung(0), hung(1))
+    lines = to_folded(shown).splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 8
+    assert "main (./train.py:183);read_shard (./data.py:118) 2" in lines
+    told = json.loads(json.dumps(to_speedscope(shown)))
+    assert {profile["endValue"] for profile in told["profiles"]} == {1, 3}
+    assert all(frame < len(told["shared"]["frames"]) for p in told["profiles"] for frame in p["samples"][0])

@@ -1,0 +1,457 @@
+"""Which processes are ranks: real ones, with everything around them that only looks like a rank."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cockpit.core.jobs import group
+from cockpit.node import procfs, seek
+from cockpit.node.calls import Call
+from tests.needs import lacking, require, require_module
+from tests.node import runs
+from tests.node.conftest import Launch
+from tests.waiting import until
+
+RANK = """
+import json, multiprocessing, os, sys, time
+
+def work():
+    time.sleep(1000)
+
+if __name__ == "__main__":
+    told = {"main": os.getpid(), "workers": []}
+    for method in sys.argv[2:]:
+        worker = multiprocessing.get_context(method).Process(target=work)
+        worker.start()
+        told["workers"].append(worker.pid)
+    path = os.path.join(sys.argv[1], "told-%s-%d" % (os.environ.get("RANK", "none"), os.getpid()))
+    with open(path + ".tmp", "w") as file:
+        json.dump(told, file)
+    os.rename(path + ".tmp", path)
+    time.sleep(1000)
+"""
+"""A rank with processes below it. It tells who they are."""
+
+LOADING = """
+import json, os, sys, time
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        return index
+
+if __name__ == "__main__":
+    batches = iter(DataLoader(Numbers(), num_workers=2, multiprocessing_context=sys.argv[-1]))
+    next(batches)
+    path = os.path.join(os.environ["TOLD"], "told-%s-%d" % (os.environ["RANK"], os.getpid()))
+    with open(path + ".tmp", "w") as file:
+        json.dump({"main": os.getpid(), "workers": []}, file)
+    os.rename(path + ".tmp", path)
+    time.sleep(1000)
+"""
+"""A rank with the workers of a real data loader."""
+
+
+class Stage:
+    """Processes of one job that can be told from whatever else runs on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.addr = f"seek-{uuid4().hex}"
+        self.program = folder / "rank.py"
+        self.program.write_text(RANK)
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def env(self, rank: int, world: int = 2, **more: object) -> dict[str, str]:
+        """What a launcher gives to a rank."""
+        facts = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, **more}
+        told = {"MASTER_ADDR": self.addr, "MASTER_PORT": "1", **{name: str(facts[name]) for name in facts}}
+        return {name: value for name, value in told.items() if value != "None"}
+
+    def start(self, words: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a process in a session of its own, which ends with the test."""
+        process = subprocess.Popen(words, env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
+        self._started.append(process)
+        return process
+
+    def python(self, *methods: str) -> list[str]:
+        """The words of a rank that starts a worker for each of these methods."""
+        return [sys.executable, str(self.program), str(self.folder), *methods]
+
+    def shell(self, text: str, *words: str) -> list[str]:
+        """The words of a shell that stays above what it runs."""
+        return ["/bin/sh", "-c", f"{text}; exit 1", "sh", *words]
+
+    def told(self, number: int, timeout: float = 20) -> dict[int, dict[str, Any]]:
+        """What this many ranks have told, by the pid of each."""
+        found: list[Path] = []
+
+        def all_told() -> bool:
+            found[:] = self.folder.glob("told-*[0-9]")
+            return len(found) >= number
+
+        until(all_told, f"{number} ranks have told", timeout)
+        return {told["main"]: told for told in (json.loads(path.read_text()) for path in found)}
+
+    def found(self) -> list[dict[str, Any]]:
+        """The ranks of this job."""
+        return [rank for rank in seek.find_ranks() if rank["job"]["addr"] == self.addr]
+
+    def pids(self) -> list[tuple[int, int]]:
+        return [(rank["rank"], rank["pid"]) for rank in self.found()]
+
+    def clean(self) -> None:
+        """End all of it."""
+        for process in self._started:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.clean()
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "{}",
+        "exec {}",
+        "sh -c '{}; exit 1'",
+        "python3 -c pass; {}",
+    ],
+)
+def test_one_process_a_rank_whatever_is_above_and_below_it(stage: Stage, above: str) -> None:
+    line = above.format(shlex.join(stage.python("fork", "spawn", "forkserver")))
+    for rank in (1, 0):
+        stage.start(stage.shell(line), stage.env(rank))
+    told = stage.told(2)
+    assert sorted(pid for _, pid in stage.pids()) == sorted(told)
+    assert [rank["rank"] for rank in stage.found()] == [0, 1]
+
+
+def test_what_is_told_of_a_rank(stage: Stage) -> None:
+    words = stage.python("fork")
+    process = stage.start(words, stage.env(1, world=8, LOCAL_RANK=3, CROSS_RANK=0, CROSS_SIZE=1))
+    stage.told(1)
+    (rank,) = stage.found()
+    assert rank == {
+        "rank": 1,
+        "local_rank": 3,
+        "world_size": 8,
+        "attempt": 0,
+        "pid": process.pid,
+        "ticks": procfs.stat(process.pid).ticks,  # type: ignore[union-attr]
+        "state": "S",
+        "job": {"addr": stage.addr, "port": "1", "id": ""},
+        "launcher": "deepspeed",
+        "run": "",
+        "node": "",
+        "user": rank["user"],
+        "python": sys.executable,
+        "started": rank["started"],
+        "command": " ".join(words),
+        "container": rank["container"],
+        "ns_pid": process.pid,
+    }
+    assert abs(rank["started"] - time.time()) < 100
+    assert rank["user"]
+
+
+def test_secrets_of_a_command_line_stay_on_the_node(stage: Stage) -> None:
+    program = "import time; time.sleep(1000)"
+    secrets = ["--api-key", "hunter2", "--hub_token=hunter2", "WANDB_API_KEY=hunter2", "http://me:hunter2@x/"]
+    stage.start([sys.executable, "-c", program, *secrets, "--lr", "0.1"], stage.env(0))
+    (rank,) = until(stage.found, "the rank")
+    assert "hunter2" not in rank["command"]
+    assert rank["command"].endswith("--lr 0.1")
+
+
+@pytest.mark.parametrize(
+    ("env", "launcher", "name"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "none"}, "torchrun", ""),
+        ({"TORCHELASTIC_RUN_ID": "xyz", "ACCELERATE_MIXED_PRECISION": "no"}, "accelerate", "xyz"),
+        (
+            {"SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2"},
+            "slurm",
+            "7.0",
+        ),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "n"}, "mpi", "n"),
+        ({}, "other", ""),
+    ],
+)
+def test_launchers(stage: Stage, env: dict[str, str], launcher: str, name: str) -> None:
+    stage.start(stage.python(), {**stage.env(1), **env})
+    stage.told(1)
+    (rank,) = stage.found()
+    assert (rank["launcher"], rank["job"]["id"], rank["world_size"]) == (launcher, name, 2)
+
+
+@pytest.mark.parametrize(
+    ("env", "launcher"),
+    [
+        (
+            {
+                "SLURM_PROCID": "3",
+                "SLURM_STEP_ID": "0",
+                "SLURM_JOB_ID": "7",
+                "SLURM_STEP_NUM_TASKS": "4",
+                "SLURM_NTASKS": "9",
+                "SLURM_LOCALID": "1",
+                "PMI_RANK": "3",
+                "PMI_SIZE": "4",
+            },
+            "slurm",
+        ),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "3",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+                "PMIX_RANK": "3",
+            },
+            "mpi",
+        ),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, "mpi"),
+    ],
+)
+def test_ranks_without_rank(stage: Stage, env: dict[str, str], launcher: str) -> None:
+    stage.start(stage.shell(shlex.join(stage.python("fork"))), {"MASTER_ADDR": stage.addr, **env})
+    (pid,) = stage.told(1)
+    (rank,) = stage.found()
+    assert (rank["rank"], rank["local_rank"], rank["world_size"], rank["pid"]) == (3, 1, 4, pid)
+    assert rank["launcher"] == launcher
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"},  # a batch script
+        {"RANK": "3"},
+        {"RANK": "general", "WORLD_SIZE": "2"},
+        {"RANK": "٣", "WORLD_SIZE": "4"},
+        {"LOCAL_RANK": "0", "WORLD_SIZE": "2"},
+    ],
+)
+def test_what_is_no_rank(stage: Stage, env: dict[str, str]) -> None:
+    address = {} if env == {"RANK": "3"} else {"MASTER_ADDR": stage.addr}
+    stage.start(stage.python(), {**address, **env})
+    (pid,) = stage.told(1)
+    assert pid not in [rank["pid"] for rank in seek.find_ranks()]
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "1"},
+        # Kubernetes gives the numbers of its pods to torchrun.
+        {"RANK": "0", "WORLD_SIZE": "2"},
+    ],
+)
+def test_a_launcher_that_was_started_as_a_rank_is_none(stage: Stage, env: dict[str, str]) -> None:
+    launcher = (
+        "import subprocess, sys, os\n"
+        "env = [{**os.environ, 'RANK': rank, 'LOCAL_RANK': rank, 'WORLD_SIZE': '2'} for rank in '01']\n"
+        "[subprocess.Popen(sys.argv[1:], env=one) for one in env][0].wait()"
+    )
+    words = [sys.executable, "-c", launcher, *stage.python("spawn")]
+    stage.start(words, {"MASTER_ADDR": stage.addr, "MASTER_PORT": "1", **env})
+    told = stage.told(2)
+    assert sorted(pid for _, pid in stage.pids()) == sorted(told)
+
+
+def test_what_a_dead_rank_leaves_behind_is_no_rank(stage: Stage) -> None:
+    stage.start(stage.python("fork", "spawn"), stage.env(0))
+    ((pid, told),) = stage.told(1).items()
+    assert [found for _, found in stage.pids()] == [pid]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not runs.alive(pid), "the rank ended")
+    assert all(runs.alive(worker) for worker in told["workers"])
+    assert stage.found() == []
+
+
+def test_only_the_newest_attempt_counts(stage: Stage) -> None:
+    for attempt, port in ((0, "1"), (1, "2")):
+        env = stage.env(0, TORCHELASTIC_RUN_ID="x", TORCHELASTIC_RESTART_COUNT=attempt, MASTER_PORT=port)
+        process = stage.start(stage.python(), env)
+    stage.told(2)
+    assert [(rank["pid"], rank["attempt"]) for rank in stage.found()] == [(process.pid, 1)]
+
+
+def test_two_processes_for_one_rank_are_both_told(stage: Stage) -> None:
+    processes = [stage.start(stage.python(), stage.env(0)) for _ in range(2)]
+    stage.told(2)
+    assert sorted(stage.pids()) == [(0, process.pid) for process in processes]
+    (job,) = group({"here": {"ranks": stage.found()}})
+    assert "rank 0 is there twice" in job.problems[0]
+
+
+def test_a_wrapper_that_has_not_come_to_python(stage: Stage) -> None:
+    process = stage.start(stage.shell("sleep 1000"), stage.env(0))
+    (rank,) = until(stage.found, "the wrapper")
+    assert (rank["pid"], rank["python"]) == (process.pid, "")
+    # As a leftover of something else it says nothing.
+    other = stage.env(1, SLURM_PROCID=1, SLURM_STEP_ID=0, SLURM_NTASKS=2, RANK=None)
+    stage.start(stage.shell("sleep 1001"), other)
+    assert [pid for _, pid in stage.pids()] == [process.pid]
+
+
+def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
+    program = f"import sys; sys.path[:0] = {sys.path}; from cockpit.node.seek import find_ranks; " + (
+        f"print([rank for rank in find_ranks() if rank['job']['addr'] == '{stage.addr}'])"
+    )
+    # As in a shell that Slurm has opened on a node.
+    env = {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "MASTER_ADDR": stage.addr}
+    said = subprocess.run(
+        ["/bin/sh", "-c", f"{shlex.join([sys.executable, '-c', program])}; exit 0"],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert said.stdout == "[]\n", said.stderr
+
+
+def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
+    nested = {**stage.env(0), "WORLD_SIZE": "1"}
+    exports = " ".join(f"{name}={value}" for name, value in nested.items())
+    text = f"env {exports} {shlex.join(stage.python())} &\n{shlex.join(stage.python('spawn'))}\n"
+    program = runs.program(stage.folder / "program", text)
+    run = launch(runs.command(2, program))
+    told = stage.told(4)
+    ranks = seek.find_ranks(run.run, run.node)
+    assert [(rank["rank"], rank["local_rank"], rank["world_size"]) for rank in ranks] == [
+        (0, 0, 2),
+        (1, 1, 2),
+    ]
+    starts = [json.loads((run.folder / f"rank-{number}.start.json").read_text()) for number in (0, 1)]
+    for rank, start in zip(ranks, starts, strict=True):
+        above = procfs.stat(rank["pid"])
+        assert above is not None
+        assert above.parent == start["pid"]  # the shell that the wrapper runs
+        assert told[rank["pid"]]["workers"]
+        assert rank["run"] == run.run
+    assert seek.find_ranks(run.run, "another node") == []
+
+
+def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = [stage.start(stage.python(), stage.env(rank, world=3)) for rank in range(3)]
+    stage.told(3)
+    read, never = seek._read, threading.Event()
+
+    def stuck(path: str) -> bytes:
+        if path == f"/proc/{processes[1].pid}/environ":
+            never.wait(60)
+        return read(path)
+
+    monkeypatch.setattr(seek, "_read", stuck)
+    monkeypatch.setattr(seek, "STUCK_S", 0.05)
+    try:
+        answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None))
+    finally:
+        never.set()
+    mine = [rank for rank in answer["ranks"] if rank["job"]["addr"] == stage.addr]
+    assert [rank["rank"] for rank in mine] == [0, 2]
+    assert [one["pid"] for one in answer["stuck"]] == [processes[1].pid]
+    (job,) = group({"here": {**answer, "ranks": mine}})
+    assert f"process {processes[1].pid} " in job.problems[-1]
+
+
+def test_a_rank_in_another_pid_namespace(stage: Stage) -> None:
+    if os.geteuid():
+        lacking("this is not root")
+    words = [require("unshare"), "--pid", "--fork", "--mount-proc", "--kill-child"]
+    stage.start([*words, *stage.python("fork")], stage.env(0))
+    (inner,) = stage.told(1)
+    (rank,) = stage.found()
+    assert inner == rank["ns_pid"] == 1
+    assert rank["container"]
+    assert rank["pid"] != 1
+    assert os.path.samefile(f"/proc/{rank['pid']}/exe", sys.executable)
+
+
+def test_a_job_of_somebody_else_is_named_and_not_looked_at(stage: Stage) -> None:
+    if os.geteuid():
+        lacking("this is not root")
+    words = [require("setpriv"), "--reuid", "58123", "--clear-groups", "/bin/sh", "-c", "sleep 1000; exit 1"]
+    process = stage.start([*words, "train", "--local_rank=0", "--token", "hunter2"], stage.env(0))
+    until(lambda: os.stat(f"/proc/{process.pid}").st_uid == 58123, "the user has changed")
+    assert [pid for _, pid in stage.pids()] == [process.pid]  # root may
+    call = Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None)
+    answer = as_user(58124, lambda: seek.seek(call))
+    assert [rank for rank in answer["ranks"] if rank["job"]["addr"] == stage.addr] == []
+    (other,) = [one for one in answer["others"] if one["user"] == "uid 58123"]
+    assert (other["pid"], other["count"]) == (process.pid, 1)
+    assert other["command"] == "/bin/sh -c sleep 1000; exit 1 train --local_rank=0 --token (secret)"
+
+
+def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a function answers when that user asks it."""
+    source, sink = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os.setgroups([])
+            os.setresuid(uid, uid, uid)
+            os.write(sink, json.dumps(question()).encode())
+        os._exit(0)
+    os.close(sink)
+    with os.fdopen(source, "rb") as file:
+        answer: dict[str, Any] = json.loads(file.read())
+    os.waitpid(pid, 0)
+    return answer
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize(("launcher", "method"), [("torchrun", "spawn"), ("deepspeed", "fork")])
+def test_real_launchers_and_data_loaders(
+    stage: Stage, launcher: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_module("torch")
+    stage.program.write_text(LOADING)
+    wrapper = stage.folder / "wrapper"
+    if launcher == "torchrun":
+        runs.program(wrapper, f'{sys.executable} "$@"\nexit 1\n')
+        words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+        program = [str(wrapper), str(stage.program), method]
+    else:
+        require_module("deepspeed")
+        hostfile = stage.folder / "hostfile"
+        hostfile.write_text("localhost slots=2\n")
+        words = [f"{os.path.dirname(sys.executable)}/deepspeed", "--hostfile", str(hostfile), "--no_ssh"]
+        words += ["--node_rank", "0"]
+        program = [str(stage.program), method]
+    # Its port tells it from other jobs: all of them have this address.
+    port = str(40000 + os.getpid() % 20000)
+    words += ["--master_addr" if launcher == "deepspeed" else "--master-addr", "127.0.0.1"]
+    words += ["--master_port" if launcher == "deepspeed" else "--master-port", port]
+    stage.addr = "127.0.0.1"
+    stage.start([*words, *program], {**runs.clean_environment(), "TOLD": str(stage.folder)})
+    told = stage.told(2, timeout=120)
+    ranks = [rank for rank in stage.found() if rank["job"]["port"] == port]
+    assert [(rank["rank"], rank["local_rank"], rank["launcher"]) for rank in ranks] == [
+        (0, 0, launcher),
+        (1, 1, launcher),
+    ]
+    assert sorted(rank["pid"] for rank in ranks) == sorted(told)
