@@ -106,31 +106,29 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
 
 
 async def _take(args: argparse.Namespace) -> int:
-    ask = Ask(args.native, args.locals, args.children, args.timeout)
+    ranks = None if args.ranks is None else mask_of(args.ranks)
+    ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
     async with _party(args) as (party, root):
-        ranks = None if args.ranks is None else mask_of(args.ranks)
+        _check_ranks(party, args.ranks)
         stacks = Stacks(party, ask, args.output or root)
-        _check_ranks(stacks.snapshot, args.ranks)
         if args.tui:
             return await terminal.show_stacks(stacks)
         for number in range(args.samples):
             if number:
                 await asyncio.sleep(args.interval)
-            await _with_progress(stacks, ranks, f"{number + 1} of {args.samples}")
-        if args.ranks is not None:
-            # Who was not asked is not missing.
-            places = stacks.snapshot.ranks
-            stacks.snapshot.ranks = {rank: places[rank] for rank in sorted(places) if rank in args.ranks}
-        folder = await asyncio.to_thread(stacks.save)
+            await _with_progress(stacks, f"{number + 1} of {args.samples}")
+        folder = await stacks.kept()
     code = _tell(stacks.snapshot, folder, args)
     say(f"snapshot: {folder}")
     return code
 
 
-def _check_ranks(snapshot: Snapshot, ranks: set[int] | None) -> None:
-    if ranks is not None and (odd := ranks - set(snapshot.ranks)):
-        hint = f"it has {ranks_text(snapshot.ranks)}"
-        raise CockpitError(f"no rank {ranks_text(odd)}", where=snapshot.title, hint=hint)
+def _check_ranks(party: Party, ranks: set[int] | None) -> None:
+    known = party.places()
+    if ranks is not None and (odd := ranks - set(known)):
+        raise CockpitError(
+            f"no rank {ranks_text(odd)}", where=party.title, hint=f"it has {ranks_text(known)}"
+        )
 
 
 @asynccontextmanager
@@ -156,16 +154,15 @@ def _run_folder(args: argparse.Namespace) -> RunFolder:
         raise CockpitError(error.what, where=error.where, hint=hint) from None
 
 
-async def _with_progress(stacks: Stacks, ranks: int | None, which: str) -> None:
+async def _with_progress(stacks: Stacks, which: str) -> None:
     """Take a sample; on a terminal, say how far it is."""
-    task = asyncio.create_task(stacks.take(ranks))
+    task = asyncio.create_task(stacks.take())
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=0.2)
             if sys.stderr.isatty() and stacks.snapshot.samples:
-                asked = stacks.asked if ranks is None else count(ranks)
                 here = len(stacks.snapshot.samples[-1].dumps)
-                sys.stderr.write(f"\r\x1b[Kstacks: sample {which}, {here}/{asked} ranks")
+                sys.stderr.write(f"\r\x1b[Kstacks: sample {which}, {here}/{stacks.asked} ranks")
                 sys.stderr.flush()
         task.result()
     finally:

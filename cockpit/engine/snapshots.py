@@ -179,5 +179,6 @@ def _write(file: Path, data: object) -> None:
     beside = file.with_name(file.name + ".new")
     number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(number, "w", encoding="utf-8") as target:
-        json.dump(data, target, indent=1)
+        # In one piece and without indentation: only that is fast, and a job may have a thousand ranks.
+        target.write(json.dumps(data))
     os.replace(beside, file)

@@ -36,12 +36,18 @@ class Ask:
     :param locals: local variables, without secrets
     :param children: the stacks of the ranks' Python children too (data loaders)
     :param timeout_s: seconds one py-spy may take
+    :param ranks: only these, as a mask; None: all
     """
 
     native: bool = False
     locals: bool = False
     children: bool = False
     timeout_s: float = 10.0
+    ranks: int | None = None
+
+    def wants(self, rank: int) -> bool:
+        """Whether a rank is asked."""
+        return self.ranks is None or bool(self.ranks >> rank & 1)
 
     @property
     def silence_s(self) -> float:
@@ -121,12 +127,14 @@ class Stacks:
         self.ask = ask
         self.root = root
         self.snapshot = Snapshot(
-            time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, party.places(), options=_options(ask)
+            time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=_options(ask)
         )
+        self._look_around()
         self.trouble = ""
         """Why the snapshot could not be kept on disk; empty while it can."""
         self._saved: Path | None = None
         self._taking: asyncio.Task[Any] | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._equipped: dict[Link, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(SENDING)
 
@@ -145,16 +153,17 @@ class Stacks:
         """The shell command that takes the same stacks."""
         return self.party.command
 
-    async def take(self, ranks: int | None = None) -> Sample:
-        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.
+    def _look_around(self) -> None:
+        places = self.party.places()
+        self.snapshot.ranks.update({rank: places[rank] for rank in places if self.ask.wants(rank)})
 
-        :param ranks: only these, as a mask
-        """
+    async def take(self) -> Sample:
+        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer."""
         sample = Sample(time.time())
         began = time.monotonic()
-        self.snapshot.ranks.update(self.party.places())
+        self._look_around()
         self.snapshot.samples.append(sample)
-        work = [self._node(node, sample, self.ask, ranks) for node in self.party.nodes]
+        work = [self._node(node, sample, self.ask) for node in self.party.nodes]
         self._taking = asyncio.ensure_future(_together(work))
         try:
             await self._taking
@@ -166,13 +175,16 @@ class Stacks:
                 raise
         finally:
             sample.took_s = time.monotonic() - began
-        await self._keep()
+        # In the background: whoever waits for the sample need not wait for the disk.
+        self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
 
-    async def _keep(self) -> None:
-        """Every sample is on disk before anybody has looked at it: the job may be killed, and we too."""
+    async def _keep(self, before: asyncio.Task[None] | None, snapshot: Snapshot) -> None:
+        """Every sample goes to disk unasked: the job may be killed, and we too."""
+        if before is not None:
+            await before
         try:
-            await asyncio.to_thread(self._save, self.snapshot.copy())
+            await asyncio.to_thread(self._save, snapshot)
             self.trouble = ""
         except CockpitError as error:
             self.trouble = str(error)
@@ -189,8 +201,8 @@ class Stacks:
             why = place.why if place is not None and place.why else "it is on no node that was asked"
             raise CockpitError(why, where=f"rank {rank}")
         sample = Sample(time.time())
-        ask = replace(self.ask, native=native, locals=locals, children=children)
-        await self._node(place.node, sample, ask, 1 << rank)
+        ask = replace(self.ask, native=native, locals=locals, children=children, ranks=1 << rank)
+        await self._node(place.node, sample, ask)
         if place.node in sample.silent:
             raise CockpitError(sample.silent[place.node], where=place.node, code=Exit.NODE_UNFIT)
         if rank not in sample.dumps:
@@ -202,8 +214,19 @@ class Stacks:
         if self._taking is not None:
             self._taking.cancel()
 
+    async def kept(self) -> Path:
+        """Wait until the newest sample is on disk; the snapshot's folder.
+
+        :raises CockpitError: it cannot be written
+        """
+        if self._keeping is not None:
+            await self._keeping
+        if self.trouble or self._saved is None:
+            return await asyncio.to_thread(self.save)
+        return self._saved
+
     def save(self) -> Path:
-        """Write the snapshot's folder, again after each sample, and return it.
+        """Write the snapshot's folder and return it.
 
         :raises CockpitError: it cannot be written
         """
@@ -215,11 +238,11 @@ class Stacks:
         snapshots.save(snapshot, self._saved)
         return self._saved
 
-    async def _node(self, node: str, sample: Sample, ask: Ask, ranks: int | None) -> None:
+    async def _node(self, node: str, sample: Sample, ask: Ask) -> None:
         """Everything about one node; what goes wrong is noted in the sample."""
         try:
             link = await self.party.link(node)
-            targets = await self._targets(node, link, ranks)
+            targets = await self._targets(node, link, ask)
             if targets:
                 await self._equip(link)
                 await self._dumps(node, link, targets, sample, ask)
@@ -227,12 +250,11 @@ class Stacks:
             text = f"{error.what}; {error.hint}" if error.hint else error.what
             sample.silent[node] = RemoteText.of(text).shown(limit=TEXT_LIMIT)
 
-    async def _targets(self, node: str, link: Link, ranks: int | None) -> list[Target]:
-        targets = await self.party.targets(node, link)
-        known = self.snapshot.ranks
+    async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
+        targets = [target for target in await self.party.targets(node, link) if ask.wants(target.rank)]
         for target in targets:
-            known[target.rank] = Place(node, target.local_rank, target.pid)
-        return [target for target in targets if ranks is None or ranks >> target.rank & 1]
+            self.snapshot.ranks[target.rank] = Place(node, target.local_rank, target.pid)
+        return targets
 
     async def _dumps(self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask) -> None:
         wanted = {target.rank: target.pid for target in targets}
@@ -328,7 +350,7 @@ class Recorded:
         """How many ranks were asked."""
         return len(self.snapshot.ranks)
 
-    async def take(self, ranks: int | None = None) -> Sample:
+    async def take(self) -> Sample:
         """Not possible.
 
         :raises CockpitError: always

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections import deque
+from functools import lru_cache
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cockpit.base import record
@@ -51,8 +52,17 @@ _FAMILIES = (
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 
-_HINTS = (b"RANK=", b"SLURM_PROCID=")
-"""One of these is in every environment that matters: most others are passed over at once."""
+_VARIABLES = re.compile(
+    r"(?:\A|(?<=\0))(%s|ACCELERATE_[A-Z_]+)=([^\0]*)"
+    % "|".join(
+        (
+            *(name for family in _FAMILIES for name in (family.rank, *family.size, *family.local)),
+            *(*_STEP, *_MPI_JOB, "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "CROSS_RANK"),
+            *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", record.ENV_RUN, record.ENV_NODE),
+        )
+    )
+)
+"""All variables of an environment that matter here."""
 
 _NUMBER = re.compile(r"[0-9]{1,6}\Z")
 _FORKED = 0x40  # PF_FORKNOEXEC of the kernel: it still runs the program of the process that forked it
@@ -73,19 +83,19 @@ _LAUNCH = re.compile(
 class _Process(NamedTuple):
     """A process that carries a rank in its environment.
 
+    :param data: its environment as it was read
+    :param env: of it what matters here
+    :param whole: a launcher made it for a rank; what it has itself from another one has no local rank in it
     :param key: the same for all processes of one job, one attempt and one rank of it
     """
 
     stat: procfs.Stat
+    data: bytes
     env: Dict[str, str]
     family: _Family
     rank: int
+    whole: bool
     key: Tuple[Any, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether its environment is that of a rank for sure: a launcher's own has no local rank in it."""
-        return self.family.rank == "RANK" and "LOCAL_RANK" in self.env
 
 
 class _Scan(NamedTuple):
@@ -143,7 +153,10 @@ def _scan(run: str, node: str) -> _Scan:
     ]
     processes = {}
     for pid, data in texts:
-        if not any(hint in data for hint in _HINTS) or not all(tag in data.split(b"\0") for tag in tags):
+        # Most are passed over at once: every variable with a rank ends like one of these.
+        if b"RANK=" not in data and b"SLURM_PROCID=" not in data:
+            continue
+        if tags and not all(tag in data.split(b"\0") for tag in tags):
             continue
         process = _process(pid, data)
         if process is not None:
@@ -209,17 +222,16 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
 
 def _process(pid: int, data: bytes) -> Optional[_Process]:
     env: Dict[str, str] = {}
-    for item in data.split(b"\0"):
-        name, equals, value = item.decode("utf-8", "surrogateescape").partition("=")
-        if equals:
-            env.setdefault(name, value)
+    for name, value in _VARIABLES.findall(data.decode("utf-8", "surrogateescape")):
+        env.setdefault(name, value)
     family = _family(env)
     stat = procfs.stat(pid)
     if family is None or stat is None or stat.state in "ZX":
         return None
     rank = int(env[family.rank])
     whole = family.rank == "RANK" and "LOCAL_RANK" in env
-    return _Process(stat, env, family, rank, (rank, whole, _size(env, family), *_place(env), _attempt(env)))
+    key = (rank, whole, _size(env, family), *_place(env), _attempt(env))
+    return _Process(stat, data, env, family, rank, whole, key)
 
 
 def _family(env: Dict[str, str]) -> Optional[_Family]:
@@ -251,13 +263,13 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
             continue
         inner = list(_below(top, children))
         same = [one for one in inner if one.key == top.key]
-        if _forked(top.stat.pid) or (not top.whole and any(one.whole for one in inner)):
-            # A worker that has lost its rank; a launcher below another one (torchrun in a Slurm step).
+        # A launcher that another one has started: torchrun in a step of Slurm.
+        if not top.whole and any(one.whole for one in inner):
             continue
         main = _main([top, *same], ours)
         if main is None and (len(inner) > len(same) or not _still_starts(top)):
             continue
-        wrapped = any(_is_ours(one.stat.pid) for one in [top, *same])
+        wrapped = record.ENV_RUN in top.env and _is_wrapped(main or top, processes)
         found.append(_Rank(main or top, main is not None, wrapped, top.stat.parent))
     told = [_told(one.process, one.python) for one in _newest(found) if _unchanged(one.process)]
     return sorted(told, key=lambda one: (one["rank"], one["pid"]))
@@ -314,12 +326,28 @@ def _below(top: _Process, children: Dict[int, List[_Process]]) -> Iterator[_Proc
 
 def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
     """The first Python program among these that trains."""
-    candidates = [one for one in line if one.stat.pid not in ours and not _only_helps(one.stat.pid)]
-    for one in candidates:
-        if _PYTHON.match(kernel.program(one.stat.pid)):
+    rest = []
+    for one in line:
+        pid = one.stat.pid
+        if pid in ours:
+            continue
+        if not _PYTHON.match(kernel.program(pid)):
+            rest.append(pid)
+        elif not _only_helps(pid):
             return one
     # Other programs have Python in them, gdb for one: only where nothing else is there.
-    return next((one for one in candidates if kernel.is_python(one.stat.pid)), None)
+    embedded = next((pid for pid in rest if kernel.is_python(pid) and not _only_helps(pid)), None)
+    return next((one for one in line if one.stat.pid == embedded), None)
+
+
+def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
+    """Whether our wrapper is above this process, with nothing between that has another rank."""
+    one: Optional[_Process] = process
+    while one is not None and one.key == process.key:
+        if _is_ours(_arguments(one.stat.pid)):
+            return True
+        one = processes.get(one.stat.parent)
+    return False
 
 
 def _self_and_above() -> Set[int]:
@@ -336,7 +364,7 @@ def _self_and_above() -> Set[int]:
 def _only_helps(pid: int) -> bool:
     """Whether a process is part of our own program, passes on to another one, or helps one."""
     words = _arguments(pid)
-    if _is_ours(pid) or _forked(pid):
+    if _is_ours(words) or _forked(pid):
         return True
     # `conda run` stays above the program that it runs.
     if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
@@ -344,8 +372,8 @@ def _only_helps(pid: int) -> bool:
     return any(_HELPER.search(word) for word in words[1:4])
 
 
-def _is_ours(pid: int) -> bool:
-    words = _arguments(pid)
+def _is_ours(words: List[bytes]) -> bool:
+    """Whether this is the command line of our own program."""
     for number, word in enumerate(words[:6]):
         if word.endswith(os.fsencode(record.NODE_PYZ)):
             return words[number + 1 : number + 2] in ([b"wrap"], [b"supervise"], [b"agent"])
@@ -368,14 +396,14 @@ def _still_starts(top: _Process) -> bool:
 
 def _forked(pid: int) -> bool:
     """Whether a process runs its parent's program and environment, as data loaders do."""
-    fields = _text("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    fields = _bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
 
 
 def _unchanged(process: _Process) -> bool:
     """Whether the environment that was read is that of the process that was looked at after it."""
-    again = _process(process.stat.pid, _bytes("/proc/%d/environ" % process.stat.pid))
-    return again is not None and again.stat.ticks == process.stat.ticks and again.key == process.key
+    again = _bytes("/proc/%d/environ" % process.stat.pid)
+    return again == process.data and procfs.alive(process.stat.pid, process.stat.ticks)
 
 
 # -- what is told ------------------------------------------------------------------------------------
@@ -384,8 +412,9 @@ def _unchanged(process: _Process) -> bool:
 def _told(process: _Process, is_python: bool) -> Dict[str, Any]:
     env, pid = process.env, process.stat.pid
     run, addr, port, name = _place(env)
-    ns_pids = re.findall(r"(?m)^NSpid:(.*)$", _text("/proc/%d/status" % pid))
-    inner = ns_pids[0].split() if ns_pids else [str(pid)]
+    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", _bytes("/proc/%d/status" % pid))
+    inner = ns_pids[0].split() if ns_pids else [pid]
+    words = _arguments(pid)
     return {
         "rank": process.rank,
         "local_rank": _local_rank(process),
@@ -399,9 +428,9 @@ def _told(process: _Process, is_python: bool) -> Dict[str, Any]:
         "run": run,
         "node": env.get(record.ENV_NODE, ""),
         "user": _user(pid),
-        "python": _interpreter(pid) if is_python else "",
+        "python": _interpreter(pid, words) if is_python else "",
         "started": _started(process.stat.ticks),
-        "command": _command(pid),
+        "command": _command(words),
         "container": len(inner) > 1,
         "ns_pid": int(inner[-1]),
     }
@@ -468,9 +497,8 @@ def _first(env: Dict[str, str], names: Tuple[str, ...]) -> str:
     return next((env[name] for name in names if env.get(name)), "")
 
 
-def _interpreter(pid: int) -> str:
+def _interpreter(pid: int, words: List[bytes]) -> str:
     """The Python as it was called: that of a virtual environment is a link to another one."""
-    words = _arguments(pid)
     called = os.fsdecode(words[0]) if words else ""
     if os.path.isabs(called) and _PYTHON.match(os.path.basename(called)):
         return called
@@ -482,6 +510,11 @@ def _user(pid: int) -> str:
         uid = os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return ""
+    return _user_name(uid)
+
+
+@lru_cache(maxsize=64)
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -492,11 +525,11 @@ def _started(ticks: int) -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _command(pid: int, data: bytes = b"") -> str:
+def _command(words: List[bytes]) -> str:
     """The command line as a person would type it, short and without secrets."""
     shown = []
     hide = False
-    for word in data.split(b"\0")[:-1] if data else _arguments(pid):
+    for word in words:
         text = word.decode("utf-8", "surrogateescape")
         name, equals, _ = text.partition("=")
         if hide or (equals and is_secret(name)):
@@ -515,7 +548,8 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
         if not _LAUNCH.search(data.replace(b"\0", b" ")):
             continue
         user = _user(pid)
-        entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": _command(pid, data)})
+        command = _command(data.split(b"\0")[:-1])
+        entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
         entry["count"] += 1
     return sorted(found.values(), key=lambda one: str(one["user"]))[:OTHERS]
 
@@ -532,10 +566,6 @@ def _stuck(pids: List[int]) -> Iterator[Dict[str, Any]]:
 
 def _arguments(pid: int) -> List[bytes]:
     return _bytes("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
-
-
-def _text(path: str) -> str:
-    return _bytes(path).decode("utf-8", "replace")
 
 
 def _bytes(path: str) -> bytes:

@@ -73,7 +73,8 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.addr = f"seek-{uuid4().hex}"
+        self._tag = uuid4().hex
+        self.addr = f"seek-{self._tag}"
         self.program = folder / "rank.py"
         self.program.write_text(RANK)
         self._started: list[subprocess.Popen[bytes]] = []
@@ -86,7 +87,8 @@ class Stage:
 
     def start(self, words: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start a process in a session of its own, which ends with the test."""
-        process = subprocess.Popen(words, env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
+        env = {"PATH": os.environ["PATH"], "SEEK_TEST": self._tag, **env}
+        process = subprocess.Popen(words, env=env, start_new_session=True)
         self._started.append(process)
         return process
 
@@ -117,11 +119,15 @@ class Stage:
         return [(rank["rank"], rank["pid"]) for rank in self.found()]
 
     def clean(self) -> None:
-        """End all of it."""
+        """End all of it: torchrun's ranks are in sessions of their own."""
         for process in self._started:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        for pid, data in seek._read_all(pids, "environ")[0]:
+            if os.fsencode(f"SEEK_TEST={self._tag}") in data.split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
