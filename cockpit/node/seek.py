@@ -53,7 +53,7 @@ _STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 
 _VARIABLES = re.compile(
-    r"(?:\A|(?<=\0))(%s|ACCELERATE_[A-Z_]+)=([^\0]*)"
+    r"\0(%s|ACCELERATE_[A-Z_]+)=([^\0]*)"
     % "|".join(
         (
             *(name for family in _FAMILIES for name in (family.rank, *family.size, *family.local)),
@@ -222,7 +222,7 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
 
 def _process(pid: int, data: bytes) -> Optional[_Process]:
     env: Dict[str, str] = {}
-    for name, value in _VARIABLES.findall(data.decode("utf-8", "surrogateescape")):
+    for name, value in _VARIABLES.findall("\0" + data.decode("utf-8", "surrogateescape")):
         env.setdefault(name, value)
     family = _family(env)
     stat = procfs.stat(pid)
