@@ -11,7 +11,7 @@ from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.engine.joining import adopt, fleet_for
-from cockpit.engine.runs import RunFolder
+from cockpit.engine.runs import RunFolder, list_runs
 from cockpit.engine.session import Session
 from cockpit.engine.stacks import Ask, Stacks
 from cockpit.errors import CockpitError, Exit
@@ -72,6 +72,7 @@ async def _attach_job(args: argparse.Namespace) -> str:
                 await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
             finally:
                 await fleet.close()
+        if any(folder.name == name for folder in list_runs()):
             return name
         if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
             what = "cockpit did not start this job, so there are no logs and no exit codes to show here"

@@ -49,7 +49,7 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
             say(problem)
         options = [(name, getattr(args, name)) for name in ("job", "include", "exclude", "python")]
         words = [word for name, value in options if value for word in (f"--{name}", value)]
-        yield JobParty(job, names, links, [args.target, *words]), paths.stacks()
+        yield JobParty(job, names, links, [args.target, *words], errors), paths.stacks()
     finally:
         await links.close()
         await fleet.close()

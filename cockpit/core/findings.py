@@ -97,12 +97,15 @@ class Case:
             return
         elif place.why.startswith(("exited", "killed", "lost")):
             self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
-        elif dump is not None and dump.error == "gone":
+        elif (dump is not None and dump.error == "gone") or place.why.startswith("gone"):
             self.ended[rank] = "is gone"
         elif dump is not None:
             self.unheard[rank] = dump.what or dump.error or "no stack"
         elif place.why in ("waiting", "starting"):
             self.absent[rank] = "has not started"
+        elif place.why and not place.node and self.sample.silent:
+            # It may well be on one of the nodes that did not answer.
+            self.unheard[rank] = place.why
         elif place.why:
             self.absent[rank] = "has no process"
         elif place.node in self.sample.silent:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from cockpit.core.jobs import Job, choose, group
 from cockpit.core.model import LIVE, RankState, RunModel
+from cockpit.core.ranks import nodes_text
 from cockpit.core.snapshot import Place
 from cockpit.core.summary import endings
 from cockpit.engine import snapshots
@@ -156,24 +157,31 @@ class JobParty:
     :param job: as it was chosen among those that were found
     :param names: every node that was asked for it
     :param source: how the nodes were named on the command line, for :attr:`command`
+    :param silent: nodes that could not be asked
     """
 
     run = ""
 
-    def __init__(self, job: Job, names: Sequence[str], links: Links, source: Sequence[str]) -> None:
+    def __init__(
+        self, job: Job, names: Sequence[str], links: Links, source: Sequence[str], silent: Iterable[str] = ()
+    ) -> None:
         self.job = job
         self.title = job.title
         self.nodes = names
         self.link = links.get
         self.command = shlex.join(["cockpit", "stacks", *source])
+        self._silent = list(silent)
 
     def places(self) -> dict[int, Place]:
         """Every rank up to the job's world size."""
         found = {
             rank: Place(place.node, place.local_rank, place.pid) for rank, place in self.job.ranks.items()
         }
+        why = "not found on the nodes that were asked"
+        if self._silent:
+            why += f"; {nodes_text(self._silent)} did not answer"
         for rank in range(self.job.world):
-            found.setdefault(rank, Place("", why=f"no process of rank {rank} on the nodes asked"))
+            found.setdefault(rank, Place("", why=why))
         return found
 
     def folder(self, node: str) -> str:

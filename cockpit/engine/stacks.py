@@ -252,8 +252,14 @@ class Stacks:
 
     async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
         targets = [target for target in await self.party.targets(node, link) if ask.wants(target.rank)]
-        for target in targets:
-            self.snapshot.ranks[target.rank] = Place(node, target.local_rank, target.pid)
+        known = self.snapshot.ranks
+        found = {target.rank: Place(node, target.local_rank, target.pid) for target in targets}
+        gone = {
+            rank: replace(place, why="gone: its process is not there any more")
+            for rank, place in known.items()
+            if place.node == node and not place.why and ask.wants(rank) and rank not in found
+        }
+        known.update({**gone, **found})
         return targets
 
     async def _dumps(self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask) -> None:

@@ -545,9 +545,10 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
     """What looks like a job among the processes of other people, one entry for each of them."""
     found: Dict[str, Dict[str, Any]] = {}
     for pid, data in _read_all(refused, "cmdline")[0]:
-        if not _LAUNCH.search(data.replace(b"\0", b" ")):
-            continue
         user = _user(pid)
+        # One's own may be closed too: root could not do more.
+        if user in ("", _user_name(os.geteuid())) or not _LAUNCH.search(data.replace(b"\0", b" ")):
+            continue
         command = _command(data.split(b"\0")[:-1])
         entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
         entry["count"] += 1

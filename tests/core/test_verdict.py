@@ -340,6 +340,16 @@ def test_who_is_not_heard_of_may_be_the_one() -> None:
     assert "gpu2: no answer" in named(silent, "silent", 4, 5, 6, 7, certainty="unsure")
 
 
+def test_a_rank_may_be_on_a_node_that_did_not_answer() -> None:
+    taken = snapshot(4, still(ALL_REDUCE), {3: lambda look: None})
+    taken.ranks[3] = Place("", why="not found on the nodes that were asked; gpu2 did not answer")
+    assert verdict(taken).kind == "missing"
+    taken.samples[-1].silent["gpu2"] = "no route to it"
+    found = verdict(taken)
+    assert "has no process" not in found.headline
+    assert (found.kind, found.certainty) == ("silent", "unsure")
+
+
 def test_all_wait_for_their_data() -> None:
     dead = still(LOADER, call="poll", children=(Child(7, "pt_data_worker", "Z"),))
     found = verdict(snapshot(4, still(LOADER, call="poll"), {2: dead}))

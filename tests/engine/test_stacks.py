@@ -240,6 +240,56 @@ def test_one_rank_alone_is_no_sample(tmp_path: Path) -> None:
     play(scene)
 
 
+def test_a_rank_that_went_away_between_two_samples(tmp_path: Path) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        party = FakeParty([link])
+        stacks = Stacks(party, Ask(), tmp_path)
+        for part in (pack([dump(0), dump(1)]), None, pack([dump(0)]), None):
+            link.answer.queue.put_nowait(part)
+        await stacks.take()
+
+        async def fewer(node: str, link: Any) -> list[Target]:
+            return [Target(0, 1000, 7)]
+
+        party.targets = fewer  # type: ignore[method-assign]
+        await stacks.take()
+        assert stacks.snapshot.missing() == {1: "gone: its process is not there any more"}
+
+    play(scene)
+
+
+def test_only_the_ranks_that_were_asked_are_in_the_snapshot(tmp_path: Path) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Ask(ranks=0b10), tmp_path)
+        for part in (pack([dump(1)]), None):
+            link.answer.queue.put_nowait(part)
+        await stacks.take()
+        assert [target["rank"] for target in link.asked[0]["targets"]] == [1]
+        folder = await stacks.kept()
+        assert list(snapshots.load(folder).ranks) == [1]
+        assert stacks.snapshot.missing() == {}
+
+    play(scene)
+
+
+def test_a_snapshot_that_cannot_be_kept_is_said_and_still_shown(tmp_path: Path) -> None:
+    async def scene() -> None:
+        (tmp_path / "file").write_text("")
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path / "file" / "stacks")
+        for part in (pack([dump(0), dump(1)]), None):
+            link.answer.queue.put_nowait(part)
+        sample = await stacks.take()
+        assert sorted(sample.dumps) == [0, 1]
+        with pytest.raises(CockpitError, match="cannot make a folder"):
+            await stacks.kept()
+        assert "cannot make a folder" in stacks.trouble
+
+    play(scene)
+
+
 def made_up() -> Snapshot:
     """Two samples of three ranks, one of which is gone."""
     ranks = {0: Place("gpu01", 0, 1000), 1: Place("gpu01", 1, 1001), 2: Place("gpu02", why="exited 3")}

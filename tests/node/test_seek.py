@@ -316,10 +316,21 @@ def test_a_wrapper_that_has_not_come_to_python(stage: Stage) -> None:
     process = stage.start(stage.shell("sleep 1000"), stage.env(0))
     (rank,) = until(stage.found, "the wrapper")
     assert (rank["pid"], rank["python"]) == (process.pid, "")
-    # As a leftover of something else it says nothing.
+    # Slurm and MPI start programs in other languages too.
     other = stage.env(1, SLURM_PROCID=1, SLURM_STEP_ID=0, SLURM_NTASKS=2, RANK=None)
     stage.start(stage.shell("sleep 1001"), other)
     assert [pid for _, pid in stage.pids()] == [process.pid]
+    # Beside a rank that is Python it is something else.
+    rank_0 = stage.start(stage.python(), stage.env(0))
+    stage.told(1)
+    assert stage.pids() == [(0, rank_0.pid)]
+
+
+def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stage) -> None:
+    helper = "from multiprocessing.spawn import spawn_main; import time; time.sleep(1000)"
+    process = stage.start([sys.executable, "-c", helper], stage.env(0))
+    until(lambda: b"spawn_main" in seek._bytes(f"/proc/{process.pid}/cmdline"), "it runs")
+    assert stage.found() == []
 
 
 def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
