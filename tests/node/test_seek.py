@@ -127,7 +127,8 @@ class Stage:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         for pid, data in seek._read_all(pids, "environ")[0]:
             if os.fsencode(f"SEEK_TEST={self._tag}") in data.split(b"\0"):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
