@@ -61,6 +61,9 @@ _NATIVE_COLLECTIVE = re.compile(
     r"c10d::(?!TCPStore|PrefixStore|Store)\w*(Work|ProcessGroup|Backend)|gloo::\w*"
     r"(allreduce|allgather|broadcast|barrier|reduce|recv|send|wait)|nccl\w*(All|Reduce|Broadcast|Send|Recv|Group)"
 )
+_NATIVE_SYNC = re.compile(
+    r"^(cu(da)?|hip)(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense_(cuda|hip)"
+)
 _RULES = tuple(
     (name, re.compile(file), re.compile(function))
     for name, file, function in (
@@ -87,7 +90,9 @@ _RULES = tuple(
 def kind(frame: Frame) -> str:
     """What one frame is, a word of :data:`KINDS`."""
     if frame.native:
-        return "collective" if _NATIVE_COLLECTIVE.search(frame.name) else "library"
+        if _NATIVE_COLLECTIVE.search(frame.name):
+            return "collective"
+        return "sync" if _NATIVE_SYNC.search(frame.name) else "library"
     name = frame.name.rpartition(".")[2]
     if not is_library(frame.file):
         return "user"
@@ -116,6 +121,17 @@ class Doing(NamedTuple):
     text: str
 
 
+def python_frames(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    """Where a stack is, without its native frames.
+
+    Those of two looks at one wait may differ: py-spy cuts them short now and then, or gets none at all, and a
+    busy wait is each time somewhere else.
+    """
+    if not any(frame.native for frame in frames):
+        return frames
+    return tuple(frame for frame in frames if not frame.native)
+
+
 def user_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
     """The innermost frame of the user's own code."""
     return next((frame for frame in reversed(frames) if not frame.native and kind(frame) == "user"), None)
@@ -133,8 +149,15 @@ _TEXTS = {
 
 _SLEEPS = frozenset(("clock_nanosleep", "nanosleep"))
 _LOCKS = frozenset(("futex",))
-_JOINT = re.compile(r"^(torch/(distributed|nn/parallel)|deepspeed/(comm|runtime))/")
+_JOINT = re.compile(
+    r"^(torch/(distributed|nn/parallel)|deepspeed/(comm|runtime)|apex/parallel"
+    r"|megatron/core/(distributed|optimizer|pipeline_parallel|tensor_parallel))/"
+)
 """Code that waits for other ranks in C: DDP's ``_pre_forward``, while it rebuilds its buckets, for one."""
+
+_WAIT = re.compile(r"\.wait\(")
+_WORK = "Work.wait"
+"""What is waited for where only a handle of a collective is known, not which one it is."""
 
 _WORDS = {
     "reads": ("read", "pread64", "readv"),
@@ -155,14 +178,15 @@ _WORDS = {
 _CALLS = {call: words for words, calls in _WORDS.items() for call in calls}
 
 
-def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None) -> Doing:
+def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: str = "") -> Doing:
     """What a stack is busy with: the innermost frame that says so, else what the kernel says.
 
     :param frames: outermost first
     :param process: what the kernel says; a call into C has no Python frame of its own
+    :param source: the line of source code of the innermost frame of user code
     """
     user = user_frame(frames)
-    collective = ""
+    collective = native = ""
     # From the inside out, up to the user's own code: what is further out only led there.
     for frame in reversed(frames):
         found = kind(frame)
@@ -170,25 +194,44 @@ def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None) -> Doing
             break
         if found == "collective":
             # all_reduce of DeepSpeed calls all_reduce of torch: the innermost name is the right one.
-            collective = collective or frame.name.rpartition(".")[2]
+            # What a native frame says comes second, so that ranks without native frames read the same.
+            if frame.native:
+                native = native or _symbol(frame.name) or _WORK
+            else:
+                collective = collective or frame.name.rpartition(".")[2]
             continue
-        if found not in ("library", "lock", "io") and not collective:
+        if found not in ("library", "lock", "io") and not collective and not native:
             return Doing(found, "", user, _TEXTS[found])
-    if collective:
-        what = _plain(collective)
+    what = collective or native
+    if what:
         return Doing("collective", what, user, "waits in %s" % what)
-    return _by_kernel(frames, user, process)
+    return _by_kernel(frames, user, process, source)
 
 
-def _plain(collective: str) -> str:
-    """The collective behind a native symbol or a variant of the function."""
-    match = re.search(r"all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier", collective, re.IGNORECASE)
-    return collective if match is None or collective in COLLECTIVES else match.group(0).lower()
+_SYMBOLS = tuple(
+    (re.compile(symbol, re.IGNORECASE), name)
+    for symbol, name in (
+        ("all_?reduce", "all_reduce"), ("all_?gather", "all_gather"), ("all_?to_?all", "all_to_all"),
+        ("reduce_?scatter", "reduce_scatter"), ("broadcast", "broadcast"), ("barrier", "barrier"),
+    )
+)  # fmt: skip
 
 
-def _by_kernel(frames: Tuple[Frame, ...], user: Optional[Frame], process: Optional[Process]) -> Doing:
+def _symbol(symbol: str) -> str:
+    """The collective that a native symbol names; empty where it names none."""
+    return next((name for pattern, name in _SYMBOLS if pattern.search(symbol)), "")
+
+
+def _by_kernel(
+    frames: Tuple[Frame, ...], user: Optional[Frame], process: Optional[Process], source: str
+) -> Doing:
+    frames = python_frames(frames)
     call = process.call if process is not None else ""
     target = process.target if process is not None else ""
+    in_c = user is not None and user == frames[-1]
+    # A wait of Python's own has a frame of its own: one in C is that for the handle of a collective.
+    if in_c and _WAIT.search(source) and (call in _LOCKS or call in _SLEEPS):
+        return Doing("collective", _WORK, user, "waits in %s" % _WORK)
     if call in _SLEEPS:
         return Doing("sleep", "", user, _TEXTS["sleep"])
     if call in _LOCKS and frames and _JOINT.match(frames[-1].file):

@@ -19,7 +19,7 @@ from cockpit.core.classes import RankClass, classes
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Snapshot
-from cockpit.core.stacktext import as_text
+from cockpit.core.stacktext import as_text, ascii_text
 from cockpit.core.verdict import verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run
@@ -180,7 +180,9 @@ def _tell(snapshot: Snapshot, folder: Path, args: argparse.Namespace) -> Exit:
     elif args.speedscope:
         _write(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
     else:
-        print(as_text(snapshot, verdict(snapshot), all_threads=args.threads == "all"))
+        text = as_text(snapshot, verdict(snapshot), all_threads=args.threads == "all")
+        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        print(text if unicode else ascii_text(text))
     missing = snapshot.missing()
     if not missing:
         return Exit.OK

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cockpit.base.kinds import WAITING, Doing, doing
+from cockpit.base.kinds import WAITING, Doing, doing, python_frames
 from cockpit.base.masks import count, ranks_of
 from cockpit.base.stacks import Dump, Frame
 from cockpit.core.snapshot import Snapshot
@@ -18,9 +19,12 @@ SWITCHES_S = 5.0
 """A main thread that goes to sleep more often than this a second is woken by something."""
 
 
+_PID = re.compile(r"(?<=\bprocess) \d+")
+
+
 @dataclass(frozen=True)
 class RankClass:
-    """Ranks with the same main stack and the same state.
+    """Ranks with the same main stack and the same state; native frames may differ where they do the same.
 
     :param ranks: which, as a mask
     :param frames: their main stack, outermost first; empty where there is none
@@ -46,7 +50,7 @@ def movement(dumps: Iterable[Dump]) -> str:
     if len(known) < 2:
         return ""
     for before, after in pairwise(known):
-        if before.frames != after.frames or _worked(before, after):
+        if python_frames(before.frames) != python_frames(after.frames) or _worked(before, after):
             return "moving"
     return "frozen"
 
@@ -74,19 +78,21 @@ def classes(snapshot: Snapshot, sample: int = -1) -> list[RankClass]:
         return []
     end = len(snapshot.samples) if sample == -1 else sample + 1
     upto = snapshot.samples[:end]
-    groups: dict[tuple[tuple[Frame, ...], str, str, str], int] = {}
+    groups: dict[tuple[tuple[Frame, ...], str, str, str, str], int] = {}
     for rank, dump in upto[-1].dumps.items():
         state = dump.process.state if dump.process is not None else ""
         state = state if state in "DTtZ" else ""
         moves = movement([one.dumps[rank] for one in upto if rank in one.dumps]) if dump.threads else ""
         does = _doing(dump)
-        key = (dump.frames, state, moves, does.kind if dump.threads else does.text)
+        # What is read from differs from rank to rank.
+        what = does.what if does.kind == "collective" else "" if dump.threads else does.text
+        key = (python_frames(dump.frames), state, moves, does.kind, what)
         groups[key] = groups.get(key, 0) | 1 << rank
     made = []
-    for (frames, state, moves, _), ranks in groups.items():
+    for (_, state, moves, _, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
         dump = upto[-1].dumps[lowest]
-        made.append(RankClass(ranks, frames, _doing(dump), state, moves, dump.source, lowest))
+        made.append(RankClass(ranks, dump.frames, _doing(dump), state, moves, dump.source, lowest))
     return sorted(
         made, key=lambda one: (one.doing.kind in WAITING and not one.state, count(one.ranks), one.ranks)
     )
@@ -94,5 +100,5 @@ def classes(snapshot: Snapshot, sample: int = -1) -> list[RankClass]:
 
 def _doing(dump: Dump) -> Doing:
     if dump.threads:
-        return doing(dump.frames, dump.process)
-    return Doing("", "", None, dump.what or dump.error)
+        return doing(dump.frames, dump.process, dump.source)
+    return Doing("", "", None, _PID.sub("", dump.what) or dump.error)

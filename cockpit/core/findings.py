@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cockpit.base.kinds import WAITING, kind
+from cockpit.base.kinds import WAITING, kind, python_frames
 from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.base.stacks import Child, Dump, Frame
 from cockpit.core.classes import SWITCHES_S, RankClass, classes
@@ -161,7 +161,11 @@ class Case:
             return found.movement == "frozen"
         dumps = self.dumps(found.sample_rank)
         first, last = dumps[0], dumps[-1]
-        if first.process is None or last.process is None or len({dump.frames for dump in dumps}) > 1:
+        if (
+            first.process is None
+            or last.process is None
+            or len({python_frames(dump.frames) for dump in dumps}) > 1
+        ):
             return found.movement == "frozen"
         span = max(last.at - first.at, 0.001)
         if kind == "sync":
@@ -247,7 +251,7 @@ class Case:
         who = ranks_words(part.ranks)
         if part.frozen:
             return f"{who} {self.still()}"
-        stacks = {dump.frames for dump in self.dumps(next(ranks_of(part.ranks)))}
+        stacks = {python_frames(dump.frames) for dump in self.dumps(next(ranks_of(part.ranks)))}
         return (
             f"{who} at {len(stacks)} places in {self.looks} samples" if len(stacks) > 1 else f"{who} at work"
         )
@@ -269,7 +273,11 @@ class Case:
 def kind_of(found: RankClass) -> str:
     """What a class does: a wait for a GPU from C code is seen by the line of source code only."""
     does, frame = found.doing.kind, found.doing.frame
-    if does in ("runs", "user", "lock", "io") and frame is not None and frame == found.frames[-1]:
+    if (
+        does in ("runs", "user", "lock", "io")
+        and frame is not None
+        and frame == python_frames(found.frames)[-1]
+    ):
         return "sync" if _SYNC.search(found.source) else does
     return does
 

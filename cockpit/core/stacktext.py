@@ -37,6 +37,14 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, all_threads: bool = False) 
     return "\n".join(lines)
 
 
+_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-"})
+
+
+def ascii_text(text: str) -> str:
+    """The same for a terminal that shows nothing but ASCII; what has no likeness there is escaped."""
+    return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
 def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     yield verdict.headline
     if verdict.where:

@@ -187,7 +187,7 @@ class _Look:
         self._settle()
         facts = kernel.look(pid, ticks)
         if facts is None:
-            what = "its process %d has ended" % pid
+            what = "its process has ended"
             return Dump(rank, at, error="gone", what=what)
         below = kernel.children(pid)
         process = facts.process._replace(children=below)
@@ -211,7 +211,7 @@ class _Look:
         """The threads of the process, by the first way that leads there."""
         letter = facts.process.state
         if letter in "ZX":
-            what = "its process %d has ended, and its parent has not taken note of it (a zombie)" % self._pid
+            what = "its process has ended, and its parent has not taken note of it (a zombie)"
             return _Seen(error="zombie", what=what)
         ways = self._ways(letter, native)
         failed = _Seen(error="failed", what="not looked at")
@@ -277,9 +277,9 @@ class _Look:
         """Why there was no answer."""
         letter = kernel.state(self._pid, self._ticks)
         if not letter:
-            return _Seen(error="gone", what="its process %d ended while it was looked at" % self._pid)
+            return _Seen(error="gone", what="its process ended while it was looked at")
         if letter in "ZX":
-            return _Seen(error="zombie", what="its process %d ended while it was looked at" % self._pid)
+            return _Seen(error="zombie", what="its process ended while it was looked at")
         if result.why == "cancelled":
             return _Seen(error="cancelled", what="cancelled")
         if result.why == "timeout":

@@ -28,6 +28,14 @@ C10D = "torch/distributed/distributed_c10d.py"
             "python/multiprocessing/queues.py",
         ),
         ("/opt/DeepSpeed/deepspeed/runtime/engine.py", "deepspeed/runtime/engine.py"),
+        ("/home/ada/fork/deepspeed/runtime/engine.py", "deepspeed/runtime/engine.py"),
+        ("/opt/accelerate/src/accelerate/state.py", "accelerate/state.py"),
+        ("/job/Megatron-LM/megatron/core/utils.py", "megatron/core/utils.py"),
+        ("/data/torch/train.py", "/data/torch/train.py"),
+        ("/data/lightning/project/train.py", "/data/lightning/project/train.py"),
+        ("/job/transformers/models/mine.py", "./transformers/models/mine.py"),
+        ("/job/lib/python3/mine.py", "./lib/python3/mine.py"),
+        ("/job/scripts/..//train.py", "./train.py"),
         ("/job/train.py", "./train.py"),
         ("/job/model/attention.py", "./model/attention.py"),
         ("train.py", "./train.py"),
@@ -69,6 +77,7 @@ def test_what_is_the_users_own() -> None:
         (Frame("readinto", "python/socket.py", 1), "io"),
         (Frame("c10d::ProcessGroupGloo::AsyncWork::wait", "libtorch_cpu.so", 0, True), "collective"),
         (Frame("pthread_cond_wait", "libc.so.6", 0, True), "library"),
+        (Frame("cudaStreamSynchronize", "libcudart.so.12", 0, True), "sync"),
     ],
 )
 def test_kinds_of_frames(frame: Frame, expected: str) -> None:
@@ -80,6 +89,10 @@ ENGINE = Frame("_engine_run_backward", "torch/autograd/graph.py", 1)
 LOGGER = Frame("wrapper", "torch/distributed/c10d_logger.py", 1)
 DEEPSPEED = Frame("all_reduce", "deepspeed/comm/comm.py", 1)
 DDP = Frame("_pre_forward", "torch/nn/parallel/distributed.py", 1)
+REDUCE = Frame("all_reduce", C10D, 1)
+WORK = Frame("c10d::Work::wait", "libtorch_cpu.so", 0, True)
+GLOO = Frame("c10d::ProcessGroupGloo::allreduce", "libtorch_cpu.so", 0, True)
+SLEEPS = Frame("pthread_cond_wait", "libc.so.6", 0, True)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +107,11 @@ DDP = Frame("_pre_forward", "torch/nn/parallel/distributed.py", 1)
         ((), Process(1, 1, "R"), ("runs", "")),
         ((), None, ("user", "")),
         ((DDP,), Process(1, 1, "S", call="futex"), ("collective", "_pre_forward")),
+        # The same words with native frames as without them.
+        ((REDUCE, WORK, SLEEPS), None, ("collective", "all_reduce")),
+        ((GLOO, SLEEPS), None, ("collective", "all_reduce")),
+        ((WORK, SLEEPS), None, ("collective", "Work.wait")),
+        ((SLEEPS,), Process(1, 1, "S", call="futex"), ("lock", "")),
     ],
 )
 def test_what_a_stack_does(
@@ -103,6 +121,20 @@ def test_what_a_stack_does(
     assert (found.kind, found.what) == expected
     assert found.frame == USER
     assert found.text
+
+
+@pytest.mark.parametrize(
+    ("inner", "source", "expected"),
+    [
+        ((), "work.wait()", "collective"),
+        ((), "with lock:", "lock"),
+        ((Frame("wait", "python/threading.py", 1),), "event.wait()", "lock"),
+    ],
+)
+def test_the_handle_of_a_collective_is_told_by_the_line(
+    inner: tuple[Frame, ...], source: str, expected: str
+) -> None:
+    assert doing((USER, *inner), Process(1, 1, "S", call="futex"), source).kind == expected
 
 
 def test_a_collective_further_out_is_not_what_is_done_now() -> None:

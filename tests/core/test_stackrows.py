@@ -13,7 +13,7 @@ from cockpit.core.classes import classes, movement
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.stackrows import rows
-from cockpit.core.stacktext import as_text
+from cockpit.core.stacktext import as_text, ascii_text
 from cockpit.core.verdict import verdict
 
 MAIN = Frame("main", "./train.py", 212)
@@ -70,6 +70,28 @@ def test_the_odd_ones_come_first_and_say_what_they_do() -> None:
 )
 def test_frozen_or_moving(before: Dump, after: Dump, expected: str) -> None:
     assert movement([before, after]) == expected
+
+
+def test_native_frames_neither_part_ranks_nor_move_them() -> None:
+    wait = Frame("c10d::Work::wait", "libtorch_cpu.so", 0, True)
+    ends = [(wait, Frame(f"inner{number}", "libc.so.6", 0, True)) for number in range(3)]
+    samples = [
+        {rank: dump(rank, READS if rank == 2 else (*WAITS, *ends[(rank + at) % 3]), at) for rank in range(4)}
+        for at in range(2)
+    ]
+    # py-spy got no native frames of this one.
+    samples[1][3] = dump(3, WAITS, 1)
+    found = classes(snapshot(*samples))
+    assert [(one.ranks, one.movement, one.doing.what) for one in found] == [
+        (mask_of([2]), "frozen", ""),
+        (mask_of([0, 1, 3]), "frozen", "all_reduce"),
+    ]
+
+
+def test_those_without_a_stack_are_one_class_for_one_reason() -> None:
+    gone = {rank: Dump(rank, 0.0, error="gone", what=f"its process {100 + rank} ended") for rank in range(3)}
+    (found,) = classes(snapshot({**gone}))
+    assert (found.ranks, found.doing.text) == (mask_of(range(3)), "its process ended")
 
 
 def test_chains_of_libraries_are_one_line_that_opens() -> None:
@@ -129,6 +151,9 @@ def test_text_names_the_odd_rank_and_who_is_missing() -> None:
     assert "  3: permission denied" in text
     assert "rank 2, thread MainThread" in text
     assert as_text(snapshot(), verdict(snapshot()))
+    assert any(char in text for char in "└├·")
+    assert ascii_text(text).isascii()
+    assert len(ascii_text(text).splitlines()) == len(text.splitlines())
 
 
 def test_folded_and_speedscope() -> None:
