@@ -107,24 +107,25 @@ def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]
         process.wait(60)
 
 
-@pytest.fixture(scope="module")
-def torchrun(lab2: Lab) -> Iterator[Training]:
-    """Under torchrun."""
-    with trained(lab2, "stacks-torchrun", "torchrun", "all_reduce") as training:
-        yield training
+@pytest.fixture(scope="module", params=["torchrun", "deepspeed"])
+def training(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Training]:
+    """One run under each launcher for all tests of it, in their order: the last one ends a rank."""
+    mode = "all_reduce" if request.param == "torchrun" else "deepspeed"
+    with trained(lab2, f"stacks-{request.param}", request.param, mode) as made:
+        yield made
 
 
-def test_healthy_ranks_are_moving(torchrun: Training) -> None:
-    answer = torchrun.judged("moving", "sure")
+def test_healthy_ranks_are_moving(training: Training) -> None:
+    answer = training.judged("moving", "sure")
     assert answer["verdict"]["headline"] == "all 4 ranks are moving"
     assert answer["missing"] == {}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_odd_rank_is_named(torchrun: Training, fault: str) -> None:
+def test_the_odd_rank_is_named(training: Training, fault: str) -> None:
     kind, certainty, function = FAULTS[fault]
-    with torchrun.fault(fault):
-        answer = torchrun.judged(kind, certainty)
+    with training.fault(fault):
+        answer = training.judged(kind, certainty)
     verdict = answer["verdict"]
     assert verdict["ranks"] == str(RANK)
     assert "faulty.py:" in verdict["where"]
@@ -134,26 +135,21 @@ def test_the_odd_rank_is_named(torchrun: Training, fault: str) -> None:
     assert answer["missing"] == {}
 
 
-def test_no_dump_has_left_a_rank_stopped(torchrun: Training) -> None:
-    answer = torchrun.judged("moving", "sure")
+def test_no_dump_has_left_a_rank_stopped(training: Training) -> None:
+    answer = training.judged("moving", "sure")
     assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
 
 
-def test_a_rank_that_left_early(torchrun: Training) -> None:
-    torchrun.begin("exit")
-    answer = torchrun.judged("exited", "sure")
+def test_a_rank_that_left_early(training: Training) -> None:
+    training.begin("exit")
+    answer = training.judged("exited", "sure")
     assert answer["verdict"]["ranks"] == str(RANK)
     assert answer["missing"] == {str(RANK): "exited 0"}
-    assert torchrun.stacks()[0] == 1
+    assert training.stacks()[0] == 1
 
 
-def test_under_deepspeed(lab2: Lab) -> None:
-    with trained(lab2, "stacks-deepspeed", "deepspeed", "deepspeed") as training:
-        assert training.judged("moving", "sure")["missing"] == {}
-        with training.fault("read", rank=2):
-            answer = training.judged("io", "sure")
-            assert answer["verdict"]["ranks"] == "2"
-            assert "did not join all_reduce" in answer["verdict"]["headline"]
+def test_another_collective_than_the_others(lab2: Lab) -> None:
+    with trained(lab2, "stacks-mismatch", "torchrun", "deepspeed") as training:
         training.begin("mismatch", rank=3)
         answer = training.judged("mismatch", "likely")
         assert answer["verdict"]["ranks"] == "3"
