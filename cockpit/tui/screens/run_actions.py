@@ -125,7 +125,9 @@ class RunActions(Screen[None], inherit_bindings=False):
         return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
 
     def _no_stacks(self) -> str:
-        return "the run has ended: its processes are gone" if self.board.model.over else ""
+        if self.board.model.over:
+            return "the run has ended: its processes are gone"
+        return "" if self.board.model.alive() else "no rank runs yet"
 
     def _no_retry(self) -> str:
         return "" if self._trouble else "nothing went wrong here"
