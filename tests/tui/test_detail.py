@@ -27,6 +27,7 @@ from cockpit.tui.widgets.command_list import Command, CommandList
 from cockpit.tui.widgets.detail import Detail
 from cockpit.tui.widgets.event_list import EventList
 from cockpit.tui.widgets.text_pane import TextPane, fold
+from tests.tui.scenes import until
 
 T0 = 1_795_000_000.0
 GIB = 1 << 30
@@ -492,6 +493,17 @@ def test_events_follow_until_the_cursor_moves() -> None:
         assert newest() == "event 49"
         await pilot.press("pageup", "pageup", "pagedown", "pagedown", "pagedown")
         assert pane.following
+
+    drive(pane, (80, 10), script)
+
+
+def test_a_scrollbar_begins_where_the_text_is() -> None:
+    pane = EventList()
+
+    async def script(pilot: Pilot[None], bench: Bench) -> None:
+        pane.show(entries(50))
+        await until(pilot, lambda: pane.show_vertical_scrollbar, "a scrollbar")
+        assert pane.vertical_scrollbar.position == pane.scroll_y == 40
 
     drive(pane, (80, 10), script)
 

@@ -205,6 +205,11 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     # Drawing
 
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        """Let the scrollbar begin where the text is: Textual tells it of moves only while it is shown."""
+        if shown:
+            self.vertical_scrollbar.position = self.scroll_y
+
     def on_resize(self, event: events.Resize) -> None:
         """Lines depend on the width."""
         self.rebuild()
