@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -246,10 +247,32 @@ def test_above_another_screen_esc_goes_back_to_it_and_ends_the_sample() -> None:
             below, above = app.screen, Played(64, odd_one(13), slow=range(64))
             app.push_screen(StackScreen(above))
             await until(pilot, lambda: above.busy, "its first sample is under way")
-            assert "esc back" in text_of(app)
+            await until(pilot, lambda: "esc back" in text_of(app), "its footer")
             await pilot.press("escape")
             await until(pilot, lambda: app.screen is below, "the screen below")
             await until(pilot, lambda: not above.busy, "nobody is asked any more")
+
+    asyncio.run(main())
+
+
+def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = threading.Event()
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        assert gone.wait(20)
+        return look(*args, **kwargs)
+
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
+            below, above = app.screen, StackScreen(Played(64, odd_one(13)))
+            monkeypatch.setattr("cockpit.tui.screens.stacks.look", slowly)
+            app.push_screen(above)
+            await until(pilot, lambda: above._working, "the first sight is worked out")
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is below, "the screen below")
+            # Its panes are gone, and what was being worked out has not been told.
+            above._draw()
+            gone.set()
 
     asyncio.run(main())
 

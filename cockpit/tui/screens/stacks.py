@@ -160,6 +160,11 @@ class StackScreen(StackActions):
         return not self._working and self._done == self._wanted()
 
     @property
+    def _left(self) -> bool:
+        """Whether the screen has been left: its panes are gone before its workers end."""
+        return not self.is_attached or self not in self.app.screen_stack
+
+    @property
     def number(self) -> int:
         """The sample that is shown, from 0; -1 if there is none.
 
@@ -208,6 +213,8 @@ class StackScreen(StackActions):
     @work(group="sight", exit_on_error=True)
     async def _work_out(self, wanted: object) -> None:
         """In a thread: thousands of ranks take longer than a frame."""
+        if self._left:
+            return
         began = time.monotonic()
         snapshot, number, pattern = self.stacks.snapshot.copy(), self.number, self._pattern
         judged = number >= 0 and self._judges(snapshot.samples[number])
@@ -241,6 +248,8 @@ class StackScreen(StackActions):
 
     def _draw(self) -> None:
         """Everything."""
+        if self._left:
+            return
         sight = self._sight
         self._draw_classes(sight)
         self._tree_pane.empty = self._why_empty()[0]
