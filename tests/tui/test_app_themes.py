@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.color import Color
 from textual.command import CommandPalette
+from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from cockpit import paths
@@ -35,6 +36,12 @@ def save(name: str, text: str) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(text)
     return path
+
+
+@pytest.fixture
+def notices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine may take longer to look than a notice is shown."""
+    monkeypatch.setattr(Notification, "has_expired", False)
 
 
 def notices(app: CockpitApp) -> list[str]:
@@ -88,6 +95,7 @@ def test_every_other_screen_is_too(name: str, scene: str) -> None:
     run(test())
 
 
+@pytest.mark.usefixtures("notices_stay")
 def test_a_theme_that_is_not_there_is_said_once() -> None:
     async def test() -> None:
         async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
@@ -111,6 +119,7 @@ def test_a_theme_is_drawn_anew_when_its_file_is_saved() -> None:
     run(test())
 
 
+@pytest.mark.usefixtures("notices_stay")
 def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     path = save("mine", "[rank]\nrunning = 'rot'\n")
 

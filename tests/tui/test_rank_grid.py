@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -466,33 +465,3 @@ def test_a_rank_that_is_started_again_is_no_failure_any_more() -> None:
         grid.update_model(model, happens(model, "gpu01", "rank_started", rank=1, attempt=1), NOW)
 
     assert "●●●●" in lines(running(1, 4), play=play)[1]
-
-
-def test_it_is_quick() -> None:
-    """Ten times what it takes here: a slip that makes it slow is a factor, not a tenth."""
-    times: dict[str, float] = {}
-
-    async def play(grid: RankGrid, pilot: Pilot[None]) -> None:
-        model = grid._model
-        changed: set[str | int] = {*model.nodes, *model.ranks}
-
-        def draw_all() -> None:
-            grid.update_model(model, changed, NOW)
-            for y in range(129):
-                grid.render_line(y)
-
-        def press_key() -> None:
-            grid.move(1)
-            grid.render_line(1)
-            grid.render_line(2)
-
-        for name, work in {"all": draw_all, "key": press_key}.items():
-            began = time.process_time()
-            for _ in range(5):
-                grid._strips.clear()
-                work()
-            times[name] = (time.process_time() - began) / 5
-
-    played(running(128, 8), "down", size=(46, 130), play=play)
-    assert times["all"] < 0.15
-    assert times["key"] < 0.03

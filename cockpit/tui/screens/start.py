@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
+from time import monotonic
 
 from rich.text import Text
 from textual import getters
@@ -52,7 +52,7 @@ class StartScreen(Screen[None]):
     def __init__(self, flight: Flight) -> None:
         super().__init__()
         self._flight = flight
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._stage = "connecting"
         self._waiting: dict[str, None] = dict.fromkeys(flight.nodes)
         self._notes: list[str] = []
@@ -71,7 +71,7 @@ class StartScreen(Screen[None]):
 
     def _launch(self) -> None:
         self.error = self.app.error = None
-        self._began = time.monotonic()
+        self._began = monotonic()
         self.query_one(Vertical).remove_class("-failed")
         self.run_worker(self._take_off(), group="start", exit_on_error=False, name="start")
         self._draw()
@@ -151,7 +151,7 @@ class StartScreen(Screen[None]):
             return
         total = len(self._flight.nodes)
         answered = total - len(self._waiting)
-        elapsed = time.monotonic() - self._began
+        elapsed = monotonic() - self._began
         text = Text()
         text.append(self._flight.name, style="bold")
         text.append(f"\n\n{self._stage}", style="bold")
