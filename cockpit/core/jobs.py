@@ -22,6 +22,12 @@ TEXT_LIMIT = 200
 PROBLEMS = 20
 """Sentences about one job; more of them help nobody."""
 
+APART_S = 600.0
+"""Ranks of one launch start closer together than this, whatever the clocks of their nodes say."""
+
+_NUMBERING = ("slurm", "mpi")
+"""Launchers that number the processes of each job that they name, on all of its nodes."""
+
 Key = tuple[str, ...]
 
 
@@ -62,7 +68,8 @@ class Job:
     :param key: the same for the same job, whichever nodes are asked
     :param run: the run's name, where cockpit started it
     :param world: how many ranks it should have
-    :param address: where its ranks meet, or the launcher's name of the job; may be empty
+    :param address: where its ranks meet; empty where only its launcher's name of it tells it from others
+    :param name: the launcher's own name of it, where nothing else tells it from others; may be empty
     :param problems: what does not fit together, one sentence each
     """
 
@@ -73,6 +80,7 @@ class Job:
     command: str
     world: int
     address: str
+    name: str
     ranks: dict[int, Found] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -95,7 +103,7 @@ class Job:
     def title(self) -> str:
         """What people call it: ``deepspeed job at node1:29500, 4 ranks on 2 nodes, since 11:02``."""
         kind = "job" if self.launcher == "other" else f"{self.launcher} job"
-        at = f" at {self.address}" if self.address else ""
+        at = f" at {self.address}" if self.address else f" {self.name}" if self.name else ""
         of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
         size = f"{of}{_count(self.world, 'rank')} on {_count(len(self.nodes), 'node')}"
@@ -128,6 +136,7 @@ class _Claim(NamedTuple):
     user: str
     command: str
     address: str
+    name: str
 
 
 def group(answers: Mapping[str, Mapping[str, Any]]) -> Jobs:
@@ -216,20 +225,24 @@ def _claim(node: str, machine: str, told: Mapping[str, Any]) -> tuple[Key, _Clai
         _text(told.get("python", "")),
         bool(told.get("container", False)),
     )
-    address = f"{addr}:{port}" if addr and port else addr or name
+    address = f"{addr}:{port}" if addr and port else addr
+    # Of another machine, or another container's network, they say nothing.
+    here = f"{machine} {_text(told.get('net', ''))}"
+    numbered = launcher in _NUMBERING
     key: Key
     if run:
         key = ("run", run)
+    elif name and (numbered or not (addr and port)):
+        # Steps of one job have one address, and so have the jobs of an array.
+        key = ("id", name, user, "" if numbered else here)
+        address = ""
     elif addr and port:
-        # An address that every machine has says nothing of another one.
-        key = ("at", addr, port, str(world), user, machine if _is_loopback(addr) else "")
-    elif name:
-        key = ("id", name, user)
+        key = ("at", addr, port, str(world), user, here if _is_loopback(addr) else "")
     else:
-        key = ("here", launcher, str(world), user, machine if launcher == "other" else "")
+        key = ("here", launcher, str(world), user, "" if numbered else here)
     attempt = _whole(told.get("attempt", 0), 1 << 30)
     return key, _Claim(
-        rank, world, attempt, machine, found, launcher, run, user, _text(told["command"]), address
+        rank, world, attempt, machine, found, launcher, run, user, _text(told["command"]), address, name
     )
 
 
@@ -294,9 +307,24 @@ def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     early = [rank for rank, found in ranks.items() if not found.python]
     if early:
         problems.append(f"no Python below the wrapper of {_ranks(early)} yet")
+    newest = max(found.started for found in ranks.values())
+    old = [rank for rank, found in ranks.items() if newest - found.started > APART_S]
+    if old:
+        minutes = (newest - max(ranks[rank].started for rank in old)) // 60
+        rest = f"{minutes:.0f} min before the others: left over from an earlier job?"
+        problems.append(f"{_ranks(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
     first = max(claims, key=lambda one: (one.attempt, -one.rank))
     job = Job(
-        key, first.launcher, first.run, first.user, first.command, world, first.address, ranks, problems
+        key,
+        first.launcher,
+        first.run,
+        first.user,
+        first.command,
+        world,
+        first.address,
+        first.name,
+        ranks,
+        problems,
     )
     if job.missing:
         problems += [missing_text(job), *stuck]
@@ -324,7 +352,7 @@ def _none(jobs: Sequence[Job]) -> CockpitError:
         users = list(dict.fromkeys(one.user for one in others))
         which = f"process {first.pid} on {first.node}: {first.command}"
         what = f"no job of yours on {nodes}, but of {', '.join(users[:5])} ({which})"
-        hint = f"only {' or '.join(users[:5])} or root may look at it"
+        hint = f"only {' or '.join(dict.fromkeys((*users[:5], 'root')))} may look at it"
         return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
     hint = "ranks that torch.multiprocessing.spawn starts cannot be seen from outside; torchrun's can"

@@ -17,7 +17,7 @@ from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, 
 
 from cockpit.base import record
 from cockpit.base.secret import is_secret
-from cockpit.node import kernel, procfs
+from cockpit.node import claims, kernel, procfs
 from cockpit.node.calls import Call
 from cockpit.node.spied import harmless
 
@@ -30,41 +30,9 @@ STUCK_S = 0.5
 OTHERS = 50
 """Other people's jobs that are told."""
 
+LEVELS = 10
+"""Processes above another person's Python that are looked at."""
 
-class _Family(NamedTuple):
-    """How one kind of launcher tells a rank who it is; of several variables the first one counts."""
-
-    rank: str
-    size: Tuple[str, ...]
-    local: Tuple[str, ...]
-    launcher: str
-
-
-_FAMILIES = (
-    _Family("RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), "other"),
-    _Family("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",), ("OMPI_COMM_WORLD_LOCAL_RANK",), "mpi"),
-    _Family("MV2_COMM_WORLD_RANK", ("MV2_COMM_WORLD_SIZE",), ("MV2_COMM_WORLD_LOCAL_RANK",), "mpi"),
-    # Before PMI, which Slurm sets too. Without a step it is a batch script, which is no rank.
-    _Family("SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), "slurm"),
-    _Family("PMIX_RANK", ("PMIX_SIZE",), ("PMIX_LOCAL_RANK",), "mpi"),
-    _Family("PMI_RANK", ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"), "mpi"),
-)
-_STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
-_MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
-
-_VARIABLES = re.compile(
-    r"\0(%s|ACCELERATE_[A-Z_]+)=([^\0]*)"
-    % "|".join(
-        (
-            *(name for family in _FAMILIES for name in (family.rank, *family.size, *family.local)),
-            *(*_STEP, *_MPI_JOB, "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "CROSS_RANK"),
-            *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", record.ENV_RUN, record.ENV_NODE),
-        )
-    )
-)
-"""All variables of an environment that matter here."""
-
-_NUMBER = re.compile(r"[0-9]{1,6}\Z")
 _FORKED = 0x40  # PF_FORKNOEXEC of the kernel: it still runs the program of the process that forked it
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]?(?: \(deleted\))?\Z")
@@ -79,23 +47,19 @@ _LAUNCH = re.compile(
 )
 """What is looked for in command lines of other people, whose environment cannot be read."""
 
+_DAEMON = re.compile(r"slurmstepd|orted|prted|hydra_|mpirun|mpiexec")
+"""Short names of what starts ranks whose own command lines say nothing."""
+
 
 class _Process(NamedTuple):
     """A process that carries a rank in its environment.
 
     :param data: its environment as it was read
-    :param env: of it what matters here
-    :param whole: a launcher made it for a rank; what it has itself from another one has no local rank in it
-    :param key: the same for all processes of one job, one attempt and one rank of it
     """
 
     stat: procfs.Stat
     data: bytes
-    env: Dict[str, str]
-    family: _Family
-    rank: int
-    whole: bool
-    key: Tuple[Any, ...]
+    claim: claims.Claim
 
 
 class _Scan(NamedTuple):
@@ -114,8 +78,8 @@ def seek(call: Call) -> Dict[str, Any]:
     """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
 
     Request: ``run`` and ``node`` (both may be empty): only processes with these tags.
-    A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} launcher run node user
-    python started command container ns_pid``; ``python`` is empty where none runs (yet) below a wrapper.
+    A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
+    user python started command container ns_pid``; ``python`` is empty where none runs (yet) below a wrapper.
     Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
@@ -153,14 +117,12 @@ def _scan(run: str, node: str) -> _Scan:
     ]
     processes = {}
     for pid, data in texts:
-        # Most are passed over at once: every variable with a rank ends like one of these.
-        if b"RANK=" not in data and b"SLURM_PROCID=" not in data:
-            continue
         if tags and not all(tag in data.split(b"\0") for tag in tags):
             continue
-        process = _process(pid, data)
-        if process is not None:
-            processes[pid] = process
+        said = claims.read(data)
+        stat = procfs.stat(pid) if said is not None else None
+        if said is not None and stat is not None and stat.state not in "ZX":
+            processes[pid] = _Process(stat, data, said)
     return _Scan(processes, refused, stuck)
 
 
@@ -220,33 +182,6 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
     return texts, [pid for reader in readers for pid in list(reader.refused)], stuck
 
 
-def _process(pid: int, data: bytes) -> Optional[_Process]:
-    env: Dict[str, str] = {}
-    for name, value in _VARIABLES.findall("\0" + data.decode("utf-8", "surrogateescape")):
-        env.setdefault(name, value)
-    family = _family(env)
-    stat = procfs.stat(pid)
-    if family is None or stat is None or stat.state in "ZX":
-        return None
-    rank = int(env[family.rank])
-    whole = family.rank == "RANK" and "LOCAL_RANK" in env
-    key = (rank, whole, _size(env, family), *_place(env), _attempt(env))
-    return _Process(stat, data, env, family, rank, whole, key)
-
-
-def _family(env: Dict[str, str]) -> Optional[_Family]:
-    for family in _FAMILIES:
-        if not _NUMBER.match(env.get(family.rank, "")):
-            continue
-        # Other programs have variables of this name too.
-        if family.rank == "RANK" and not {"WORLD_SIZE", "MASTER_ADDR", record.ENV_RUN} & set(env):
-            continue
-        if family.rank == "SLURM_PROCID" and not _first(env, _STEP):
-            continue
-        return family
-    return None
-
-
 # -- which of them is the rank -----------------------------------------------------------------------
 
 
@@ -255,23 +190,32 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
     children: Dict[int, List[_Process]] = {}
     for process in sorted(processes.values(), key=lambda one: (one.stat.ticks, one.stat.pid)):
         children.setdefault(process.stat.parent, []).append(process)
+    # A launcher that another one has started as a rank: torchrun in a step of Slurm.
+    launchers = {
+        pid
+        for pid, process in processes.items()
+        if any(one.claim.is_started_by(process.claim) for one in _below(process, children))
+    }
+    tops = []
+    parts: Dict[int, List[_Process]] = {}
+    for parent, several in children.items():
+        above = processes.get(parent) if parent not in launchers else None
+        for one in several:
+            if above is not None and one.claim.number == above.claim.number:
+                parts.setdefault(parent, []).append(one)
+            elif one.stat.pid not in launchers:
+                tops.append(one)
     ours = _self_and_above()
     found = []
-    for top in processes.values():
-        above = processes.get(top.stat.parent)
-        if above is not None and above.key == top.key:
-            continue
+    for top in tops:
         inner = list(_below(top, children))
-        same = [one for one in inner if one.key == top.key]
-        # A launcher that another one has started: torchrun in a step of Slurm.
-        if not top.whole and any(one.whole for one in inner):
-            continue
+        same = list(_below(top, parts))
         main = _main([top, *same], ours)
         if main is None and (len(inner) > len(same) or not _still_starts(top)):
             continue
-        wrapped = record.ENV_RUN in top.env and _is_wrapped(main or top, processes)
+        wrapped = bool(top.claim.run) and _is_wrapped(main or top, processes)
         found.append(_Rank(main or top, main is not None, wrapped, top.stat.parent))
-    told = [_told(one.process, one.python) for one in _newest(found) if _unchanged(one.process)]
+    told = [_told(one) for one in _newest(found) if _unchanged(one.process)]
     return sorted(told, key=lambda one: (one["rank"], one["pid"]))
 
 
@@ -293,23 +237,22 @@ def _newest(found: List[_Rank]) -> List[_Rank]:
     """Those of the newest attempt, and of several for one rank the ones that are most likely it."""
     attempts: Dict[Tuple[str, ...], int] = {}
     for one in found:
-        launch = _launch_of(one.process.env)
-        attempts[launch] = max(attempts.get(launch, 0), _attempt(one.process.env))
-    wrapped = {one.process.env.get(record.ENV_RUN) for one in found if one.wrapped}
+        said = one.process.claim
+        attempts[said.launch] = max(attempts.get(said.launch, 0), said.attempt)
+    wrapped = {one.process.claim.run for one in found if one.wrapped}
     best: Dict[Tuple[Any, ...], Tuple[bool, bool]] = {}
     kept = []
     for one in found:
-        env = one.process.env
+        said = one.process.claim
         # In a run of ours every rank has our wrapper above it: others belong to what a rank has started.
-        if not one.wrapped and env.get(record.ENV_RUN) in wrapped:
+        if not one.wrapped and said.run in wrapped:
             continue
-        if _attempt(env) < attempts[_launch_of(env)]:
+        if said.attempt < attempts[said.launch]:
             continue
         # Its launcher is above a rank; what a dead rank has left behind is below init.
         worth = (one.python, one.parent != 1)
-        place = (one.process.rank, _size(env, one.process.family), *_place(env))
-        best[place] = max(best.get(place, worth), worth)
-        kept.append((place, worth, one))
+        best[said.place] = max(best.get(said.place, worth), worth)
+        kept.append((said.place, worth, one))
     return [one for place, worth, one in kept if worth == best[place]]
 
 
@@ -343,7 +286,7 @@ def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
 def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
     """Whether our wrapper is above this process, with nothing between that has another rank."""
     one: Optional[_Process] = process
-    while one is not None and one.key == process.key:
+    while one is not None and one.claim.number == process.claim.number:
         if _is_ours(_arguments(one.stat.pid)):
             return True
         one = processes.get(one.stat.parent)
@@ -386,7 +329,7 @@ def _still_starts(top: _Process) -> bool:
     """Whether this is a wrapper that has not come to Python yet, rather than a program that is no rank."""
     launcher = top.stat.parent
     return (
-        top.family.rank == "RANK"
+        top.claim.direct
         and not _PYTHON.match(kernel.program(top.stat.pid))
         and _PYTHON.match(kernel.program(launcher)) is not None
         # What a dead rank has left behind goes to our supervisor.
@@ -409,92 +352,44 @@ def _unchanged(process: _Process) -> bool:
 # -- what is told ------------------------------------------------------------------------------------
 
 
-def _told(process: _Process, is_python: bool) -> Dict[str, Any]:
-    env, pid = process.env, process.stat.pid
-    run, addr, port, name = _place(env)
+def _told(one: _Rank) -> Dict[str, Any]:
+    said, pid = one.process.claim, one.process.stat.pid
     ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", _bytes("/proc/%d/status" % pid))
     inner = ns_pids[0].split() if ns_pids else [pid]
     words = _arguments(pid)
     return {
-        "rank": process.rank,
-        "local_rank": _local_rank(process),
-        "world_size": _size(env, process.family),
-        "attempt": _attempt(env),
+        "rank": said.rank,
+        "local_rank": said.local,
+        "world_size": said.size,
+        "attempt": said.attempt,
         "pid": pid,
-        "ticks": process.stat.ticks,
-        "state": process.stat.state,
-        "job": {"addr": addr, "port": port, "id": name},
-        "launcher": _launcher(process),
-        "run": run,
-        "node": env.get(record.ENV_NODE, ""),
+        "ticks": one.process.stat.ticks,
+        "state": one.process.stat.state,
+        "job": {"addr": said.addr, "port": said.port, "id": said.job or _job(one)},
+        "net": _link("/proc/%d/ns/net" % pid),
+        "launcher": said.launcher,
+        "run": said.run,
+        "node": said.node,
         "user": _user(pid),
-        "python": _interpreter(pid, words) if is_python else "",
-        "started": _started(process.stat.ticks),
+        "python": _interpreter(pid, words) if one.python else "",
+        "started": _started(one.process.stat.ticks),
         "command": _command(words),
         "container": len(inner) > 1,
         "ns_pid": int(inner[-1]),
     }
 
 
-def _place(env: Dict[str, str]) -> Tuple[str, str, str, str]:
-    """The run, the master's address and port, and the launcher's own name of the job; each may be empty."""
-    name = ""
-    step = _first(env, _STEP)
-    if env.get("TORCHELASTIC_RUN_ID", "none") != "none":
-        name = env["TORCHELASTIC_RUN_ID"]
-    elif _first(env, _MPI_JOB):
-        name = _first(env, _MPI_JOB)
-    elif step and env.get("SLURM_JOB_ID"):
-        name = "%s.%s" % (env["SLURM_JOB_ID"], step)
-    return env.get(record.ENV_RUN, ""), env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", ""), name
-
-
-def _launch_of(env: Dict[str, str]) -> Tuple[str, ...]:
-    """What stays the same when a launcher starts its ranks again: torchrun may take another port."""
-    run, addr, port, name = _place(env)
-    return (run, name) if name else (run, addr, port)
-
-
-def _launcher(process: _Process) -> str:
-    env, family = process.env, process.family
-    if family.launcher != "other":
-        # srun sets these of MPI as well.
-        return (
-            "slurm" if env.get("SLURM_PROCID") == env[family.rank] and _first(env, _STEP) else family.launcher
-        )
-    if "TORCHELASTIC_RUN_ID" in env:
-        return "accelerate" if any(name.startswith("ACCELERATE_") for name in env) else "torchrun"
-    if "CROSS_RANK" in env:
-        return "deepspeed"
-    for other in _FAMILIES[1:]:
-        if env.get(other.rank) == env["RANK"] and _size(env, other) == _size(env, family):
-            return _launcher(process._replace(family=other))
-    return "other"
-
-
-def _local_rank(process: _Process) -> Optional[int]:
-    env = process.env
-    for family in (process.family, *_FAMILIES):
-        # A launcher that one launcher runs on each node has left its own numbers here too.
-        if env.get(family.rank) == env[process.family.rank] and _number(env, family.local) is not None:
-            return _number(env, family.local)
-    return None
-
-
-def _size(env: Dict[str, str], family: _Family) -> Optional[int]:
-    return _number(env, family.size) or None
-
-
-def _attempt(env: Dict[str, str]) -> int:
-    return _number(env, ("TORCHELASTIC_RESTART_COUNT",)) or 0
-
-
-def _number(env: Dict[str, str], names: Tuple[str, ...]) -> Optional[int]:
-    return next((int(env[name]) for name in names if _NUMBER.match(env.get(name, ""))), None)
-
-
-def _first(env: Dict[str, str], names: Tuple[str, ...]) -> str:
-    return next((env[name] for name in names if env.get(name)), "")
+def _job(one: _Rank) -> str:
+    """What the launcher above a rank tells, where the environment says nothing that is this job's only."""
+    said = one.process.claim
+    if said.addr and said.port:
+        return ""
+    if said.launcher == "mpi":
+        # Hydra's proxies, one a node, are told where their mpiexec is.
+        words = _arguments(one.parent)
+        at = words.index(b"--control-port") + 1 if b"--control-port" in words else len(words)
+        return harmless(os.fsdecode(words[at])) if at < len(words) else ""
+    return "" if said.launcher in ("slurm", "other") else "pid %d" % one.parent
 
 
 def _interpreter(pid: int, words: List[bytes]) -> str:
@@ -545,14 +440,28 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
     """What looks like a job among the processes of other people, one entry for each of them."""
     found: Dict[str, Dict[str, Any]] = {}
     for pid, data in _read_all(refused, "cmdline")[0]:
-        user = _user(pid)
+        user, words = _user(pid), data.split(b"\0")[:-1]
         # One's own may be closed too: root could not do more.
-        if user in ("", _user_name(os.geteuid())) or not _LAUNCH.search(data.replace(b"\0", b" ")):
+        if user in ("", _user_name(os.geteuid())) or not _is_job(pid, words):
             continue
-        command = _command(data.split(b"\0")[:-1])
+        command = _command(words)
         entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
         entry["count"] += 1
     return sorted(found.values(), key=lambda one: str(one["user"]))[:OTHERS]
+
+
+def _is_job(pid: int, words: List[bytes]) -> bool:
+    """Whether this looks like part of a job: by its command line, or as a Python that a daemon started."""
+    if _LAUNCH.search(b" ".join(words) + b" "):
+        return True
+    if not words or not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+        return False
+    seen = procfs.stat(pid)
+    for _ in range(LEVELS):
+        seen = procfs.stat(seen.parent) if seen is not None else None
+        if seen is None or _DAEMON.match(seen.name):
+            return seen is not None
+    return False
 
 
 def _stuck(pids: List[int]) -> Iterator[Dict[str, Any]]:

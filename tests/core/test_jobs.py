@@ -98,13 +98,38 @@ def test_an_address_of_each_machine_says_nothing_of_another_one() -> None:
 def test_jobs_without_an_address() -> None:
     named = {"job__addr": "", "job__port": "", "launcher": "slurm"}
     job = only(node1=said(told(0, job__id="17.0", **named)), node2=said(told(1, job__id="17.0", **named)))
-    assert job.title.startswith("slurm job at 17.0, 2 of 4 ranks")
+    assert job.title.startswith("slurm job 17.0, 2 of 4 ranks")
     jobs = group(
         {"node1": said(told(0, job__id="17.0", **named)), "node2": said(told(1, job__id="18.0", **named))}
     )
     assert len(jobs) == 2
     hydra = {**named, "launcher": "mpi"}
     assert len(only(node1=said(told(0, **hydra)), node2=said(told(1, **hydra))).ranks) == 2
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "mpi"])
+def test_what_numbers_its_processes_tells_jobs_with_one_address_apart(launcher: str) -> None:
+    steps = [
+        told(rank, job__id=f"17.{step}", launcher=launcher, pid=10 * step + rank)
+        for step in (0, 1)
+        for rank in (0, 1)
+    ]
+    jobs = group({"node1": said(steps[0], steps[2]), "node2": said(steps[1], steps[3])})
+    assert [sorted(job.ranks) for job in jobs] == [[0, 1], [0, 1]]
+    assert [job.title.split(",")[0] for job in jobs] == [f"{launcher} job 17.0", f"{launcher} job 17.1"]
+    assert not any("twice" in problem for job in jobs for problem in job.problems)
+
+
+def test_loopback_in_two_containers_of_one_machine_is_two_jobs() -> None:
+    ranks = [told(0, job__addr="localhost", pid=pid, net=f"net:[{pid}]") for pid in (5, 6)]
+    assert len(group({"node1": said(*ranks)})) == 2
+    assert len(group({"node1": said(*(told(0, pid=pid, net=f"net:[{pid}]") for pid in (5, 6)))})) == 1
+
+
+def test_a_launcher_with_neither_address_nor_name_is_told_by_its_process() -> None:
+    named = {"job__addr": "localhost", "job__port": "", "launcher": "torchrun", "job__id": "pid 9"}
+    jobs = group({"node1": said(told(0, **named)), "node2": said(told(0, **named))})
+    assert [job.title for job in jobs] == ["torchrun job pid 9, 1 of 4 ranks on 1 node, since 12:00"] * 2
 
 
 def test_the_ranks_of_a_run_are_one_job_and_its_largest_size_counts() -> None:
@@ -142,6 +167,13 @@ def test_a_process_that_cannot_be_looked_at_may_be_the_missing_rank() -> None:
     stuck = [{"pid": 77, "name": "python", "state": "D"}]
     assert "process 77 (python, state D) on a" in only(a=said(told(0), stuck=stuck)).problems[-1]
     assert only(a=said(told(0, world_size=1), stuck=stuck)).problems == []
+
+
+def test_ranks_that_are_much_older_than_the_others_may_be_another_job() -> None:
+    new = [told(rank, started=NOON + 3600) for rank in (0, 1)]
+    job = only(a=said(*new), b=said(told(2, started=NOON), told(3, started=NOON + 60)))
+    assert job.problems == ["ranks 2-3 were started 59 min before the others: left over from an earlier job?"]
+    assert only(a=said(*new), b=said(*(told(rank, started=NOON + 3001) for rank in (2, 3)))).problems == []
 
 
 def test_newest_first_then_largest() -> None:
@@ -187,6 +219,8 @@ def test_no_job_says_what_was_looked_for_or_whose_there_are() -> None:
         choose(group({"node1": {"ranks": [], "others": [other]}}), "")
     assert "process 5 on node1: torchrun x.py \\x1b[2J" in str(caught.value)
     assert "only bob or root" in str(caught.value)
+    with pytest.raises(CockpitError, match="only root may look"):
+        choose(group({"node1": {"ranks": [], "others": [{**other, "user": "root"}]}}), "")
 
 
 def test_what_nodes_send_is_harmless_in_a_title() -> None:

@@ -170,6 +170,7 @@ def test_what_is_told_of_a_rank(stage: Stage) -> None:
         "ticks": procfs.stat(process.pid).ticks,  # type: ignore[union-attr]
         "state": "S",
         "job": {"addr": stage.addr, "port": "1", "id": ""},
+        "net": os.readlink("/proc/self/ns/net"),
         "launcher": "deepspeed",
         "run": "",
         "node": "",
@@ -285,6 +286,53 @@ def test_a_launcher_that_was_started_as_a_rank_is_none(stage: Stage, env: dict[s
     stage.start(words, {"MASTER_ADDR": stage.addr, "MASTER_PORT": "1", **env})
     told = stage.told(2)
     assert sorted(pid for _, pid in stage.pids()) == sorted(told)
+
+
+@pytest.mark.parametrize("more", [{}, {"LOCAL_RANK": "1"}])
+def test_a_rank_that_tells_what_it_starts_more_than_it_was_told(stage: Stage, more: dict[str, str]) -> None:
+    env = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": stage.addr, "MASTER_PORT": "7", **more}
+    text = "import json, os, subprocess, sys, time; os.environ.update(json.loads(sys.argv[1]));"
+    text += "subprocess.Popen(sys.argv[2:]); time.sleep(1000)"
+    service = stage.python("spawn")
+    step = {"SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "MASTER_ADDR": stage.addr}
+    process = stage.start([sys.executable, "-c", text, json.dumps(env), *service], step)
+    stage.told(1)
+    assert stage.pids() == [(1, process.pid)]
+
+
+def test_a_launcher_that_mpirun_has_in_a_step_of_slurm_is_none(stage: Stage) -> None:
+    text = "import os, subprocess, sys\nfor rank in '01': env = {**os.environ, 'OMPI_COMM_WORLD_RANK': rank,"
+    text += " 'OMPI_COMM_WORLD_SIZE': '2'}; last = subprocess.Popen(sys.argv[1:], env=env)\nlast.wait()"
+    step = {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "MASTER_ADDR": stage.addr}
+    stage.start([sys.executable, "-c", text, *stage.python()], step)
+    told = stage.told(2)
+    assert sorted(pid for _, pid in stage.pids()) == sorted(told)
+    assert [rank["launcher"] for rank in stage.found()] == ["mpi", "mpi"]
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "name"),
+    [
+        (
+            ["hydra_pmi_proxy", "--control-port", "head:4711"],
+            {"PMI_RANK": "0"},
+            "head:4711",
+        ),
+        (["other_proxy"], {"PMI_RANK": "0"}, ""),
+        (["torchrun"], {"RANK": "0", "MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "none"}, "pid {}"),
+        (["sh"], {"RANK": "0"}, ""),
+    ],
+)
+def test_the_process_above_names_a_job_whose_environment_does_not(
+    stage: Stage, words: list[str], env: dict[str, str], name: str
+) -> None:
+    launcher = "import subprocess, sys, os; end = sys.argv.index('--', 2)\n"
+    launcher += "subprocess.run(sys.argv[end + 1:], env={**os.environ, **eval(sys.argv[1])})"
+    above = [sys.executable, "-c", launcher, str({"MASTER_ADDR": stage.addr, **env}), *words, "--"]
+    process = stage.start([*above, *stage.python()], {})
+    stage.told(1)
+    (rank,) = stage.found()
+    assert rank["job"] == {"addr": stage.addr, "port": "", "id": name.format(process.pid)}
 
 
 def test_what_a_dead_rank_leaves_behind_is_no_rank(stage: Stage) -> None:
@@ -422,6 +470,27 @@ def test_a_job_of_somebody_else_is_named_and_not_looked_at(stage: Stage) -> None
     (other,) = [one for one in answer["others"] if one["user"] == "uid 58123"]
     assert (other["pid"], other["count"]) == (process.pid, 1)
     assert other["command"] == "/bin/sh -c sleep 1000; exit 1 train --local_rank=0 --token (secret)"
+
+
+def test_the_job_of_somebody_else_is_told_by_what_started_it(stage: Stage) -> None:
+    if os.geteuid():
+        lacking("this is not root")
+    daemon = stage.folder / "orted"
+    daemon.symlink_to("/bin/sh")
+    python = f"exec -a python3 {require('sleep')} 1001"
+    inner = [require("setpriv"), "--reuid", "58125", "--clear-groups", require("bash"), "-c", python]
+    call = Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None)
+
+    def told() -> list[dict[str, Any]]:
+        answer = as_user(58126, lambda: seek.seek(call))
+        return [one for one in answer["others"] if one["user"] == "uid 58125"]
+
+    alone = stage.start(inner, stage.env(0))
+    until(lambda: seek._arguments(alone.pid)[:1] == [b"python3"], "it runs")
+    assert told() == []
+    stage.start([str(daemon), "-c", f"{shlex.join(inner)}; exit 1"], stage.env(1))
+    (other,) = until(told, "the job")
+    assert (other["count"], other["command"]) == (1, "python3 1001")
 
 
 def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
