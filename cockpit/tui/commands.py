@@ -97,7 +97,7 @@ EVERY: tuple[Command, ...] = (
     Command(
         "interrupt",
         ("ctrl+c",),
-        "copy the selection, else ask: leave, stop or stay",
+        "copy the selection, end a sample, or ask how to leave",
         "",
         "Run",
         scope=EVERYWHERE,

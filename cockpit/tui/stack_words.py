@@ -19,6 +19,14 @@ STATES = {
 }
 """States of a process that are worth a word."""
 
+USUAL = {"R": "runs (R)", "S": "sleeps (S)"}
+"""The other ones."""
+
+
+def state_text(state: str) -> str:
+    """What the kernel says of a process: ``sleeps (S)``."""
+    return STATES.get(state) or USUAL.get(state, f"state {state}")
+
 
 @lru_cache(maxsize=4096)
 def mask_text(mask: int) -> str:

@@ -10,7 +10,8 @@ from textual.command import Provider
 from cockpit.config import Config
 from cockpit.tui.host import Host
 from cockpit.tui.palette import CockpitProvider
-from cockpit.tui.screens.stacks import Source, StackScreen
+from cockpit.tui.screens.stacks import StackScreen
+from cockpit.tui.stack_source import Source
 
 
 class StacksApp(Host):

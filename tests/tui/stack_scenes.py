@@ -214,6 +214,8 @@ class Played:
         self.asked_alone.append((rank, asked))
         told = self.told(rank, time.time(), len(self.snapshot.samples) - 1)
         assert told is not None
+        if not told.threads:
+            return told
         main, *others = told.threads
         if native:
             nfs = Frame("__libc_read", "libc.so.6", 0, True)

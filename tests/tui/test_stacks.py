@@ -14,6 +14,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
 
+from cockpit.base.stacks import Frame
 from cockpit.config import Config
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, in_scope, keymap
@@ -25,7 +26,18 @@ from cockpit.tui.stack_words import cut_start, mask_within
 from cockpit.tui.stacks_app import StacksApp
 from cockpit.tui.widgets.stack_tree import StackTreePane
 from tests.tui.scenes import text_of, until
-from tests.tui.stack_scenes import STACK_SCENES, Played, StackScene, at_rest, moves, odd_one, stacked
+from tests.tui.stack_scenes import (
+    MAIN,
+    STACK_SCENES,
+    Played,
+    StackScene,
+    at_rest,
+    dump,
+    moves,
+    odd_one,
+    stacked,
+    waits,
+)
 from tests.tui.stage import NOW
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -172,13 +184,14 @@ def test_the_key_does_it() -> None:
 def test_a_key_that_cannot_work_says_why(recorded: bool) -> None:
     why = {"escape": "nothing to go back from", "left": "no other rank", "x": "no sample is being taken"}
     if recorded:
-        why = {"s": "a snapshot from disk", "n": "taken without native"}
+        why = {"s": "a snapshot from disk", "n": "taken without native", "l": "taken with locals"}
     else:
         why |= {"right_square_bracket": "no sample after this one; s takes one"}
 
     async def main() -> None:
         scene = StackScene(lambda: Played(64, odd_one(13), recorded=recorded))
-        async with stacked(scene, LARGE) as (app, pilot, _):
+        async with stacked(scene, LARGE) as (app, pilot, stacks):
+            stacks.snapshot.options = {"locals": recorded}
             for key, says in why.items():
                 assert not said(app, says)
                 await pilot.press(key)
@@ -237,6 +250,156 @@ def test_a_pane_that_takes_the_trees_place_has_the_focus_and_gives_it_back() -> 
             await pilot.press("2", "down", "enter")
             await until(pilot, lambda: focused(app) == "rank", "the rank of the branch")
             assert screen(app).rank == 0
+
+    asyncio.run(main())
+
+
+def test_a_pane_that_is_hidden_comes_back_with_its_cursor_in_view() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], (80, 24)) as (app, pilot, _):
+            tree = screen(app).query_one(StackTreePane)
+            await pilot.press("2", "G", "enter")
+            await until(pilot, lambda: focused(app) == "rank", "the tree is hidden")
+            row, few = tree.current, len(tree.items)
+            await pilot.press("L")
+            await at_rest(pilot)
+            assert len(tree.items) > few
+            await pilot.press("escape")
+            await at_rest(pilot)
+            assert tree.current is not None
+            assert row is not None
+            assert tree.current.key == row.key
+            at = tree.items.index(tree.current)
+            assert 0 <= at - tree.scroll_offset.y < tree.scrollable_size.height
+
+    asyncio.run(main())
+
+
+def test_what_a_rank_was_asked_for_is_not_asked_of_the_next_one() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
+            await pilot.press("down", "n")
+            await until(pilot, lambda: "__libc_read" in text_of(app), "C frames of rank 0")
+            await pilot.press("right")
+            await until(pilot, lambda: "__libc_read" not in text_of(app), "rank 1 as it was")
+            await pilot.press("n")
+            await until(pilot, lambda: "__libc_read" in text_of(app), "C frames of rank 1")
+            assert stacks.asked_alone == [(0, ("native",)), (1, ("native",))]
+
+    asyncio.run(main())
+
+
+def test_esc_goes_from_what_differs_to_where_one_was() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
+            await pilot.press("enter", "d")
+            await until(pilot, lambda: "esc: rank 13" in text_of(app), "what differs")
+            await pilot.press("escape")
+            await until(pilot, lambda: focused(app) == "rank", "the rank in full")
+            await pilot.press("escape")
+            await until(pilot, lambda: focused(app) == "classes", "the tree, and the list")
+            await pilot.press("d", "d")
+            await until(pilot, lambda: screen(app)._right == "tree", "there was no rank below")
+
+    asyncio.run(main())
+
+
+def test_what_differs_stays_when_a_filter_leaves_no_rank() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
+            await pilot.press("d", "1", "down", "slash", *"nowhere")
+            await at_rest(pilot)
+            assert screen(app).rank is None
+            assert "what differs" in text_of(app)
+            await pilot.press("escape")
+            await until(pilot, lambda: screen(app).rank is not None, "all ranks again")
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_where_there_is_no_room_for_two_panes_the_one_in_use_is_shown() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-missing"], (50, 12)) as (app, pilot, _):
+            assert "1 classes" in text_of(app)
+            assert "stack tree" not in text_of(app)
+            for key, pane, title in (
+                ("2", "tree", "stack tree"),
+                ("tab", "classes", "1 classes"),
+                ("enter", "rank", "─ rank"),
+                ("shift+tab", "classes", "1 classes"),
+                ("tab", "rank", "─ rank"),
+                ("escape", "classes", "1 classes"),
+            ):
+                await pilot.press(key)
+                await until(pilot, lambda pane=pane: focused(app) == pane, pane)  # type: ignore[misc]
+                await at_rest(pilot)
+                assert title in text_of(app)
+                assert app.focused is not None
+                assert app.focused.scrollable_size.height > 2
+            await pilot.resize_terminal(*SMALL)
+            await at_rest(pilot)
+            assert "1 classes" in text_of(app)
+            assert "stack tree" in text_of(app)
+
+    asyncio.run(main())
+
+
+def test_the_first_line_says_who_answered_however_long_the_jobs_title_is() -> None:
+    async def main() -> None:
+        stacks = Played(4, odd_one(2))
+        stacks.snapshot.title = "torchrun job at gpu01:29500, 4 ranks on 2 nodes, since 11:09"
+        async with stacked(StackScene(lambda: stacks), (100, 30)) as (app, pilot, _):
+            for size, says in (((100, 30), "4/4 answered"), ((140, 45), "since 11:09")):
+                await pilot.resize_terminal(*size)
+                await at_rest(pilot)
+                first = text_of(app).splitlines()[0]
+                assert "torchrun job at gpu01:29500" in first
+                assert says in first
+
+    asyncio.run(main())
+
+
+def test_what_a_class_does_is_not_cut_where_there_are_few() -> None:
+    words = "in backward, where gradients of all ranks are joined"
+    frames = (*MAIN, Frame("_engine_run_backward", "torch/autograd/graph.py", 979))
+
+    async def main() -> None:
+        scene = StackScene(lambda: Played(4, lambda rank, at, _: dump(rank, frames, at)))
+        for size in ((100, 30), LARGE):
+            async with stacked(scene, size) as (app, _, _stacks):
+                left = " ".join(line[1:45].split("│")[0] for line in text_of(app).splitlines()[4:14])
+                assert words in " ".join(left.split())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_where_nobody_answered_any_more_the_sample_before_is_named(recorded: bool) -> None:
+    async def main() -> None:
+        once = Played(4, lambda rank, at, number: None if number else waits(rank, at), recorded=recorded)
+        async with stacked(StackScene(lambda: once), LARGE) as (app, pilot, _):
+            assert "no rank answered; [ shows the sample before" in text_of(app)
+            await pilot.press("left_square_bracket")
+            await until(pilot, lambda: "4 of 4 ranks answered" in text_of(app), "the one before")
+
+    asyncio.run(main())
+
+
+def test_a_rank_without_children_is_said_to_have_none() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
+            alone = stacks.look
+
+            async def childless(rank: int, **wanted: bool) -> Any:
+                return await alone(rank, **{**wanted, "children": False})
+
+            stacks.look = childless  # type: ignore[method-assign]
+            await pilot.press("enter")
+            await at_rest(pilot)
+            assert "no child processes" not in text_of(app), "nobody has asked for them"
+            await pilot.press("c")
+            await until(pilot, lambda: "it has no child processes" in text_of(app), "that there are none")
 
     asyncio.run(main())
 

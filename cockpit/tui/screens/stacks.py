@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual import events, on, work
@@ -23,8 +24,9 @@ from cockpit.core.snapshot import Place, Sample
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import STACKS, in_scope
-from cockpit.tui.screens.stacks_actions import FIRST, RIGHT, Source, StackActions
+from cockpit.tui.screens.stacks_actions import FIRST, RIGHT, StackActions
 from cockpit.tui.stack_sight import Sight, look, problem
+from cockpit.tui.stack_source import Source
 from cockpit.tui.stack_words import count_text, mask_text
 from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.class_list import ClassList
@@ -46,8 +48,9 @@ TICK_S = 0.1
 PATIENCE_S = 2.0
 """Seconds after which a sample that is not complete is shown, and judged, as far as it has come."""
 
-MIDDLE, NARROW, LOW, SMALL = 130, 100, 32, (50, 12)
-"""Columns below which the left is narrower, or above; rows below which little is said; the least of both."""
+MIDDLE, NARROW, LOW, FLAT, SMALL = 130, 100, 32, 16, (50, 12)
+"""Columns below which the left is narrower, or above; rows below which little is said, and below which there
+is no room for one pane above another; the least of both."""
 
 GOOD = ("moving", "over")
 """Kinds of verdicts that find nothing wrong."""
@@ -79,7 +82,7 @@ class StackScreen(StackActions):
     StackScreen #right > .pane.-shown { display: block; }
     StackScreen FilterBar { dock: bottom; display: none; }
     StackScreen FilterBar.-open { display: block; }
-    StackScreen #notice { height: auto; display: none; padding: 0 1; }
+    StackScreen #notice { height: auto; max-height: 4; display: none; padding: 0 1; }
     StackScreen #notice { background: $notice; color: $foreground; }
     StackScreen #notice.-shown { display: block; }
 
@@ -88,6 +91,8 @@ class StackScreen(StackActions):
     StackScreen.-narrow #left { width: 1fr; height: auto; max-height: 40%; }
     StackScreen.-narrow #classes { height: auto; max-height: 100%; }
     StackScreen.-narrow #threads { display: none; }
+    StackScreen.-flat #threads { display: none; }
+    StackScreen.-flat #notice { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     StackScreen.-zoom-left #right, StackScreen.-zoom-right #left { display: none; }
     StackScreen.-zoom-left #left { width: 1fr; max-height: 100%; height: 1fr; }
     StackScreen.-zoom-left #classes { height: 1fr; }
@@ -145,12 +150,23 @@ class StackScreen(StackActions):
         self._low = height < LOW
         self.set_class(width < NARROW, "-narrow")
         self.set_class(NARROW <= width < MIDDLE, "-middle")
+        self.set_class(height < FLAT, "-flat")
+        self._one_pane(width < NARROW and height < FLAT)
         self.set_class(width < SMALL[0] or height < SMALL[1], "-small")
         self.query_one("#small", Static).update(
             f"{width} x {height} is too small for cockpit.\nIt needs {SMALL[0]} x {SMALL[1]}."
         )
         if self._done is not None:
             self._draw()
+
+    def _one_pane(self, one: bool) -> None:
+        """Show only the side with the focus, or both."""
+        before = self.has_class("-one")
+        self.set_class(one, "-one")
+        if one:
+            self._reveal(self._pane())
+        elif before:
+            self._unzoom()
 
     # Working out what is shown
 
@@ -275,10 +291,13 @@ class StackScreen(StackActions):
     def _why_empty(self) -> Sequence[str]:
         if self._pattern:
             return (f"nothing matches {self._pattern!r}", f"{self.key_of('back')} shows all ranks again")
+        if self.stacks.busy or not (self.stacks.recorded or self.stacks.snapshot.samples):
+            return ("no rank has answered yet",)
+        before = self.stacks.snapshot.samples[: max(0, self.number)]
+        if any(sample.answered for sample in before):
+            return (f"no rank answered; {self.key_of('previous_sample')} shows the sample before",)
         if self.stacks.recorded:
             return ("this snapshot holds no answer",)
-        if self.stacks.busy or not self.stacks.snapshot.samples:
-            return ("no rank has answered yet",)
         return ("no rank answered",)
 
     def _draw_rank(self) -> None:
@@ -292,8 +311,8 @@ class StackScreen(StackActions):
                 for thread in (sight.dump.threads if sight.dump is not None else ())
             ]
             pane.show(sight, kinds, library=self._tree_pane.folding[1])
-        if self._right == "diff":
-            self.query_one(StackDiff).show(*self._sides())
+        if self._right == "diff" and self.rank is not None:
+            self.query_one(StackDiff).show(*self._sides(self.rank))
 
     def _rank_sight(self) -> RankSight | None:
         rank = self.rank
@@ -305,11 +324,9 @@ class StackScreen(StackActions):
         why = "" if dump is not None else self._sight.snapshot.missing().get(rank, "")
         return RankSight(rank, place, dump, why, self._wish if alone is not None else ())
 
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self, rank: int) -> tuple[Side, Side]:
         """What is compared: first the other one, then the chosen rank in the sample that is shown."""
-        rank, number = self.rank, self.number
-        other = self._diff_with()
-        assert rank is not None
+        number, other = self.number, self._diff_with()
         if other is None:
             return self._side(rank, number, True), self._side(rank, number, True)
         both = other[1] != number
@@ -327,7 +344,7 @@ class StackScreen(StackActions):
 
     def _draw_head(self) -> None:
         snapshot, number = self.stacks.snapshot, self.number
-        parts = [Part((("cockpit ", "name"), (RemoteText.of(snapshot.title).shown(), "strong")), 0)]
+        parts = [_whose(RemoteText.of(snapshot.title).shown())]
         if number < 0:
             self.query_one(StackBar).tell([*parts, Part((("stacks", "strong"),), 1)])
             return
@@ -426,9 +443,11 @@ class StackScreen(StackActions):
             texts.append(RemoteText.of(f"not kept on disk: {trouble}").shown(limit=300))
         sample = self._sight.sample
         if sample is not None:
+            # In a low terminal the verdict leaves out what to do next.
+            told = self._sight.verdict.next if self._sight.verdict is not None and not self._low else ()
             hints: dict[str, int] = {}
             for rank, dump in sample.dumps.items():
-                if dump.error == "denied" and dump.hint:
+                if dump.error == "denied" and dump.hint and dump.hint not in told:
                     hints[dump.hint] = hints.get(dump.hint, 0) | 1 << rank
             for hint, ranks in hints.items():
                 nodes = dict.fromkeys(snapshot.ranks[rank].node for rank in ranks_of(ranks))
@@ -444,7 +463,8 @@ class StackScreen(StackActions):
         for name in RIGHT:
             pane = self.query_one(f"#{name}")
             pane.border_title = _title("2" if name == "tree" else "", names[name])
-            back = "" if name == "tree" else f"{self.key_of('back')}: the tree"
+            beneath = "the tree" if self._beneath == "tree" else f"rank {rank}"
+            back = "" if name == "tree" else f"{self.key_of('back')}: {beneath}"
             pane.border_subtitle = _title("", back or self._movement_text())
 
     def _filter_text(self) -> str:
@@ -490,17 +510,21 @@ class StackScreen(StackActions):
 
     def _show_right(self, name: str) -> None:
         before, self._right = self._right, name
+        if name != before:
+            self._beneath = before if name == "diff" else "tree"
         for each in RIGHT:
             self.query_one(f"#{each}").set_class(each == name, "-shown")
         focused = self.focused
+        goal: Widget | None = None
         if name != "tree":
             if before == "tree":
                 self._came_from = focused
-            self.call_after_refresh(self.query_one(f"#{name}").focus)
+            goal = self.query_one(f"#{name}")
         elif before != name and focused is not None and focused.id in RIGHT:
-            self.call_after_refresh((self._came_from or self._class_list).focus)
-        if self.has_class("-zoom-left") and name != "tree":
-            self.remove_class("-zoom-left")
+            goal = self._came_from or self._class_list
+        if goal is not None:
+            self._reveal(goal)
+            self.call_after_refresh(goal.focus)
         # A pane has no width before it is laid out.
         self.call_after_refresh(self._draw)
 
@@ -526,6 +550,14 @@ class StackScreen(StackActions):
     @on(KeyBar.Pressed)
     def _key_pressed(self, event: KeyBar.Pressed) -> None:
         self.action_command(event.command)
+
+
+def _whose(title: str) -> Part:
+    """The job; what is said of it after a comma makes room first."""
+    long, short = (
+        Part((("cockpit ", "name"), (text, "strong")), 0) for text in (title, title.partition(",")[0])
+    )
+    return replace(long, less=short) if short != long else long
 
 
 def _title(number: str, text: str) -> Content:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from textual import getters, work
 from textual.screen import Screen
@@ -15,7 +14,6 @@ from textual.worker import Worker
 
 from cockpit.base.masks import ranks_of
 from cockpit.base.stacks import Dump
-from cockpit.core.snapshot import Sample, Snapshot
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import STACKS, Command, keymap, shown
@@ -25,6 +23,7 @@ from cockpit.tui.screens.dialogs import Answer, Question
 from cockpit.tui.screens.help import HelpScreen
 from cockpit.tui.screens.stacks_help import HERE
 from cockpit.tui.stack_sight import Sight
+from cockpit.tui.stack_source import Source
 from cockpit.tui.widgets.class_list import ClassList
 from cockpit.tui.widgets.filter_bar import FilterBar
 from cockpit.tui.widgets.key_bar import Activity
@@ -37,67 +36,6 @@ FIRST, INTERVAL_S = 2, 1.0
 
 RIGHT = ("tree", "rank", "diff")
 """The panes on the right, one at a time."""
-
-
-class Source(Protocol):
-    """Where stacks come from: ranks that run, or a snapshot on disk."""
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """What there is so far; it grows while a sample is taken."""
-        ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether a sample is being taken."""
-        ...
-
-    @property
-    def asked(self) -> int:
-        """How many ranks are asked."""
-        ...
-
-    @property
-    def command(self) -> str:
-        """The shell command that takes the same stacks."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """Why the snapshot could not be kept on disk; empty while it can."""
-        ...
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it was opened from disk: nobody can be asked any more."""
-        ...
-
-    async def take(self) -> Sample:
-        """One more sample of all ranks.
-
-        :raises CockpitError: nobody can be asked
-        """
-        ...
-
-    async def look(
-        self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
-    ) -> Dump:
-        """One rank alone, with more than every rank is asked for.
-
-        :raises CockpitError: it cannot be asked
-        """
-        ...
-
-    def cancel(self) -> None:
-        """End the sample under way; what has come stays."""
-        ...
-
-    def save(self) -> Path:
-        """Write the snapshot's folder and return it.
-
-        :raises CockpitError: it cannot be written
-        """
-        ...
 
 
 class StackActions(Screen[None], inherit_bindings=False):
@@ -120,6 +58,8 @@ class StackActions(Screen[None], inherit_bindings=False):
         self._chosen: int | None = None
         self._marked: int | None = None
         self._right = "tree"
+        self._beneath = "tree"
+        """What was on the right before what differs."""
         self._wish: tuple[str, ...] = ()
         """What the chosen rank alone is asked for."""
         self._looks: dict[tuple[int, tuple[str, ...]], Dump] = {}
@@ -262,7 +202,7 @@ class StackActions(Screen[None], inherit_bindings=False):
 
         :param show: in full, on the right
         """
-        self._chosen = rank
+        self._turn_to(rank)
         found = self._sight.class_of(rank)
         if found is not None:
             self._class_list.put_on(self._class_list.key_of(found))
@@ -270,10 +210,36 @@ class StackActions(Screen[None], inherit_bindings=False):
             self._show_right("rank")
         self._draw()
 
-    def _no_native(self) -> str:
+    def _turn_to(self, rank: int) -> None:
+        """Make this the chosen rank; what another one was asked for is not asked of it."""
+        if rank != self.rank:
+            self._wish = ()
+        self._chosen = rank
+
+    def _no_mark_rank(self) -> str:
         return "" if self.rank is not None else "no rank is chosen"
 
-    _no_locals = _no_children = _no_mark_rank = _no_native
+    def _no_native(self) -> str:
+        return self._cannot_ask("native")
+
+    def _no_locals(self) -> str:
+        return self._cannot_ask("locals")
+
+    def _no_children(self) -> str:
+        return self._cannot_ask("children")
+
+    def _cannot_ask(self, option: str) -> str:
+        """Why the chosen rank cannot be asked for more."""
+        rank, snapshot = self.rank, self.stacks.snapshot
+        if rank is None:
+            return "no rank is chosen"
+        if self.stacks.recorded:
+            taken = bool(snapshot.options.get(option))
+            return f"this snapshot was taken with{'' if taken else 'out'} {option}"
+        if option in self._wish:
+            return ""
+        why = snapshot.ranks[rank].why
+        return f"rank {rank}: {why}" if why else ""
 
     def _do_native(self) -> None:
         self._toggle("native")
@@ -330,7 +296,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         ranks = list(ranks_of(found.ranks))
         rank = self.rank
         at = ranks.index(rank) if rank in ranks else 0
-        self._chosen = ranks[(at + step) % len(ranks)]
+        self._turn_to(ranks[(at + step) % len(ranks)])
 
     def _do_mark_rank(self) -> None:
         self._marked = None if self._marked == self.rank else self.rank
@@ -340,9 +306,15 @@ class StackActions(Screen[None], inherit_bindings=False):
             return ""
         if self.rank is None:
             return "no rank is chosen"
+        if not self._has_stack(self.rank, self.number):
+            return f"there is no stack of rank {self.rank}"
         return (
             "" if self._diff_with() is not None else "nothing to compare with: another sample, or mark a rank"
         )
+
+    def _has_stack(self, rank: int, number: int) -> bool:
+        dump = self.stacks.snapshot.samples[number].dumps.get(rank) if number >= 0 else None
+        return dump is not None and bool(dump.threads)
 
     def _diff_with(self) -> tuple[int, int] | None:
         """What the chosen rank is compared with: a rank and a sample."""
@@ -351,7 +323,7 @@ class StackActions(Screen[None], inherit_bindings=False):
             return None
         if self._marked is not None and self._marked != rank:
             return self._marked, number
-        before = (rank, number - 1) if number > 0 else None
+        before = (rank, number - 1) if number > 0 and self._has_stack(rank, number - 1) else None
         others = [each for each in self._sight.classes if not each.ranks >> rank & 1 and each.frames]
         if before is not None and (self._sight.moved >> rank & 1 or not others):
             return before
@@ -363,7 +335,7 @@ class StackActions(Screen[None], inherit_bindings=False):
 
     def _do_diff(self) -> None:
         if self._right == "diff":
-            self._show_right("tree")
+            self._show_right(self._beneath)
             return
         self._chosen = self.rank
         self._show_right("diff")
@@ -386,17 +358,28 @@ class StackActions(Screen[None], inherit_bindings=False):
             # Where there is no room for the list, the pane that has more takes its place.
             self._show_right("rank")
             pane = self.query_one("#rank")
-        elif name == "classes":
-            self.remove_class("-zoom-right")
         else:
-            self.remove_class("-zoom-left")
+            self._reveal(pane)
         self.call_after_refresh(pane.focus)
 
+    def _reveal(self, pane: Widget) -> None:
+        """Show the side that a pane is on; the other one too, unless there is room for one only."""
+        side, other = ("right", "left") if pane.id in RIGHT else ("left", "right")
+        self.remove_class(f"-zoom-{other}")
+        if self.has_class("-one"):
+            self.add_class(f"-zoom-{side}")
+
     def _do_next_pane(self) -> None:
-        self.focus_next(".pane")
+        if self.has_class("-one"):
+            self._go("classes" if self._pane().id in RIGHT else self._right)
+        else:
+            self.focus_next(".pane")
 
     def _do_previous_pane(self) -> None:
-        self.focus_previous(".pane")
+        if self.has_class("-one"):
+            self._do_next_pane()
+        else:
+            self.focus_previous(".pane")
 
     def _pane(self) -> Any:
         """The pane that moves: the one with the focus, else the one on the right."""
@@ -422,6 +405,11 @@ class StackActions(Screen[None], inherit_bindings=False):
 
     def _do_last(self) -> None:
         self._pane().end()
+
+    def _no_open(self) -> str:
+        if self._pane().id in ("rank", "diff"):
+            return "all of it is open"
+        return "" if self.rank is not None else "no rank is chosen"
 
     def _do_open(self) -> None:
         pane = self._pane()
@@ -456,14 +444,14 @@ class StackActions(Screen[None], inherit_bindings=False):
         if self._filter_bar.display:
             steps.append(self._filter_bar.cancel)
         if self._right != "tree":
-            steps.append(partial(self._show_right, "tree"))
+            steps.append(partial(self._show_right, self._beneath))
         if self._pattern:
             steps.append(partial(self._set_filter, ""))
         if self._at is not None:
             steps.append(self._newest)
         if self._marked is not None:
             steps.append(self._unmark)
-        if self.has_class("-zoom-left") or self.has_class("-zoom-right"):
+        if self._zoomed() and not self.has_class("-one"):
             steps.append(self._unzoom)
         if not self.root:
             steps.append(self._close)
@@ -491,12 +479,17 @@ class StackActions(Screen[None], inherit_bindings=False):
     def _set_filter(self, pattern: str) -> None:
         raise NotImplementedError
 
+    def _no_zoom(self) -> str:
+        return "there is room for one pane only" if self.has_class("-one") else ""
+
     def _do_zoom(self) -> None:
-        if self.has_class("-zoom-left") or self.has_class("-zoom-right"):
+        if self._zoomed():
             self._unzoom()
-            return
-        left = self.query_one("#left")
-        self.add_class("-zoom-left" if left in self._pane().ancestors else "-zoom-right")
+        else:
+            self.add_class("-zoom-right" if self._pane().id in RIGHT else "-zoom-left")
+
+    def _zoomed(self) -> bool:
+        return self.has_class("-zoom-left") or self.has_class("-zoom-right")
 
     def _unzoom(self) -> None:
         self.remove_class("-zoom-left", "-zoom-right")
@@ -523,7 +516,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         except CockpitError as error:
             self._complain(error)
             return
-        text = f"the snapshot is in {path} · cockpit stacks {path} opens it again"
+        text = f"the snapshot is in {path} · cockpit stacks FOLDER opens it again"
         self.notify(text, markup=False, timeout=12)
 
     def _do_leave(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from rich.cells import cell_len
+
 from cockpit.base.kinds import WAITING
 from cockpit.core.classes import RankClass
-from cockpit.tui.stack_words import STATES, count_text, cut, mask_within, place_text
+from cockpit.tui.stack_words import STATES, count_text, cut, frame_text, mask_within
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
 
@@ -49,7 +51,7 @@ class ClassList(CursorPane[RankClass]):
         :param low: there is room for little
         """
         self._named, self._moved, self._chosen, self._marked = odd, moved, chosen, marked
-        self._few, self._low = len(classes) < CLOSE and not low, low
+        self._few, self._low = len(classes) < CLOSE, low
         if classes is not self.items:
             self._drawn.clear()
         self.show_items(classes)
@@ -98,7 +100,7 @@ class ClassList(CursorPane[RankClass]):
         yield from self._doing(item, width)
         if facts:
             yield Line(tuple(_joined(facts, width)), 2)
-        if self._few:
+        if self._few and not self._low:
             yield Line(heading=True)
 
     def _extra(self, item: RankClass) -> str:
@@ -113,13 +115,15 @@ class ClassList(CursorPane[RankClass]):
     def _doing(self, item: RankClass, width: int) -> Iterator[Line]:
         doing = item.doing
         frame = doing.frame
-        if frame is None and self._few:
-            # Why there is no stack may take a sentence.
-            yield from hanging((Piece("  "),), doing.text, width)
-            return
         role = "waits" if doing.kind in WAITING else ""
+        if self._few and (frame is None or cell_len(doing.text) > width - 2):
+            # Why there is no stack may take a sentence.
+            yield from hanging((Piece("  "),), doing.text, width, role)
+            if frame is not None:
+                yield Line((Piece("  "), Piece(cut(frame_text(frame), width - 2), "label")), 2)
+            return
         text = cut(doing.text, width - 2)
-        where = "" if frame is None else f"{frame.name}  {place_text(frame)}"
+        where = "" if frame is None else frame_text(frame)
         if where and len(text) + len(where) + 4 <= width:
             yield Line((Piece("  "), Piece(text, role), Piece(f"  {where}", "label")), 2)
             return

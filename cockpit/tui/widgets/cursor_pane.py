@@ -59,8 +59,9 @@ class CursorPane(TextPane, Generic[T]):
         return ()
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many lines as there are."""
-        return len(self.lines)
+        """As many lines as there are at that width: those of now were made for the one before."""
+        width -= self.scrollbar_size_vertical
+        return len(self.lines if width in (0, self.scrollable_size.width) else self.build(width))
 
     def show_items(self, items: Sequence[T]) -> None:
         """Show these."""
@@ -72,6 +73,8 @@ class CursorPane(TextPane, Generic[T]):
             self._at = next(found, min(self._at, max(0, len(items) - 1)))
         else:
             self._at = 0
+        # Nothing is built while the pane is hidden: the lines of the old items are not those of the new ones.
+        self._starts = ()
         self.rebuild()
         if self.touched and self._starts:
             self._bring(self._starts[self._at] - above)
@@ -89,6 +92,12 @@ class CursorPane(TextPane, Generic[T]):
             lines.extend(self.item_lines(item, width))
         self._starts = starts
         return lines or self.empty_lines(width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines depend on the width; what a person put the cursor on stays in view."""
+        self.rebuild()
+        if self.touched:
+            self._put(self._at, tell=False)
 
     # The cursor
 

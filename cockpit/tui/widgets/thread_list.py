@@ -8,7 +8,7 @@ from itertools import groupby
 
 from cockpit.base.stacks import Child, Dump, Frame, Thread
 from cockpit.core.snapshot import Place
-from cockpit.tui.stack_words import STATES, cut, place_text
+from cockpit.tui.stack_words import STATES, cut, place_text, state_text
 from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
@@ -139,14 +139,17 @@ def _rank_items(
         yield from _thread_items(
             ("thread", number), thread, kinds[number] if number < len(kinds) else (), library, width
         )
-    for child in dump.process.children if dump.process is not None else ():
+    children = dump.process.children if dump.process is not None else ()
+    if "children" in sight.asked and not children:
+        yield Shown("no child", (Line((Piece("it has no child processes", "label"),)),))
+    for child in children:
         yield Shown(("child", child.pid), (_child_line(child),))
         for number, thread in enumerate(child.threads):
             yield from _thread_items(("child", child.pid, number), thread, (), library, width, indent=2)
 
 
 def _child_line(child: Child) -> Line:
-    state = STATES.get(child.state, {"R": "runs", "S": "sleeps"}.get(child.state, child.state))
+    state = state_text(child.state)
     role = "warning" if child.state in STATES else "label"
     return Line(
         (Piece(f"child {child.pid}  ", "label"), Piece(child.name, "title"), Piece(f"  {state}", role))
@@ -160,7 +163,7 @@ def _head(sight: RankSight, width: int) -> Iterator[Line]:
     yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {sight.place.node}{local}")))
     if dump is not None and dump.process is not None:
         process = dump.process
-        facts = [f"pid {process.pid}", STATES.get(process.state, f"state {process.state}")]
+        facts = [f"pid {process.pid}", state_text(process.state)]
         facts += [f"in {process.call}"] if process.call else []
         facts += [process.target] if process.target else []
         facts += [f"kernel: {process.wchan}"] if process.wchan else []

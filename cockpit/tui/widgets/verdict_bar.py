@@ -124,14 +124,16 @@ class VerdictBar(Widget):
 
     def _last(self, found: Verdict, width: int) -> Iterator[list[tuple[str, str]]]:
         """The evidence, with how certain it is behind it, and what to do next."""
-        word = found.certainty
+        # Nothing is claimed, and nothing speaks for it: there is nothing to be sure of.
+        word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
         room = width - cell_len(word) - 3
-        evidence = _within(" · ".join(found.evidence), max(1, room), 1 if self._low else 2)
+        text = " · ".join(found.evidence)
+        evidence = _within(text, max(1, room), 1 if self._low else 2) if text or word else ()
         for number, piece in enumerate(evidence):
             line = [(piece, "dim")]
             if not number and word:
                 gap = width - cell_len(piece) - cell_len(word)
-                line += [(" " * (gap if piece else 0), ""), (word, CERTAINTY.get(word, "dim"))]
+                line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
         if found.next and not self._low:
             words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(found.next), "")]
