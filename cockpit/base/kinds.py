@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Pattern, Tuple
 
 from cockpit.base.sources import is_library
 from cockpit.base.stacks import Frame, Process
@@ -20,9 +20,9 @@ KINDS = {
     "rendezvous": "waits for the others to connect",
     "backward": "in the autograd engine, inside which DDP waits for gradients of others",
     "sync": "waits for its device",
-    "loader": "waits for a worker of its data loader",
+    "loader": "waits for data of another process, such as a worker of its data loader",
     "io": "reads or writes",
-    "lock": "waits for a lock",
+    "lock": "waits for a lock or another thread",
     "sleep": "sleeps",
     "build": "waits for a compiler, or for the lock of one",
 }
@@ -33,12 +33,14 @@ WAITING = frozenset({"collective", "rendezvous", "backward", "sync"})
 
 # fmt: off
 COLLECTIVES = frozenset((
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
-    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "allgather", "allgather_fn", "allreduce",
-    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather", "gather_object",
-    "irecv", "isend", "monitored_barrier", "recv", "recv_object_list", "reduce", "reduce_scatter",
-    "reduce_scatter_fn", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "scatter",
-    "scatter_object_list", "send", "send_object_list", "inference_all_reduce", "wait_tensor",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
+    "all_gather_object", "all_gather_single", "all_gather_single_coalesced", "all_gather_tensor",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "allgather", "allgather_fn",
+    "allreduce", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather",
+    "gather_object", "inference_all_reduce", "irecv", "isend", "monitored_barrier", "recv",
+    "recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_fn", "reduce_scatter_single",
+    "reduce_scatter_single_coalesced", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced",
+    "scatter", "scatter_object_list", "send", "send_object_list", "wait_tensor",
 ))
 """Functions that end when other ranks have called them too."""
 
@@ -57,6 +59,9 @@ _COMM_FILES = re.compile(
 _RENDEZVOUS_FILES = re.compile(
     r"^torch/distributed/(distributed_c10d|rendezvous|elastic/.*)\.py$|^deepspeed/comm/(comm|torch)\.py$"
 )
+_GENERATED = re.compile(r"/torchinductor_[^/]*/")
+"""What torch.compile has written."""
+
 _NATIVE_COLLECTIVE = re.compile(
     r"c10d::(?!TCPStore|PrefixStore|Store)\w*(Work|ProcessGroup|Backend)|gloo::\w*"
     r"(allreduce|allgather|broadcast|barrier|reduce|recv|send|wait)|nccl\w*(All|Reduce|Broadcast|Send|Recv|Group)"
@@ -72,10 +77,12 @@ _RULES = tuple(
         ("build", r"^torch/_inductor/(codecache|async_compile|cpp_builder)\.py$", ""),
         ("backward", r"^torch/autograd/graph\.py$", r"^_engine_run_backward$"),
         ("sync", r"^torch/(cuda|xpu|mps|accelerator)/(__init__|streams)\.py$", r"^(wait_)?synchronize"),
+        # Not _next_data: without workers it reads the data itself.
+        ("loader", r"^torch/utils/data/dataloader\.py$", r"^_(try_get_data|get_data|shutdown_workers)$"),
         (
             "loader",
-            r"^torch/utils/data/dataloader\.py$",
-            r"^_(next_data|try_get_data|get_data|shutdown_workers)$",
+            r"^python/multiprocessing/(queues|connection|pool|managers)\.py$",
+            r"^(get|put|join|wait|_?poll|_?recv(_bytes|_bytes_into)?)$",
         ),
         ("lock", r"^python/threading\.py$", r"^(acquire|wait|wait_for|join|_wait_for_tstate_lock)$"),
         ("lock", r"^(filelock/|python/multiprocessing/synchronize\.py)", ""),
@@ -94,7 +101,7 @@ def kind(frame: Frame) -> str:
             return "collective"
         return "sync" if _NATIVE_SYNC.search(frame.name) else "library"
     name = frame.name.rpartition(".")[2]
-    if not is_library(frame.file):
+    if not is_library(frame.file) and not _GENERATED.search(frame.file):
         return "user"
     if name in COLLECTIVES and _COMM_FILES.match(frame.file):
         return "collective"
@@ -133,18 +140,31 @@ def python_frames(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
 
 
 def user_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
-    """The innermost frame of the user's own code."""
-    return next((frame for frame in reversed(frames) if not frame.native and kind(frame) == "user"), None)
+    """The innermost frame of the user's own code; where the program is an installed one, of its package."""
+    frames = python_frames(frames)
+    mine = next((frame for frame in reversed(frames) if kind(frame) == "user"), None)
+    if mine is not None and not _SCRIPT.search(mine.file):
+        return mine
+    # ``python -m axolotl.cli.train``, or ``llamafactory-cli`` in a folder of programs.
+    installed = (frame.file.partition("/")[0] for frame in frames if kind(frame) != "user")
+    package = next((name for name in installed if name[:1] not in ("", "<") and name != "python"), None)
+    inside = (frame for frame in reversed(frames) if package and frame.file.startswith(package + "/"))
+    return next(inside, mine)
 
+
+_SCRIPT = re.compile(r"/bin/[^/.]+$")
+"""Programs that pip writes; they only call a package."""
 
 _TEXTS = {
     "rendezvous": "waits for the others to connect",
     "backward": "in backward, where gradients of all ranks are joined",
     "sync": "waits for its device",
     "loader": "waits for its data loader",
+    "queue": "waits for another process",
     "build": "waits for a build, or for its lock",
     "sleep": "sleeps",
     "lock": "waits for a lock",
+    "thread": "waits for another thread",
 }
 
 _SLEEPS = frozenset(("clock_nanosleep", "nanosleep"))
@@ -154,15 +174,23 @@ _JOINT = re.compile(
     r"|megatron/core/(distributed|optimizer|pipeline_parallel|tensor_parallel))/"
 )
 """Code that waits for other ranks in C: DDP's ``_pre_forward``, while it rebuilds its buckets, for one."""
+_STORE = re.compile(r"^torch/distributed/")
+_ANSWERS = frozenset(("poll", "ppoll", "recvfrom"))
+"""Calls in which code of torch waits for what other ranks put into the store."""
+_THREADS = re.compile(r"^python/(threading|queue|concurrent/futures/\w+)\.py$")
+_DEBUGGERS = re.compile(r"^(python/(pdb|bdb)\.py|(ipdb|pudb)/|IPython/(core|terminal)/debugger\.py)")
+_EVENTS = re.compile(r"^(python/asyncio|trio|anyio|uvloop)/")
 
 _WAIT = re.compile(r"\.wait\(")
+_COMPILED = re.compile(r"\b_c10d_functional\.(\w+)")
+"""A line of compiled code that calls a collective; no Python frame of it has its name."""
 _WORK = "Work.wait"
 """What is waited for where only a handle of a collective is known, not which one it is."""
 
 _WORDS = {
     "reads": ("read", "pread64", "readv"),
     "receives from": ("recvfrom", "recvmsg", "recvmmsg"),
-    "writes": ("write", "writev", "pwrite64"),
+    "writes to": ("write", "writev", "pwrite64"),
     "sends to": ("sendto", "sendmsg"),
     "connects to": ("connect",),
     "opens": ("open", "openat"),
@@ -187,10 +215,11 @@ def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: 
     """
     user = user_frame(frames)
     collective = native = ""
+    queue = False
     # From the inside out, up to the user's own code: what is further out only led there.
     for frame in reversed(frames):
         found = kind(frame)
-        if found == "user" and not frame.native:
+        if found == "user" or frame == user:
             break
         if found == "collective":
             # all_reduce of DeepSpeed calls all_reduce of torch: the innermost name is the right one.
@@ -200,11 +229,15 @@ def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: 
             else:
                 collective = collective or frame.name.rpartition(".")[2]
             continue
-        if found not in ("library", "lock", "io") and not collective and not native:
+        if found == "loader" and frame.file.startswith("python/"):
+            queue = True  # that of a data loader, if a frame further out says so
+        elif found not in ("library", "lock", "io") and not collective and not native:
             return Doing(found, "", user, _TEXTS[found])
     what = collective or native
     if what:
         return Doing("collective", what, user, "waits in %s" % what)
+    if queue:
+        return Doing("loader", "", user, _TEXTS["queue"])
     return _by_kernel(frames, user, process, source)
 
 
@@ -232,20 +265,64 @@ def _by_kernel(
     # A wait of Python's own has a frame of its own: one in C is that for the handle of a collective.
     if in_c and _WAIT.search(source) and (call in _LOCKS or call in _SLEEPS):
         return Doing("collective", _WORK, user, "waits in %s" % _WORK)
-    if call in _SLEEPS:
+    compiled = _COMPILED.search(source)
+    if compiled and call in _LOCKS:
+        return Doing("collective", compiled.group(1), user, "waits in %s" % compiled.group(1))
+    file = frames[-1].file if frames else ""
+    inner = kind(frames[-1]) if frames else ""
+    # Locks that are files are asked for again and again.
+    if call in _SLEEPS and inner != "lock":
         return Doing("sleep", "", user, _TEXTS["sleep"])
-    if call in _LOCKS and frames and _JOINT.match(frames[-1].file):
+    if (call in _LOCKS and _JOINT.match(file)) or (call in _ANSWERS and _STORE.match(file)):
         what = frames[-1].name.rpartition(".")[2]
         return Doing("collective", what, user, "waits in %s" % what)
-    if call in _LOCKS:
-        return Doing("lock", "", user, _TEXTS["lock"])
+    if call in _LOCKS or (inner == "lock" and call not in _CALLS):
+        return _of_lock(frames[-1] if frames else None, user)
+    if call in _CALLS and _further_in(frames, user, _DEBUGGERS):
+        return Doing("io", target, user, "waits in a debugger for somebody to type")
+    if call in _CALLS and _further_in(frames, user, _EVENTS):
+        return Doing("io", target, user, "waits in its event loop")
     if call in _CALLS:
-        return Doing("io", target, user, ("%s %s" % (_CALLS[call], target)).rstrip())
-    inner = kind(frames[-1]) if frames else ""
-    if inner in ("lock", "io"):
-        return Doing(inner, "", user, _TEXTS.get(inner, "reads or writes"))
+        return Doing("io", target, user, _call_text(call, target))
+    if inner == "io":
+        return Doing("io", "", user, "reads or writes")
     if process is not None and process.state == "R":
         return Doing("runs", "", user, "runs")
     if inner == "library":
-        return Doing("library", "", user, "in %s" % frames[-1].file.partition("/")[0])
+        return Doing("library", "", user, "in %s" % _package(file))
     return Doing("user", "", user, "in its own code") if frames else Doing("", "", None, "no Python stack")
+
+
+def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:
+    """What a stack waits for that ends in a futex, or in a function that waits by one."""
+    if inner is not None and _THREADS.match(inner.file):
+        ends = inner.name == "_shutdown"
+        return Doing(
+            "lock", "", user, "is at its end, and waits for another thread" if ends else _TEXTS["thread"]
+        )
+    if inner is not None and kind(inner) == "library" and not inner.file.startswith(("python/", "<frozen ")):
+        # It may be a wait for other ranks that no rule knows.
+        return Doing("library", "", user, "waits in %s" % _package(inner.file))
+    return Doing("lock", "", user, _TEXTS["lock"])
+
+
+def _package(file: str) -> str:
+    return "compiled code" if _GENERATED.search(file) else file.partition("/")[0]
+
+
+def _call_text(call: str, target: str) -> str:
+    """What a system call does, and with what where that is known."""
+    words = _CALLS[call]
+    if target:
+        return "%s %s%s" % (words, "a " if target in ("pipe", "socket") else "", target)
+    return "waits in %s" % call if words.endswith((" on", " from", " to", " at")) else words
+
+
+def _further_in(frames: Tuple[Frame, ...], user: Optional[Frame], files: Pattern[str]) -> bool:
+    """Whether the innermost code of the user's own has called into one of these files."""
+    for frame in reversed(frames):
+        if frame == user:
+            return False
+        if files.match(frame.file):
+            return True
+    return False

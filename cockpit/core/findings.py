@@ -177,6 +177,15 @@ class Case:
             and last.process.cpu_s - first.process.cpu_s <= BACKWARD_SHARE * span + 0.02
         )
 
+    @cached_property
+    def busy(self) -> int:
+        """Ranks that used CPU time and were at the same place each time: an endless loop looks like that.
+
+        So does a wait for a GPU, in backward as well.
+        """
+        frozen = union(one for one in [*self.waits, *self.others] if one.frozen)
+        return mask_of(rank for rank in ranks_of(self.live & ~frozen) if _at_one_place(self.dumps(rank)))
+
     @property
     def waiting(self) -> int:
         """Ranks that wait for others."""
@@ -221,7 +230,12 @@ class Case:
 
     def still(self) -> str:
         """The words for "unmoved": in how many samples, over which time."""
-        return f"same in {self.looks} of {self.looks} samples, {self.span_s:.1f} s apart"
+        return f"same in {self.looks} of {self.looks} samples, {self.span}"
+
+    @property
+    def span(self) -> str:
+        """The time over which there are samples, in words."""
+        return f"{self.span_s:.1f} s apart" if self.looks == 2 else f"over {self.span_s:.1f} s"
 
     def wait_fact(self) -> str:
         """What the waiting ranks do, as evidence."""
@@ -309,15 +323,20 @@ def _gil_sleeper(dumps: Sequence[Dump]) -> bool:
     return len(dumps) > 1 and len(seen) == 1
 
 
+def _at_one_place(dumps: Sequence[Dump]) -> bool:
+    """Whether a rank had one stack in all samples, and nothing has woken it up in between."""
+    if len(dumps) < 2 or len({python_frames(dump.frames) for dump in dumps}) > 1:
+        return False
+    first, last = dumps[0].process, dumps[-1].process
+    if first is None or last is None or (first.pid, first.ticks) != (last.pid, last.ticks):
+        return False
+    return last.switches - first.switches <= max(3.0, SWITCHES_S * (dumps[-1].at - dumps[0].at))
+
+
 def bad_child(dump: Dump) -> Child | None:
     """A process below a rank that is dead or stopped."""
     children = dump.process.children if dump.process is not None else ()
     return next((child for child in children if child.state in DEAD | STOPPED), None)
-
-
-def is_feed(frame: Frame) -> bool:
-    """Whether a frame belongs to what brings data from other processes."""
-    return frame.file.startswith(("torch/utils/data/", "python/multiprocessing/"))
 
 
 def place_text(frame: Frame | None) -> str:

@@ -8,22 +8,23 @@ Certainty says which: ``sure`` needs waiters and suspect both unmoved over two s
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from cockpit.base.kinds import COLLECTIVES, doing
+from cockpit.base.kinds import COLLECTIVES, Doing, doing
 from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.base.stacks import Dump
 from cockpit.core.findings import (
     DEAD,
+    EVIDENCE,
     Case,
     Part,
     bad_child,
     by_reason,
     ended_words,
     every_text,
-    is_feed,
     kept,
     number_text,
     place_text,
@@ -58,6 +59,11 @@ P2P = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}
 )
 """Stages of a pipeline are in different ones of these by design."""
+
+FILE_LOCKS = frozenset({"flock", "fcntl"})
+
+AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
+"""System calls that wait for a process below."""
 
 MORE = "s, or --samples 3: what moves"
 STEPS = ("--native: what the library waits for", MORE)
@@ -99,6 +105,7 @@ def verdict(snapshot: Snapshot) -> Verdict:
         _gil,
         _absent,
         _unheard,
+        _group,
         _few,
         _mismatch,
         _together,
@@ -198,7 +205,10 @@ def _stopped(case: Case) -> Verdict | None:
         len(each) == case.looks and all(state_of(dump) == "T" for dump in each) for each in dumps.values()
     )
     sure = always and case.heard and not case.others and (case.all_frozen or not case.waits)
-    node, pid = case.process_of(next(ranks_of(ranks)))
+    stopped: dict[str, list[str]] = defaultdict(list)
+    for node, pid in map(case.process_of, ranks_of(ranks)):
+        if node and pid and not traced:
+            stopped[node].append(str(pid))
     part = next((one for one in case.classes if one.ranks & ranks), None)
     facts = [
         f"state T in {case.looks} of {case.looks} samples" if always else "",
@@ -213,15 +223,17 @@ def _stopped(case: Case) -> Verdict | None:
         "" if traced else "SIGSTOP, a debugger or a batch system did it; SIGCONT lets it go on.",
         kept(facts),
         "sure" if sure else "likely",
-        (f"{node}: kill -CONT {pid}",) if node and pid and not traced else (),
+        tuple(f"{node}: kill -CONT {' '.join(pids)}" for node, pids in stopped.items())[:EVIDENCE],
     )
 
 
 def _not_there(case: Case) -> Verdict | None:
     """Ranks that nobody has seen."""
-    if not case.absent or (case.waits and case.passing):
-        return None
     ranks = mask_of(case.absent)
+    if not ranks or (case.waits and case.passing):
+        return None
+    if case.waits and case.others and count(ranks) > count(case.live):
+        return None  # most of the job was not asked; what is odd among the rest is the better answer
     (why, group), *_ = by_reason(case.absent, ranks)
     headline = ended_words(why, group)
     if case.waits:
@@ -229,7 +241,9 @@ def _not_there(case: Case) -> Verdict | None:
     steps: tuple[str, ...] = ()
     detail = "The launcher runs, the training process does not yet."
     if why != "has not started":
-        detail = "It has ended, or it runs on a node that was not asked."
+        detail = "They have ended, or are on nodes that were not asked."
+        if count(ranks) == 1:
+            detail = "It has ended, or is on a node that was not asked."
         steps = ("name every node of the job in the hostfile",)
     likely = case.frozen and case.heard and not case.others
     return Verdict(
@@ -238,7 +252,7 @@ def _not_there(case: Case) -> Verdict | None:
         headline,
         "",
         detail,
-        kept([case.wait_fact(), case.unheard_fact()]),
+        kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
         "likely" if likely else "unsure",
         steps,
     )
@@ -264,13 +278,14 @@ def _gil(case: Case) -> Verdict | None:
         case.unheard_fact(),
     ]
     sure = case.all_frozen and case.heard and not case.others and not case.gpu_only
-    frame = doing(holder.frames, dump.process if main else None).frame
+    act = doing(holder.frames, dump.process if main else None)
+    does = act.text if main and act.kind == "io" else "sleeps"
     return Verdict(
         "gil",
         ranks,
         headline,
-        place_text(frame or (holder.frames[-1] if holder.frames else None)),
-        f"Its {by} sleeps in a C function and keeps the GIL: no other Python thread of it can run.",
+        place_text(act.frame or (holder.frames[-1] if holder.frames else None)),
+        f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run.",
         kept(facts),
         "sure" if sure else "likely",
         (_native_step(rank),),
@@ -295,13 +310,32 @@ def _absent(case: Case) -> Verdict | None:
     elif not first.frozen:
         headline = f"{ranks_words(suspects, 'has', 'have')} not come to {joined} yet"
     else:
-        joined = joined if joined in COLLECTIVES or not case.blocked else f"the others in {joined}"
+        named = joined in COLLECTIVES and joined != "wait_tensor"
+        joined = joined if named or not case.blocked else f"the others in {joined}"
         headline = f"{ranks_words(suspects)} did not join {joined}"
     facts = [case.wait_fact(), case.suspect_fact(first), state_fact(dump)]
     facts += [case.part_fact(one) for one in case.others[1:]]
+    if case.absent:
+        facts.append(f"{ranks_words(mask_of(case.absent))} not found")
     facts.append(case.unheard_fact())
     kind, detail, steps = _story(case, first, dump)
     return Verdict(kind, suspects, headline, first.where, detail, kept(facts), _certainty(case), steps)
+
+
+def _group(case: Case) -> Verdict | None:
+    """Some wait and others do not join them, while the rest gets on: a group that the rest does not need."""
+    going = case.live & ~union(one for one in [*case.waits, *case.others] if one.frozen) & ~case.holders
+    if not going or going == case.live:
+        return None
+    places = case.snapshot.ranks
+    group = {rank: place for rank, place in places.items() if not going >> rank & 1}
+    found = _absent(Case(replace(case.snapshot, ranks=group)))
+    if found is None:
+        return None
+    # Those that get on elsewhere may be on their way to the same collective.
+    likely = found.certainty == "sure" and all(one.frozen for one in case.others)
+    headline = f"{found.headline}, while {number_text(going, 'gets', 'get')} on"
+    return replace(found, headline=headline, certainty="likely" if likely else "unsure")
 
 
 def _certainty(case: Case) -> str:
@@ -328,16 +362,8 @@ def _story(case: Case, part: Part, dump: Dump) -> tuple[str, str, tuple[str, ...
     act, process = part.found.doing, dump.process
     node, _ = case.process_of(dump.rank)
     at = f"{node}: " if node else ""
-    if act.kind == "loader" or any(is_feed(frame) for frame in part.found.frames):
-        child = bad_child(dump)
-        if child is None:
-            step = f"--children --ranks {dump.rank}: what its workers do"
-            return "loader", "It waits for its data loader.", (step,)
-        dead = child.state in DEAD
-        detail = f"It waits for data, and its process {child.pid} ({child.name}) is "
-        if dead:
-            return "loader", f"{detail}dead.", (f"{at}dmesg -T | grep -i oom",)
-        return "loader", f"{detail}stopped.", (f"{at}kill -CONT {child.pid}",)
+    if act.kind == "loader" or (process is not None and process.call in AWAIT_CHILD):
+        return _story_of_children(act, dump, at)
     if process is not None and process.state == "D":
         about = f" of {process.target}" if process.target else ""
         detail = f"It is in {process.call or 'a system call'}{about} and cannot be interrupted"
@@ -346,15 +372,43 @@ def _story(case: Case, part: Part, dump: Dump) -> tuple[str, str, tuple[str, ...
         detail = "It waits for the lock of a build. A build that was killed leaves its lock behind."
         steps = (
             f"{at}pgrep -a ninja: is a build running?",
-            f"{at}if not: rm ~/.cache/torch_extensions/*/*/lock",
+            f"{at}if not: rm ~/.cache/torch_extensions/*/*/lock, or that below TORCH_EXTENSIONS_DIR",
         )
         return "build", detail, steps
     if case.looks > 1 and not part.frozen:
-        # What the kernel said was true for a moment only.
-        return "absent", "It moves: it is late, or in a loop.", (MORE, _native_step(dump.rank))
+        # What the kernel said was true for a moment only, unless it says so each time.
+        dumps = case.dumps(dump.rank)
+        always = len({doing(each.frames, each.process, each.source).text for each in dumps}) == 1
+        seen = f", and {act.text} each time it is looked at" if always and act.kind != "runs" else ""
+        return "absent", f"It moves{seen}: it is late, or in a loop.", (MORE, _native_step(dump.rank))
     kind = act.kind if act.kind in ("io", "lock") else "absent"
     detail = f"It {act.text}." if act.text else ""
-    return kind, detail, (_native_step(dump.rank),) if case.looks > 1 else (MORE,)
+    step = _threads_step(dump.rank) if kind == "lock" else _native_step(dump.rank)
+    if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
+        step = f"{at}fuser -v {shlex.quote(act.what)}: who has it open"
+    return kind, detail, (step,) if case.looks > 1 else (MORE,)
+
+
+def _story_of_children(act: Doing, dump: Dump, at: str) -> tuple[str, str, tuple[str, ...]]:
+    """The same of a suspect that waits for a process below it."""
+    kind = act.kind if act.kind == "loader" else "io"
+    child = bad_child(dump)
+    if child is not None and child.state in DEAD:
+        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is dead."
+        return kind, detail, (f"{at}dmesg -T | grep -i oom",)
+    if child is not None:
+        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is stopped."
+        return kind, detail, (f"{at}kill -CONT {child.pid}",)
+    below = dump.process.children if dump.process is not None else ()
+    if dump.process is not None and not below:
+        return kind, f"It {act.text}, and has none below it.", (_threads_step(dump.rank),)
+    for child in below:
+        does = doing(child.threads[0].frames if child.threads else ())
+        # A worker that waits for work is not what it waits for.
+        if does.frame is not None and does.kind != "loader":
+            detail = f"It {act.text}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
+            return kind, detail, (MORE,)
+    return kind, f"It {act.text}.", (f"--children --ranks {dump.rank}: what its processes do",)
 
 
 def _unheard(case: Case) -> Verdict | None:
@@ -386,10 +440,11 @@ def _few(case: Case) -> Verdict | None:
     if not any(one.frozen for one in case.others):
         headline = f"{case.wait_words()}, {number_text(case.suspects, 'is', 'are')} on the way"
         return Verdict("moving", 0, headline, evidence=kept([case.wait_fact()]), next=(MORE,))
+    waits = ranks_words(case.waiting, "waits", "wait")
     return Verdict(
         "mismatch",
         case.waiting,
-        f"{case.wait_words()}, in which {number_text(case.suspects, 'is', 'are')} not",
+        f"{waits} in {case.blocked or 'collectives'}, in which {number_text(case.suspects, 'is', 'are')} not",
         case.waits[0].where,
         "Either the few are where nobody else goes, or the many are held up elsewhere.",
         kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
@@ -401,15 +456,14 @@ def _mismatch(case: Case) -> Verdict | None:
     """Everybody waits, but not in the same collective."""
     if not case.waits or case.others or case.passing:
         return None
-    groups = _groups(case.waits, lambda one: one.what) or _groups(
-        case.waits, lambda one: f"{one.what} at {one.where}"
-    )
+    places = _groups(case.waits, lambda one: f"{one.what} at {one.where}")
+    groups = _groups(case.waits, lambda one: one.what) or places
     if not groups:
         return None
-    facts = [f"{ranks_words(ranks)} in {what}" for what, ranks in groups]
+    facts = [f"{ranks_words(ranks)} in {what}".removesuffix(" at ") for what, ranks in places]
     (most, many), (what, ranks), *rest = groups
     kinds = {one.kind for one in case.waits}
-    by_design = kinds != {"collective"} or any(one.what in P2P for one in case.waits)
+    by_design = not kinds <= {"collective", "backward"} or any(one.what in P2P for one in case.waits)
     if rest or 2 * count(many) <= count(case.waiting) or "sync" in kinds:
         detail = (
             "Stages of a pipeline and groups of ranks may do so by design; or ranks have parted somewhere."
@@ -496,12 +550,18 @@ def _moving(case: Case) -> Verdict | None:
     """Nobody is stuck, or only a few that nobody waits for."""
     if case.looks < 2 or not case.live:
         return None
-    parts = [one for one in [*case.waits, *case.others] if one.frozen]
+    parts = [one for one in [*case.others, *case.waits] if one.frozen]
     still = union(parts) | case.holders
     going = case.live & ~still
-    facts = [f"{case.looks} samples, {case.span_s:.1f} s apart", case.unheard_fact()]
+    facts = [f"{case.looks} samples, {case.span}", case.unheard_fact()]
+    if not still and case.busy == going:
+        headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
+        facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
+        detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
+        return Verdict("moving", 0, headline, "", detail, kept(facts), next=STEPS)
     if not still:
-        certainty = "sure" if going == case.snapshot.world else "likely"
+        certainty = "sure" if going == case.snapshot.world and not case.busy else "likely"
+        facts.insert(1, f"{ranks_words(case.busy)} busy at one place" if case.busy else "")
         headline = f"{every_text(going, 'is', 'are')} moving"
         return Verdict("moving", 0, headline, evidence=kept(facts), certainty=certainty)
     if count(still) > count(going):
@@ -521,12 +581,20 @@ def _unknown(case: Case) -> Verdict:
 
 
 def _completed(case: Case, found: Verdict) -> Verdict:
-    """While answers are still to come nothing is sure."""
+    """While answers are still to come nothing is sure; what was asked for already need not be asked again."""
+    have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
+    steps = tuple(step for step in found.next if not any(option in step for option in have))
+    if steps != found.next:
+        found = replace(found, next=steps or (MORE,))
     if not case.pending:
         return found
     fact = f"{number_text(case.pending)} still to answer"
     certainty = "likely" if found.certainty == "sure" else found.certainty
     return replace(found, certainty=certainty, evidence=kept([fact, *found.evidence]))
+
+
+def _threads_step(rank: int) -> str:
+    return f"enter, or --threads all --ranks {rank}: its other threads"
 
 
 def _native_step(rank: int) -> str:

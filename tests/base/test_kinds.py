@@ -64,13 +64,17 @@ def test_what_is_the_users_own() -> None:
         (Frame("all_reduce", C10D, 3252), "collective"),
         (Frame("TorchBackend.all_reduce", "deepspeed/comm/torch.py", 290), "collective"),
         (Frame("monitored_barrier", C10D, 1), "collective"),
+        (Frame("all_gather_single", C10D, 1), "collective"),
         (Frame("wait_tensor", "torch/distributed/_functional_collectives.py", 1), "collective"),
         (Frame("all_reduce", "./mine.py", 1), "user"),
         (Frame("all_reduce", "somebody/else.py", 1), "library"),
         (Frame("init_process_group", C10D, 1), "rendezvous"),
         (Frame("_engine_run_backward", "torch/autograd/graph.py", 1), "backward"),
         (Frame("synchronize", "torch/cuda/__init__.py", 1), "sync"),
-        (Frame("_BaseDataLoaderIter._next_data", "torch/utils/data/dataloader.py", 1), "loader"),
+        (Frame("_MultiProcessingDataLoaderIter._get_data", "torch/utils/data/dataloader.py", 1), "loader"),
+        (Frame("_SingleProcessDataLoaderIter._next_data", "torch/utils/data/dataloader.py", 1), "library"),
+        (Frame("Queue.get", "python/multiprocessing/queues.py", 1), "loader"),
+        (Frame("BaseProcess.run", "python/multiprocessing/process.py", 1), "library"),
         (Frame("FileBaton.wait", "torch/utils/file_baton.py", 49), "build"),
         (Frame("Event.wait", "python/threading.py", 1), "lock"),
         (Frame("run", "python/threading.py", 1), "library"),
@@ -137,8 +141,86 @@ def test_the_handle_of_a_collective_is_told_by_the_line(
     assert doing((USER, *inner), Process(1, 1, "S", call="futex"), source).kind == expected
 
 
+WAIT = Frame("Condition.wait", "python/threading.py", 1)
+LOADER = Frame("_try_get_data", "torch/utils/data/dataloader.py", 1)
+QUEUE = Frame("Queue.get", "python/multiprocessing/queues.py", 1)
+POLL = Frame("_ConnectionBase.poll", "python/multiprocessing/connection.py", 1)
+SELECT = Frame("select", "python/selectors.py", 1)
+PDB = Frame("Pdb.interaction", "python/pdb.py", 1)
+SHUTDOWN = Frame("_shutdown", "python/threading.py", 1590)
+STORE = Frame("barrier", "torch/distributed/elastic/utils/store.py", 1)
+
+
+@pytest.mark.parametrize(
+    ("frames", "call", "target", "text"),
+    [
+        ((), "recvfrom", "socket", "receives from a socket"),
+        ((), "read", "pipe", "reads a pipe"),
+        ((), "write", "pipe", "writes to a pipe"),
+        ((), "read", "/dev/pts/3", "reads /dev/pts/3"),
+        ((), "recvfrom", "", "waits in recvfrom"),
+        ((), "wait4", "", "waits for a child"),
+        ((LOADER, QUEUE, POLL, SELECT), "poll", "pipe", "waits for its data loader"),
+        ((QUEUE, POLL), "read", "pipe", "waits for another process"),
+        ((Frame("Queue.get", "python/queue.py", 1), WAIT), "futex", "", "waits for another thread"),
+        ((Frame("Thread.join", "python/threading.py", 1),), "futex", "", "waits for another thread"),
+        ((Frame("FileLock.acquire", "filelock/_api.py", 1),), "clock_nanosleep", "", "waits for a lock"),
+        ((Frame("run", "python/asyncio/runners.py", 1), SELECT), "epoll_wait", "", "waits in its event loop"),
+        ((PDB,), "read", "pipe", "waits in a debugger for somebody to type"),
+        # It may be one for other ranks.
+        ((Frame("synchronize", "horovod/torch/mpi_ops.py", 1),), "futex", "", "waits in horovod"),
+        ((SHUTDOWN,), "futex", "", "is at its end, and waits for another thread"),
+        # What the others put into the store of torch is waited for in C.
+        ((STORE,), "recvfrom", "socket", "waits in barrier"),
+    ],
+)  # fmt: skip
+def test_waits_are_told_in_words(frames: tuple[Frame, ...], call: str, target: str, text: str) -> None:
+    assert doing((USER, *frames), Process(1, 1, "S", call=call, target=target)).text == text
+
+
+def test_what_called_the_users_own_code_is_not_what_it_does() -> None:
+    read = Process(1, 1, "S", call="read", target="/data/7.bin")
+    for outside in (
+        QUEUE,
+        LOADER,
+        PDB,
+        Frame("run", "python/asyncio/runners.py", 1),
+    ):
+        assert doing((outside, USER), read).text == "reads /data/7.bin"
+
+
 def test_a_collective_further_out_is_not_what_is_done_now() -> None:
     # A hook of the user's, called from within: what counts is his own code.
     inner = Frame("hook", "./train.py", 20)
     found = doing((USER, Frame("all_reduce", C10D, 1), inner), Process(1, 1, "R"))
     assert (found.kind, found.frame) == ("runs", inner)
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [
+        (Frame("_run_module_as_main", "<frozen runpy>", 198), Frame("<module>", "axolotl/cli/train.py", 9)),
+        (Frame("<module>", "/opt/venv/bin/axolotl", 8), Frame("main", "axolotl/cli/main.py", 20)),
+        (Frame("_run_code", "python/runpy.py", 86), Frame("<module>", "axolotl/train.py", 20)),
+    ],
+    ids=["module", "script", "python 3.8"],
+)
+def test_a_program_that_is_installed_is_the_users_own(begins: tuple[Frame, ...]) -> None:
+    theirs = Frame("load", "datasets/load.py", 7)
+    inside = Frame("prepare", "axolotl/data.py", 77)
+    assert doing((*begins, theirs, inside, theirs), Process(1, 1, "R")).frame == inside
+    assert doing((*begins, inside, REDUCE)).kind == "collective"
+    assert doing((*begins, theirs, USER, inside)).frame == USER
+
+
+def test_compiled_code_is_not_the_users_own_and_says_what_it_waits_in() -> None:
+    frames = (
+        USER,
+        Frame("CompiledFxGraph.__call__", "torch/_inductor/output_code.py", 763),
+        Frame("Runner.call", "/tmp/torchinductor_ada/xx/cxxvaqv.py", 112),
+        Frame("OpOverload.__call__", "torch/_ops.py", 875),
+    )
+    line = "torch.ops._c10d_functional.wait_tensor.default(buf0)"
+    found = doing(frames, Process(1, 1, "S", call="futex"), line)
+    assert (found.kind, found.what, found.frame) == ("collective", "wait_tensor", USER)
+    assert doing(frames[:-1], Process(1, 1, "S", call="futex")).text == "waits in compiled code"

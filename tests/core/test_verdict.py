@@ -203,13 +203,29 @@ def test_it_is_said_where_the_rank_is_and_who_waits() -> None:
         ({1: still(USER), 2: still(ALL_REDUCE, moves=True)}, {1}),
         ({1: still(USER), 2: still(QUEUE, call="read")}, {1, 2}),
         ({1: still(COMPUTES, call="")}, {1}),
+        ({1: still((*MAIN, Frame("synchronize", "horovod/torch/mpi_ops.py", 1)))}, {1}),
         (dict.fromkeys(range(4), still(USER)), {0, 1, 2, 3}),
     ],
-    ids=["a waiter moves", "two suspects", "in a library", "as many suspects as waiters"],
+    ids=[
+        "a waiter moves",
+        "two suspects",
+        "in a library",
+        "waits in a library",
+        "as many suspects as waiters",
+    ],
 )
 def test_a_doubt_leaves_it_likely(odd: dict[int, Told], named_ranks: set[int]) -> None:
     found = verdict(snapshot(8, still(ALL_REDUCE), odd))
     assert (found.ranks, found.certainty) == (mask_of(named_ranks), "likely"), found
+
+
+def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:
+    taken = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read", target="/data/7.bin")}, looks=3)
+    assert "--native" in verdict(taken).next[0]
+    taken.options = {"native": True, "children": False}
+    found = verdict(taken)
+    assert found.next == ("s, or --samples 3: what moves",)
+    assert found.evidence[0] == "3 ranks in all_reduce, same in 3 of 3 samples, over 2.0 s"
 
 
 def test_one_sample_is_never_sure() -> None:
@@ -235,6 +251,15 @@ def test_a_rank_that_is_not_there(why: str, kind: str, certainty: str) -> None:
     words = named(found, kind, 1, certainty=certainty)
     assert "rank 1 " in found.headline
     assert "3 ranks wait in all_reduce" in words
+
+
+def test_what_is_odd_among_the_few_that_were_asked() -> None:
+    odd = {1: still(USER, call="read", target="/data/7.bin")}
+    elsewhere = dict.fromkeys(range(4, 16), "no process of it on the nodes asked")
+    found = verdict(snapshot(16, still(ALL_REDUCE), odd, why=elsewhere))
+    assert "ranks 4-15 not found" in named(found, "io", 1, certainty="likely")
+    found = verdict(snapshot(16, still(ALL_REDUCE), odd, why={15: elsewhere[15]}))
+    assert "rank 1: reads /data/7.bin" in named(found, "missing", 15, certainty="unsure")
 
 
 def test_those_that_the_launcher_ended_are_not_blamed() -> None:
@@ -265,6 +290,12 @@ def test_all_are_moving() -> None:
     named(verdict(snapshot(4, here_and_there)), "moving", certainty="sure")
 
 
+def test_a_handle_is_nothing_that_one_joins() -> None:
+    waits = (*MAIN, Frame("wait_tensor", "torch/distributed/_functional_collectives.py", 142))
+    found = verdict(snapshot(4, still(waits), {1: still(USER)}))
+    assert found.headline == "rank 1 did not join the others in wait_tensor"
+
+
 @pytest.mark.parametrize(
     "frames", [ALL_REDUCE, BACKWARD, SYNC, RENDEZVOUS], ids=lambda frames: frames[-1].name
 )
@@ -279,9 +310,12 @@ def test_another_collective_than_all_others() -> None:
     found = verdict(snapshot(64, still(ALL_REDUCE), {3: still(BROADCAST)}))
     named(found, "mismatch", 3, certainty="likely")
     assert found.headline == "rank 3 is in broadcast, 63 ranks in all_reduce"
+    assert "rank 3 in broadcast at train.py:300 step" in found.evidence
     assert found.where == "train.py:300 step"
     elsewhere = verdict(snapshot(64, still(ALL_REDUCE), {3: still(collective("all_reduce", 300))}))
     assert "train.py:300" in named(elsewhere, "mismatch", 3, certainty="likely")
+    skipped = verdict(snapshot(64, still(BACKWARD), {3: still(collective("barrier", 300))}))
+    assert "have parted" in named(skipped, "mismatch", 3, certainty="likely")
 
 
 def test_stages_of_a_pipeline_are_no_mismatch() -> None:
@@ -297,6 +331,20 @@ def test_subgroups_that_wait_in_different_collectives_for_one_rank() -> None:
     found = verdict(snapshot(8, still(ALL_REDUCE), odd))
     named(found, "io", 7, certainty="sure")
     assert found.headline == "rank 7 did not join the collective"
+
+
+@pytest.mark.parametrize(
+    ("rest", "certainty"), [(COMPUTES, "unsure"), (ALL_REDUCE, "likely")], ids=["computes", "all_reduce"]
+)
+def test_a_group_hangs_and_the_others_do_not_need_it(rest: tuple[Frame, ...], certainty: str) -> None:
+    odd = dict.fromkeys((4, 5, 6), still(ALL_REDUCE)) | {7: still(USER, call="read", target="/data/7.bin")}
+    found = verdict(snapshot(8, still(rest, moves=True), odd))
+    named(found, "io", 7, certainty=certainty)
+    assert found.headline == "rank 7 did not join all_reduce, while 4 ranks get on"
+    del odd[4], odd[5]
+    named(verdict(snapshot(8, still(rest, moves=True), odd)), "io", 7, certainty="unsure")
+    alone = verdict(snapshot(8, still(rest, moves=True), {7: odd[7]}))
+    named(alone, "moving", 7, certainty="unsure")
 
 
 def test_many_at_one_place_and_a_few_in_a_collective() -> None:
@@ -324,7 +372,18 @@ def test_backward_that_computes_is_no_wait() -> None:
         assert told.process is not None
         return replace(told, process=told.process._replace(cpu_s=100.0 + look))
 
-    named(verdict(snapshot(8, works)), "moving", certainty="sure")
+    # Nor is it known to get on: the engine's threads are as busy where they wait for a GPU.
+    assert "busy, at the same place" in named(verdict(snapshot(8, works)), "moving", certainty="unsure")
+    steps = still(COMPUTES, moves=True)
+    assert "ranks 0-3 busy" in named(
+        verdict(snapshot(8, steps, dict.fromkeys(range(4), works))), "moving", certainty="likely"
+    )
+
+
+def test_every_process_that_is_stopped_can_be_let_go_on() -> None:
+    found = verdict(snapshot(8, still(ALL_REDUCE), dict.fromkeys((1, 2, 7), still(USER, state="T", call=""))))
+    named(found, "stopped", 1, 2, 7, certainty="sure")
+    assert found.next == ("gpu1: kill -CONT 41001 41002", "gpu2: kill -CONT 41007")
 
 
 def test_a_wait_for_gpus_is_never_sure() -> None:
@@ -350,6 +409,55 @@ def test_a_rank_may_be_on_a_node_that_did_not_answer() -> None:
     assert (found.kind, found.certainty) == ("silent", "unsure")
 
 
+@pytest.mark.parametrize(
+    ("frames", "call", "kind"), [(QUEUE, "read", "loader"), (USER, "wait4", "io")], ids=["queue", "child"]
+)
+def test_processes_below_a_rank_that_waits_are_looked_at(
+    frames: tuple[Frame, ...], call: str, kind: str
+) -> None:
+    for state, words in (("S", "--children --ranks 1"), ("T", "kill -CONT 7"), ("Z", "is dead")):
+        told = still(frames, call=call, children=(Child(7, "tokenise", state),))
+        found = verdict(snapshot(4, still(ALL_REDUCE), {1: told}))
+        assert words in named(found, kind, 1, certainty="sure")
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(frames, call=call)}))
+    assert "none below it" in named(found, kind, 1, certainty="sure")
+
+
+def test_the_worker_that_is_held_up_is_shown_where_the_stacks_of_workers_are_here() -> None:
+    begins = (*LOADER[:-3], Frame("_worker_loop", "torch/utils/data/_utils/worker.py", 250))
+    idle = (*begins, Frame("Queue.get", "python/multiprocessing/queues.py", 113))
+    reads = (*begins, Frame("Shards.__getitem__", "./data.py", 41))
+    workers = [
+        Child(70 + number, "pt_data_worker", "S", (Thread("MainThread", 70 + number, False, False, frames),))
+        for number, frames in enumerate((idle, reads))
+    ]
+    told = still(LOADER, call="poll", children=tuple(workers))
+    words = named(verdict(snapshot(4, still(ALL_REDUCE), {1: told})), "loader", 1, certainty="sure")
+    assert "its process 71 (pt_data_worker) is at data.py:41 Shards.__getitem__" in words
+
+
+def test_who_has_a_locked_file_is_asked() -> None:
+    told = still(USER, call="flock", target="/data/my cache.lock")
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: told}))
+    assert found.next == ("gpu1: fuser -v '/data/my cache.lock': who has it open",)
+
+
+def test_data_read_without_workers_is_the_users_own_wait() -> None:
+    inside = (*LOADER[:-3], Frame("Shards.__getitem__", "./data.py", 41))
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(inside, call="read", target="/data/7.bin")}))
+    assert "reads /data/7.bin" in named(found, "io", 1, certainty="sure")
+
+
+def test_what_is_seen_each_time_of_a_rank_that_moves_is_told() -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER, call="clock_nanosleep", moves=True)}))
+    assert "sleeps each time" in named(found, "absent", 1, certainty="likely")
+
+
+def test_who_else_may_hold_a_lock_is_asked_of_its_other_threads() -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER)}))
+    assert "--threads all --ranks 1" in named(found, "lock", 1, certainty="sure")
+
+
 def test_all_wait_for_their_data() -> None:
     dead = still(LOADER, call="poll", children=(Child(7, "pt_data_worker", "Z"),))
     found = verdict(snapshot(4, still(LOADER, call="poll"), {2: dead}))
@@ -364,6 +472,12 @@ def test_a_build_lock_is_a_question_before_it_is_removed() -> None:
         steps = list(found.next)
         assert "is a build running?" in steps[0]
         assert steps[1].startswith("gpu1: if not: rm ")
+
+
+def test_what_is_waited_for_with_the_gil_held_is_told() -> None:
+    opens = still(USER, gil=True, call="openat", target="/ckpt/latest.pt")
+    words = named(verdict(snapshot(4, still(ALL_REDUCE), {0: opens})), "gil", 0, certainty="sure")
+    assert "opens /ckpt/latest.pt in a C function and keeps the GIL" in words
 
 
 def test_the_gil_held_by_another_thread() -> None:
