@@ -152,6 +152,13 @@ def user_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
     return next(inside, mine)
 
 
+def source_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
+    """The frame whose line of source code tells most: the user's own, or the compiled code it is in."""
+    mine = user_frame(frames)
+    found = (frame for frame in reversed(frames) if frame == mine or _GENERATED.search(frame.file))
+    return next(found, None)
+
+
 _SCRIPT = re.compile(r"/bin/[^/.]+$")
 """Programs that pip writes; they only call a package."""
 
@@ -297,9 +304,8 @@ def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:
     """What a stack waits for that ends in a futex, or in a function that waits by one."""
     if inner is not None and _THREADS.match(inner.file):
         ends = inner.name == "_shutdown"
-        return Doing(
-            "lock", "", user, "is at its end, and waits for another thread" if ends else _TEXTS["thread"]
-        )
+        text = "is at its end, and waits for another thread" if ends else _TEXTS["thread"]
+        return Doing("lock", "thread", user, text)
     if inner is not None and kind(inner) == "library" and not inner.file.startswith(("python/", "<frozen ")):
         # It may be a wait for other ranks that no rule knows.
         return Doing("library", "", user, "waits in %s" % _package(inner.file))

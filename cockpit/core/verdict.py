@@ -8,16 +8,13 @@ Certainty says which: ``sure`` needs waiters and suspect both unmoved over two s
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from cockpit.base.kinds import COLLECTIVES, Doing, doing
+from cockpit.base.kinds import COLLECTIVES, doing
 from cockpit.base.masks import count, mask_of, ranks_of
-from cockpit.base.stacks import Dump
 from cockpit.core.findings import (
-    DEAD,
     EVIDENCE,
     Case,
     Part,
@@ -34,6 +31,7 @@ from cockpit.core.findings import (
     union,
 )
 from cockpit.core.snapshot import Snapshot
+from cockpit.core.stories import MORE, STEPS, native_step, story
 
 KINDS = {
     "ended": "ranks were killed, crashed or exited with an error",
@@ -59,14 +57,6 @@ P2P = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}
 )
 """Stages of a pipeline are in different ones of these by design."""
-
-FILE_LOCKS = frozenset({"flock", "fcntl"})
-
-AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
-"""System calls that wait for a process below."""
-
-MORE = "s, or --samples 3: what moves"
-STEPS = ("--native: what the library waits for", MORE)
 
 
 @dataclass(frozen=True)
@@ -288,7 +278,7 @@ def _gil(case: Case) -> Verdict | None:
         f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run.",
         kept(facts),
         "sure" if sure else "likely",
-        (_native_step(rank),),
+        (native_step(rank),),
     )
 
 
@@ -318,7 +308,7 @@ def _absent(case: Case) -> Verdict | None:
     if case.absent:
         facts.append(f"{ranks_words(mask_of(case.absent))} not found")
     facts.append(case.unheard_fact())
-    kind, detail, steps = _story(case, first, dump)
+    kind, detail, steps = story(case, first, dump)
     return Verdict(kind, suspects, headline, first.where, detail, kept(facts), _certainty(case), steps)
 
 
@@ -355,60 +345,6 @@ def _certainty(case: Case) -> str:
         2 * count(case.suspects) >= count(case.live),
     )
     return "likely" if any(doubts) else "sure"
-
-
-def _story(case: Case, part: Part, dump: Dump) -> tuple[str, str, tuple[str, ...]]:
-    """What a suspect does: the kind of the verdict, a sentence, and what to do next."""
-    act, process = part.found.doing, dump.process
-    node, _ = case.process_of(dump.rank)
-    at = f"{node}: " if node else ""
-    if act.kind == "loader" or (process is not None and process.call in AWAIT_CHILD):
-        return _story_of_children(act, dump, at)
-    if process is not None and process.state == "D":
-        about = f" of {process.target}" if process.target else ""
-        detail = f"It is in {process.call or 'a system call'}{about} and cannot be interrupted"
-        return "io", f"{detail}: a disk or a network file system.", (f"{at}dmesg -T | tail",)
-    if act.kind == "build":
-        detail = "It waits for the lock of a build. A build that was killed leaves its lock behind."
-        steps = (
-            f"{at}pgrep -a ninja: is a build running?",
-            f"{at}if not: rm ~/.cache/torch_extensions/*/*/lock, or that below TORCH_EXTENSIONS_DIR",
-        )
-        return "build", detail, steps
-    if case.looks > 1 and not part.frozen:
-        # What the kernel said was true for a moment only, unless it says so each time.
-        dumps = case.dumps(dump.rank)
-        always = len({doing(each.frames, each.process, each.source).text for each in dumps}) == 1
-        seen = f", and {act.text} each time it is looked at" if always and act.kind != "runs" else ""
-        return "absent", f"It moves{seen}: it is late, or in a loop.", (MORE, _native_step(dump.rank))
-    kind = act.kind if act.kind in ("io", "lock") else "absent"
-    detail = f"It {act.text}." if act.text else ""
-    step = _threads_step(dump.rank) if kind == "lock" else _native_step(dump.rank)
-    if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
-        step = f"{at}fuser -v {shlex.quote(act.what)}: who has it open"
-    return kind, detail, (step,) if case.looks > 1 else (MORE,)
-
-
-def _story_of_children(act: Doing, dump: Dump, at: str) -> tuple[str, str, tuple[str, ...]]:
-    """The same of a suspect that waits for a process below it."""
-    kind = act.kind if act.kind == "loader" else "io"
-    child = bad_child(dump)
-    if child is not None and child.state in DEAD:
-        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is dead."
-        return kind, detail, (f"{at}dmesg -T | grep -i oom",)
-    if child is not None:
-        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is stopped."
-        return kind, detail, (f"{at}kill -CONT {child.pid}",)
-    below = dump.process.children if dump.process is not None else ()
-    if dump.process is not None and not below:
-        return kind, f"It {act.text}, and has none below it.", (_threads_step(dump.rank),)
-    for child in below:
-        does = doing(child.threads[0].frames if child.threads else ())
-        # A worker that waits for work is not what it waits for.
-        if does.frame is not None and does.kind != "loader":
-            detail = f"It {act.text}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
-            return kind, detail, (MORE,)
-    return kind, f"It {act.text}.", (f"--children --ranks {dump.rank}: what its processes do",)
 
 
 def _unheard(case: Case) -> Verdict | None:
@@ -527,7 +463,7 @@ def _at_one_place(case: Case) -> Verdict | None:
     broken = mask_of(rank for rank in ranks_of(group) if bad_child(case.dumps(rank)[-1]) is not None)
     rank = next(ranks_of(broken or group))
     part = next(one for one in parts if one.ranks >> rank & 1)
-    kind, detail, steps = _story(case, part, case.dumps(rank)[-1])
+    kind, detail, steps = story(case, part, case.dumps(rank)[-1])
     facts = kept(
         [
             f"{number_text(ranks)} {case.still()}",
@@ -543,6 +479,9 @@ def _at_one_place(case: Case) -> Verdict | None:
     if kind == "build":
         return Verdict(kind, group, f"{waits} for a build", part.where, detail, facts, "likely", steps)
     headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
+    if part.found.doing.what == "thread" and group == ranks:
+        # Who trains in another thread has nothing but this wait in the main one.
+        headline = f"{every_text(group, 'waits', 'wait')} for another thread, none in a collective"
     return Verdict("unknown", 0, headline, part.where, detail, facts, next=steps)
 
 
@@ -591,11 +530,3 @@ def _completed(case: Case, found: Verdict) -> Verdict:
     fact = f"{number_text(case.pending)} still to answer"
     certainty = "likely" if found.certainty == "sure" else found.certainty
     return replace(found, certainty=certainty, evidence=kept([fact, *found.evidence]))
-
-
-def _threads_step(rank: int) -> str:
-    return f"enter, or --threads all --ranks {rank}: its other threads"
-
-
-def _native_step(rank: int) -> str:
-    return f"n, or --native --ranks {rank}: its C frames"

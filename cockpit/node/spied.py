@@ -9,6 +9,7 @@ import stat
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from cockpit.base.kinds import source_frame
 from cockpit.base.secret import hidden, is_secret
 from cockpit.base.sources import normalise
 from cockpit.base.stacks import Frame, Thread
@@ -59,7 +60,7 @@ class Place(NamedTuple):
 class Told(NamedTuple):
     """What py-spy tells of a process.
 
-    :param place: where the main thread's innermost frame of user code is
+    :param place: where the line of code is that tells most of its main thread
     """
 
     threads: Tuple[Thread, ...]
@@ -135,8 +136,9 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _place(thread: Thread, told: Dict[str, Any], cwd: str) -> Optional[Place]:
+    wanted = source_frame(thread.frames)
     for frame, raw in zip(reversed(thread.frames), reversed(_frames(told))):
-        if not frame.native and frame.file.startswith(("./", "~/", "/")):
+        if frame == wanted:
             return Place(_absolute(str(raw["filename"]), cwd), frame.line)
     return None
 

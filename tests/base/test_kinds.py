@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.base.kinds import KINDS, doing, kind
+from cockpit.base.kinds import KINDS, doing, kind, source_frame
 from cockpit.base.sources import is_library, normalise
 from cockpit.base.stacks import Frame, Process
 
@@ -224,3 +224,14 @@ def test_compiled_code_is_not_the_users_own_and_says_what_it_waits_in() -> None:
     found = doing(frames, Process(1, 1, "S", call="futex"), line)
     assert (found.kind, found.what, found.frame) == ("collective", "wait_tensor", USER)
     assert doing(frames[:-1], Process(1, 1, "S", call="futex")).text == "waits in compiled code"
+
+
+def test_the_line_of_code_that_tells_most() -> None:
+    script = Frame("<module>", "/venv/bin/tool", 8)
+    inside = Frame("train", "tool/train.py", 70)
+    compiled = Frame("call", "/tmp/torchinductor_ada/ab/cab.py", 5)
+    library = Frame("all_reduce", C10D, 2)
+    assert source_frame((USER, library)) == USER
+    assert source_frame((script, inside, library)) == inside
+    assert source_frame((USER, compiled, library)) == compiled
+    assert source_frame(()) is None

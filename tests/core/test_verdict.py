@@ -458,6 +458,14 @@ def test_who_else_may_hold_a_lock_is_asked_of_its_other_threads() -> None:
     assert "--threads all --ranks 1" in named(found, "lock", 1, certainty="sure")
 
 
+def test_who_may_train_in_another_thread_is_not_said_to_stand_still() -> None:
+    join = (*MAIN, Frame("Thread.join", "python/threading.py", 1119))
+    found = verdict(snapshot(4, still(join)))
+    assert (found.kind, found.ranks) == ("unknown", 0)
+    assert found.headline == "all 4 ranks wait for another thread, none in a collective"
+    assert "--threads all" in found.next[0]
+
+
 def test_all_wait_for_their_data() -> None:
     dead = still(LOADER, call="poll", children=(Child(7, "pt_data_worker", "Z"),))
     found = verdict(snapshot(4, still(LOADER, call="poll"), {2: dead}))
