@@ -10,6 +10,8 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.cli.progress import Progress
+from cockpit.core.ranks import nodes_text
 from cockpit.engine.fleet import PYTHONS, Fleet
 from cockpit.engine.parties import JobParty, Links, find_job
 from cockpit.plans import filters, hostfile
@@ -40,8 +42,21 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
     names = [host.name for host in hosts]
     fleet = fleet_of(args)
     links = Links(fleet.open)
+    progress = Progress()
+    waited = set(names)
+
+    def show(answered: str = "") -> None:
+        waited.discard(answered)
+        if waited:
+            done = f"{len(names) - len(waited)} of {len(names)} nodes"
+            progress.show(f"{done}, waiting for {nodes_text(waited)}")
+
     try:
-        job, errors = await find_job(names, links, args.job)
+        show()
+        try:
+            job, errors = await find_job(names, links, args.job, show)
+        finally:
+            progress.clear()
         for error in errors.values():
             say(str(error))
         say(f"found: {job.title}")

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from cockpit import paths
 from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.cli import jobs, terminal
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, rank_set, seconds
+from cockpit.cli.progress import Progress
 from cockpit.core.classes import RankClass, classes
 from cockpit.core.folded import to_folded, to_speedscope
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stacktext import as_text, ascii_text
-from cockpit.core.verdict import verdict
+from cockpit.core.verdict import Verdict, verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run
-from cockpit.engine.runs import RunFolder
+from cockpit.engine.runs import RunFolder, list_runs
 from cockpit.engine.stacks import Ask, Party, Recorded, Stacks
 from cockpit.errors import CockpitError, Exit
 
@@ -44,10 +50,47 @@ def main(words: list[str]) -> int:
     args = _parser().parse_args(words)
     if args.samples < 1:
         raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
-    path = Path(args.target)
-    if path.is_dir():
-        return _reopen(path, args)
-    return asyncio.run(_take(args))
+    meant = _meant(args.target)
+    if isinstance(meant, Path) and os.path.isdir(meant):
+        return _reopen(meant, args)
+    return asyncio.run(_take(meant, args))
+
+
+def _meant(target: str) -> Path | RunFolder:
+    """The run that is meant, or else the path of a hostfile or a snapshot.
+
+    A name without a slash that is a run's whole name, or ``last``, is that of the run, whatever lies here.
+    """
+    there = os.path.lexists(target)
+    if not there or _is_run(target):
+        folder = _run_folder(target)
+        if there:
+            say(f"{target} is taken for a run; for what lies here: ./{target}")
+        return folder
+    path = Path(target)
+    # A shell that completes names ends at one of the files in it.
+    return path.parent if path.suffix == ".json" and snapshots.is_snapshot(path.parent) else path
+
+
+def _is_run(name: str) -> bool:
+    if name == "last":
+        return bool(list_runs())
+    return "/" not in name and os.path.isfile(paths.runs() / name / "manifest.json")
+
+
+def _run_folder(target: str) -> RunFolder:
+    if "/" in target:
+        try:
+            os.stat(target)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            hint = "give a hostfile, the folder of a snapshot, or a run"
+            raise CockpitError(f"cannot be read: {why}", where=target, hint=hint) from None
+    try:
+        return RunFolder.find(target)
+    except CockpitError as error:
+        hint = "see: cockpit ps; a job that cockpit did not start needs a hostfile"
+        raise CockpitError(error.what, where=error.where, hint=hint) from None
 
 
 def _parser() -> Parser:
@@ -91,98 +134,136 @@ def _parser() -> Parser:
 
 
 def _reopen(path: Path, args: argparse.Namespace) -> int:
-    if not snapshots.is_snapshot(path):
-        what = f"is no snapshot: it has no {snapshots.MAIN}"
-        raise CockpitError(what, where=str(path), hint="give the folder that `cockpit stacks` named")
     if args.tui:
         return asyncio.run(terminal.show_stacks(Recorded(path)))
     snapshot = snapshots.load(path)
+    _check_ranks(snapshot.ranks, args.ranks, snapshot.title)
+    at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    say(f"snapshot of {when}: {snapshot.title}")
+    lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
+    lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
+    if lacking:
+        say(f"it was taken without {' and '.join(lacking)}")
+    # What a rank waits for is known from the others, also from those that are not shown.
+    found = verdict(snapshot)
     if args.ranks is not None:
-        wanted = set(args.ranks)
         for sample in snapshot.samples:
-            sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in wanted}
-        snapshot.ranks = {rank: place for rank, place in snapshot.ranks.items() if rank in wanted}
-    return _tell(snapshot, path, args)
+            sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in args.ranks}
+        snapshot.ranks = {rank: place for rank, place in snapshot.ranks.items() if rank in args.ranks}
+    return _tell(snapshot, found, str(path), args)
 
 
-async def _take(args: argparse.Namespace) -> int:
+async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
     ranks = None if args.ranks is None else mask_of(args.ranks)
     ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
-    async with _party(args) as (party, root):
-        _check_ranks(party, args.ranks)
+    trouble: CockpitError | None = None
+    folder = ""
+    progress = Progress()
+    async with _party(meant, args, progress) as (party, root):
+        _check_ranks(party.places(), args.ranks, party.title)
         stacks = Stacks(party, ask, args.output or root)
         if args.tui:
             return await terminal.show_stacks(stacks)
-        for number in range(args.samples):
-            if number:
-                await asyncio.sleep(args.interval)
-            await _with_progress(stacks, f"{number + 1} of {args.samples}")
-        folder = await stacks.kept()
-    code = _tell(stacks.snapshot, folder, args)
-    say(f"snapshot: {folder}")
-    return code
+        whole = await _samples(stacks, args, progress)
+        try:
+            folder = str(await stacks.kept())
+        except CockpitError as error:
+            trouble = error
+    try:
+        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, args)
+    finally:
+        if folder:
+            say(f"snapshot: {folder}")
+    if trouble is not None:
+        raise trouble
+    return code if whole else Exit.LEFT
 
 
-def _check_ranks(party: Party, ranks: set[int] | None) -> None:
-    known = party.places()
+def _check_ranks(known: Mapping[int, object], ranks: set[int] | None, where: str) -> None:
     if ranks is not None and (odd := ranks - set(known)):
-        raise CockpitError(
-            f"no rank {ranks_text(odd)}", where=party.title, hint=f"it has {ranks_text(known)}"
-        )
+        raise CockpitError(f"no rank {ranks_text(odd)}", where=where, hint=f"it has {ranks_text(known)}")
 
 
 @asynccontextmanager
-async def _party(args: argparse.Namespace) -> AsyncIterator[tuple[Party, Path]]:
+async def _party(
+    meant: Path | RunFolder, args: argparse.Namespace, progress: Progress
+) -> AsyncIterator[tuple[Party, Path]]:
     """The job that is meant, and the folder its snapshots are kept in."""
-    if Path(args.target).is_file():
+    if isinstance(meant, Path):
         async with jobs.job_party(args) as found:
             yield found
-    else:
-        folder = _run_folder(args)
-        async with open_run(folder) as run:
-            yield run, folder.path / "stacks"
+        return
+    if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
+        what = f"--{given[0]} goes with a hostfile, and this is a run"
+        raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
+    async with AsyncExitStack() as links:
+        progress.show(f"asking {nodes_text(node.name for node in meant.manifest.nodes)}")
+        try:
+            run = await links.enter_async_context(open_run(meant))
+        finally:
+            progress.clear()
+        yield run, meant.path / "stacks"
 
 
-def _run_folder(args: argparse.Namespace) -> RunFolder:
+async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress) -> bool:
+    """Take the samples; False if Ctrl-C ended that: what has come by then stays."""
+    loop = asyncio.get_running_loop()
+    left = asyncio.Event()
+
+    def leave() -> None:
+        left.set()
+        stacks.cancel()
+        # The next one ends all, as everywhere.
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, leave)
     try:
-        return RunFolder.find(args.target)
-    except CockpitError as error:
-        if "/" in args.target:
-            what = "neither a hostfile nor the folder of a snapshot"
-            raise CockpitError(what, where=args.target, hint="see: cockpit stacks --help") from None
-        hint = "see: cockpit ps; a job that cockpit did not start needs a hostfile"
-        raise CockpitError(error.what, where=error.where, hint=hint) from None
+        for number in range(args.samples):
+            if number:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(left.wait(), args.interval)
+            if not left.is_set():
+                await _sample(stacks, f"sample {number + 1} of {args.samples}", progress)
+            if left.is_set():
+                say(f"left at sample {len(stacks.snapshot.samples)} of {args.samples}; this has come:")
+                return False
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    return True
 
 
-async def _with_progress(stacks: Stacks, which: str) -> None:
-    """Take a sample; on a terminal, say how far it is."""
+async def _sample(stacks: Stacks, which: str, progress: Progress) -> None:
     task = asyncio.create_task(stacks.take())
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=0.2)
-            if sys.stderr.isatty() and stacks.snapshot.samples:
-                here = len(stacks.snapshot.samples[-1].dumps)
-                sys.stderr.write(f"\r\x1b[Kstacks: sample {which}, {here}/{stacks.asked} ranks")
-                sys.stderr.flush()
+            if stacks.snapshot.samples:
+                progress.show(_how_far(stacks, which))
         task.result()
     finally:
         task.cancel()
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        progress.clear()
 
 
-def _tell(snapshot: Snapshot, folder: Path, args: argparse.Namespace) -> Exit:
+def _how_far(stacks: Stacks, which: str) -> str:
+    sample = stacks.snapshot.samples[-1]
+    asked = {rank: place.node for rank, place in stacks.snapshot.ranks.items() if not place.why}
+    waited = {node for rank, node in asked.items() if rank not in sample.dumps} - set(sample.silent)
+    rest = f", waiting for {nodes_text(waited)}" if waited else ""
+    return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
+
+
+def _tell(snapshot: Snapshot, found: Verdict, folder: str, args: argparse.Namespace) -> Exit:
     if args.json:
-        print(json.dumps(_as_json(snapshot, folder)))
-    elif args.folded:
+        _write("-", json.dumps(_as_json(snapshot, found, folder)) + "\n")
+    elif args.folded is not None:
         _write(args.folded, to_folded(snapshot))
-    elif args.speedscope:
+    elif args.speedscope is not None:
         _write(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
     else:
-        text = as_text(snapshot, verdict(snapshot), all_threads=args.threads == "all")
-        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        print(text if unicode else ascii_text(text))
+        threads = "all" if args.threads == "all" else "main" if args.locals or args.children else ""
+        _write("-", as_text(snapshot, found, threads=threads) + "\n")
     missing = snapshot.missing()
     if not missing:
         return Exit.OK
@@ -190,29 +271,34 @@ def _tell(snapshot: Snapshot, folder: Path, args: argparse.Namespace) -> Exit:
 
 
 def _write(target: str, text: str) -> None:
-    if target == "-":
-        sys.stdout.write(text)
-        return
     try:
-        Path(target).write_text(text)
+        if target == "-":
+            unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+            # At once: that nobody reads it is no mistake (`| head`), and Python would call it one at its end.
+            print(text if unicode else ascii_text(text), end="", flush=True)
+        else:
+            Path(target).write_text(text, encoding="utf-8")
+            say(f"written: {target}")
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise CockpitError(f"cannot write: {error.strerror}", where=target) from None
-    say(f"written: {target}")
+        where = "stdout" if target == "-" else target
+        raise CockpitError(f"cannot write: {error.strerror}", where=where) from None
 
 
-def _as_json(snapshot: Snapshot, folder: Path) -> dict[str, Any]:
+def _as_json(snapshot: Snapshot, found: Verdict, folder: str) -> dict[str, Any]:
     missing = snapshot.missing()
     newest = snapshot.samples[-1].dumps if snapshot.samples else {}
     return {
         "event": "stacks",
         "job": snapshot.title,
         "run": snapshot.run,
-        "snapshot": str(folder),
+        "snapshot": folder,
         "samples": [
             {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
         ],
-        "verdict": snapshots.verdict_json(verdict(snapshot)),
-        "classes": [_class_json(found) for found in classes(snapshot)],
+        "verdict": snapshots.verdict_json(found),
+        "classes": [_class_json(one) for one in classes(snapshot)],
         "missing": {str(rank): why for rank, why in missing.items()},
         "ranks": {
             str(rank): {

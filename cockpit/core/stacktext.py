@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.base.kinds import WAITING
-from cockpit.base.masks import count, ranks_of
+from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.base.stacks import Frame, Thread
 from cockpit.base.tree import StackTree
 from cockpit.core.classes import RankClass, classes
@@ -14,15 +14,22 @@ from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackrows import Row, rows
 from cockpit.core.verdict import Verdict
 
+LIST_ROOM = 40
+"""Columns of a rank set in the lists of classes and of missing ranks."""
 
-def as_text(snapshot: Snapshot, verdict: Verdict, *, all_threads: bool = False) -> str:
+TREE_ROOM = 24
+"""The same in front of a line of the tree."""
+
+
+def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "") -> str:
     """Verdict, classes, tree and who is missing, as text.
 
-    :param all_threads: every thread of one rank of each class too
+    :param threads: ``main``: the main thread of one rank of each class too, with its local variables where
+        they were asked for, and those of its children; ``all``: every thread
     """
     lines = list(_verdict_lines(verdict))
     for one in classes(snapshot):
-        lines += ["", *_class_lines(snapshot, one, all_threads=all_threads)]
+        lines += ["", *_class_lines(snapshot, one, threads)]
     tree = StackTree()
     for rank, dump in sorted(snapshot.samples[-1].dumps.items()) if snapshot.samples else ():
         tree.add(rank, dump.frames)
@@ -33,7 +40,7 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, all_threads: bool = False) 
         missing.setdefault(why, []).append(rank)
     if missing:
         lines += ["", "without a stack:"]
-        lines += [f"  {ranks_text(ranks)}: {why}" for why, ranks in missing.items()]
+        lines += [f"  {_ranks(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
     return "\n".join(lines)
 
 
@@ -58,19 +65,24 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
         yield f"  next: {step}"
 
 
-def _class_lines(snapshot: Snapshot, one: RankClass, *, all_threads: bool) -> Iterator[str]:
+def _class_lines(snapshot: Snapshot, one: RankClass, threads: str) -> Iterator[str]:
     state = f"state {one.state}" if one.state else ""
     facts = " · ".join(each for each in (one.doing.text, state, one.movement) if each)
-    yield f"{count(one.ranks)} rank{'s' * (count(one.ranks) != 1)} {_ranks(one.ranks)}: {facts}"
+    number = count(one.ranks)
+    whose = (
+        f"rank {one.sample_rank}" if number == 1 else f"{number:,} ranks {_ranks(one.ranks, LIST_ROOM, ',…')}"
+    )
+    yield f"{whose}: {facts}"
     if one.source:
         yield f"    {one.source}"
-    if not all_threads:
+    if not threads:
         return
+    shown = None if threads == "all" else 1
     dump = snapshot.samples[-1].dumps[one.sample_rank]
-    for thread in dump.threads:
+    for thread in dump.threads[:shown]:
         yield from _thread_lines(f"rank {one.sample_rank}", thread)
     for child in dump.process.children if dump.process is not None else ():
-        for thread in child.threads:
+        for thread in child.threads[:shown]:
             yield from _thread_lines(f"its child {child.pid} {child.name}", thread)
 
 
@@ -86,18 +98,25 @@ def _thread_lines(whose: str, thread: Thread) -> Iterator[str]:
 
 
 def _tree_lines(found: list[Row]) -> Iterator[str]:
-    room = min(24, max(len(_ranks(row.ranks)) for row in found))
+    shown = {row.ranks: _ranks(row.ranks, TREE_ROOM) for row in found}
+    room = max(map(len, shown.values()))
     for row in found:
         text = row.note if row.frame is None else f"{row.frame.name}  {_place(row.frame)}"
         if row.missing:
             text += f"  {count(row.here)} here, {count(row.missing)} missing"
         if row.kind in WAITING:
             text += "  waits"
-        yield f"{_ranks(row.ranks):<{room}}  {row.guides}{text}"
+        yield f"{shown[row.ranks]:<{room}}  {row.guides}{text}"
 
 
-def _ranks(mask: int) -> str:
-    return ranks_text(ranks_of(mask))
+def _ranks(mask: int, room: int, end: str = "") -> str:
+    """A rank set; of one that is too long its beginning, and ``end`` or how many they are."""
+    text = ranks_text(ranks_of(mask))
+    if len(text) <= room:
+        return text
+    end = end or f",… ({count(mask):,})"
+    head, _, _ = text[: room - len(end) + 1].rpartition(",")
+    return head + end
 
 
 def _place(frame: Frame) -> str:

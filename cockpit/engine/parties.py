@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from typing import Any
 
+from cockpit.core.events import Event
 from cockpit.core.jobs import Job, choose, group
-from cockpit.core.model import LIVE, RankState, RunModel
+from cockpit.core.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.core.snapshot import Place
 from cockpit.core.summary import endings
@@ -91,10 +92,13 @@ class RunParty:
 
     def places(self) -> dict[int, Place]:
         """Every rank, as the run record tells it."""
-        return {
-            rank.rank: Place(rank.node, None, rank.pid, "" if rank.state is RankState.RUNNING else rank.text)
-            for rank in self._model.ranks.values()
-        }
+        return {rank.rank: self._place(rank) for rank in self._model.ranks.values()}
+
+    def _place(self, rank: Rank) -> Place:
+        """That a rank has not started is known only while its node answers."""
+        heard = self._model.nodes[rank.node].link == "ok"
+        runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
+        return Place(rank.node, None, rank.pid, "" if runs else rank.text)
 
     def folder(self, node: str) -> str:
         """The run folder on a node."""
@@ -122,28 +126,37 @@ class RunParty:
 async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
     """The ranks of a run as its nodes tell them now, and links that stand until the end.
 
+    A node that is known to be over is not asked: it may be gone. What one that does not answer had told
+    before counts.
+
     :raises CockpitError: the run has ended, or no node of it answers
     """
     manifest = folder.manifest
     fleet = fleet_for(manifest)
     entries = {entry.name: entry for entry in manifest.nodes}
     links = Links(lambda node: reach(fleet, entries[node]))
-    model = RunModel()
-    model.apply(planned(manifest))
+    known = folder.model()
+    asked = [name for name, node in known.nodes.items() if not node.over]
 
-    async def look(node: str) -> None:
+    async def look(node: str) -> list[Event]:
         events, _ = await recorded(await links.get(node), entries[node])
-        for event in events:
-            model.apply(event)
+        return events
 
     try:
-        _, errors = await settle({name: look(name) for name in entries})
+        answers, errors = await settle({name: look(name) for name in asked})
+        told = [event for event in folder.journal() if event.kind != "link"]
+        model = RunModel()
+        model.apply(planned(manifest))
+        for name, entry in entries.items():
+            heard = answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
+            for event in heard:
+                model.apply(event)
         if model.over:
-            kept = sorted(file.parent for file in (folder.path / "stacks").glob(f"*/{snapshots.MAIN}"))
-            hint = f"cockpit stacks {kept[-1]}" if kept else f"cockpit logs {folder.name}"
+            kept = snapshots.newest(folder.path / "stacks")
+            hint = f"cockpit stacks {kept}" if kept else f"cockpit logs {folder.name}"
             what = f"the run has ended: {endings(model)}"
             raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
-        if len(errors) == len(entries):
+        if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
         yield RunParty(manifest, model, links.get)
     finally:

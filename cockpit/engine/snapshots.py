@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cockpit import __version__, paths
 from cockpit.base.masks import ranks_of
 from cockpit.base.stacks import Dump, dump_from_json, dump_json
 from cockpit.base.tree import StackTree
+from cockpit.core.jobs import RANK_LIMIT
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -30,6 +32,9 @@ FORMAT = 1
 """Version of the files; a reader refuses a newer one."""
 
 MAIN = "snapshot.json"
+
+_BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What reading a file raises that is not as it was written."""
 
 
 def new_folder(root: Path, snapshot: Snapshot) -> Path:
@@ -84,7 +89,9 @@ def save(snapshot: Snapshot, folder: Path) -> None:
 def load(folder: Path) -> Snapshot:
     """The snapshot of a folder.
 
-    :raises CockpitError: it is not one, a newer cockpit wrote it, or a file of it is missing or damaged
+    A rank whose file is missing or damaged is there, without a stack.
+
+    :raises CockpitError: it is not one, a newer cockpit wrote it, or it is damaged
     """
     file = folder / MAIN
     try:
@@ -96,33 +103,43 @@ def load(folder: Path) -> Snapshot:
             _clean(head["name"]),
             _clean(head["title"]),
             _clean(head["run"]),
-            {int(rank): _place(place) for rank, place in head["ranks"].items()},
+            {_rank(rank): _place(place) for rank, place in head["ranks"].items()},
             [
                 Sample(
-                    float(sample["at"]),
+                    _seconds(sample["at"]),
                     {},
                     {_clean(node): _clean(why) for node, why in sample["silent"].items()},
-                    None if sample["took_s"] is None else float(sample["took_s"]),
+                    None if sample["took_s"] is None else _seconds(sample["took_s"]),
                 )
                 for sample in head["samples"]
             ],
             {str(name): bool(value) for name, value in head["options"].items()},
         )
-        for rank in snapshot.ranks:
-            file = folder / f"rank-{rank}.json"
-            for sample, dump in zip(snapshot.samples, _read(file)["samples"], strict=True):
-                if dump is not None:
-                    sample.dumps[rank] = _of_rank(rank, dump)
-    except OSError as error:
-        raise CockpitError(f"cannot be read: {error.strerror}", where=str(file)) from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CockpitError(f"is no file of a snapshot: {error!r}", where=str(file)) from None
+    except (FileNotFoundError, NotADirectoryError):
+        known = newest(folder) or newest(folder / "stacks")
+        hint = f"see: cockpit stacks {known}" if known else "give the folder that `cockpit stacks` named"
+        raise CockpitError(f"is no snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
+    except _BROKEN as error:
+        raise CockpitError(_why(error), where=str(file)) from None
+    for rank in snapshot.ranks:
+        dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples)
+        for sample, dump in zip(snapshot.samples, dumps, strict=True):
+            if dump is not None:
+                sample.dumps[rank] = dump
     return snapshot
 
 
 def is_snapshot(folder: Path) -> bool:
     """Whether a path is a snapshot's folder."""
-    return (folder / MAIN).is_file()
+    return os.path.isfile(folder / MAIN)
+
+
+def newest(root: Path) -> Path | None:
+    """The snapshot below ``root`` that was taken last, if there is one."""
+    try:
+        return max((file.parent for file in root.glob(f"*/{MAIN}")), default=None)
+    except OSError:
+        return None
 
 
 def verdict_json(found: Verdict) -> dict[str, Any]:
@@ -130,11 +147,42 @@ def verdict_json(found: Verdict) -> dict[str, Any]:
     return {**asdict(found), "ranks": ranks_text(ranks_of(found.ranks))}
 
 
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror}"
+    return f"is damaged, or no file of a snapshot: {RemoteText.of(repr(error)).shown(limit=200)}"
+
+
+def _dumps(file: Path, rank: int, samples: Sequence[Sample]) -> list[Dump | None]:
+    try:
+        told = _read(file)["samples"]
+        if len(told) != len(samples):
+            raise ValueError(f"{len(told)} samples, not {len(samples)}")
+        return [None if dump is None else _of_rank(rank, dump) for dump in told]
+    except _BROKEN as error:
+        what = f"{file.name} {_why(error)}"
+        return [Dump(rank, sample.at, error="failed", what=what) for sample in samples]
+
+
 def _of_rank(rank: int, told: dict[str, Any]) -> Dump:
     dump = dump_from_json(told, _clean)
     if dump.rank != rank:
         raise ValueError(f"a dump of rank {dump.rank}")
     return dump
+
+
+def _rank(text: str) -> int:
+    rank = int(text)
+    if not 0 <= rank < RANK_LIMIT:
+        raise ValueError(f"no rank: {text}")
+    return rank
+
+
+def _seconds(told: float) -> float:
+    # What no calendar has could not be shown, and what is no number is no JSON.
+    if not 0 <= float(told) < 1 << 36:
+        raise ValueError(f"no time: {told}")
+    return float(told)
 
 
 def _place(told: dict[str, Any]) -> Place:

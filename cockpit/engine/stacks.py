@@ -168,8 +168,6 @@ class Stacks:
         try:
             await self._taking
         except asyncio.CancelledError:
-            for node in self.party.nodes:
-                sample.silent.setdefault(node, "cancelled before it answered")
             task = asyncio.current_task()
             if task is not None and getattr(task, "cancelling", int)():
                 raise
@@ -249,6 +247,9 @@ class Stacks:
         except CockpitError as error:
             text = f"{error.what}; {error.hint}" if error.hint else error.what
             sample.silent[node] = RemoteText.of(text).shown(limit=TEXT_LIMIT)
+        except asyncio.CancelledError:
+            sample.silent[node] = "cancelled before it answered"
+            raise
 
     async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
         targets = [target for target in await self.party.targets(node, link) if ask.wants(target.rank)]

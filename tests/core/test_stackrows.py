@@ -143,7 +143,7 @@ def test_text_names_the_odd_rank_and_who_is_missing() -> None:
     first, second = hung(0), hung(1)
     second[3] = Dump(3, 1.0, error="denied", what="permission denied", hint="sudo …")
     shown = snapshot(first, second)
-    text = as_text(shown, verdict(shown), all_threads=True)
+    text = as_text(shown, verdict(shown), threads="all")
     assert text.splitlines()[0].startswith("rank 2 ")
     assert "data.py:118" in text
     assert "buf = f.read()" in text
@@ -154,6 +154,18 @@ def test_text_names_the_odd_rank_and_who_is_missing() -> None:
     assert any(char in text for char in "└├·")
     assert ascii_text(text).isascii()
     assert len(ascii_text(text).splitlines()) == len(text.splitlines())
+
+
+def test_text_of_many_scattered_ranks_stays_short() -> None:
+    dumps = {rank: dump(rank, WAITS if rank % 3 else READS) for rank in range(1024) if rank % 5}
+    shown = snapshot(dumps)
+    shown.ranks.update({rank: Place("gpu01") for rank in range(0, 1024, 5)})
+    lines = as_text(shown, verdict(shown)).splitlines()
+    assert max(map(len, lines[-20:])) < 120
+    assert any(line.startswith("273 ranks 3,6,9,12,18,21,24,27,33,36,39,42,48,51,…: ") for line in lines)
+    columns = {line[:24].rstrip() for line in lines if line.endswith("read_shard  data.py:118")}
+    assert columns == {"3,6,9,12,18,21,… (273)"}
+    assert any(line.startswith("  0,5,10,15,20,25,30,35,40,45,50,… (205): ") for line in lines)
 
 
 def test_folded_and_speedscope() -> None:

@@ -7,13 +7,18 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from cockpit.base.stacks import Dump, Frame, Process, Thread, pack
+from cockpit.core.events import Event
 from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.engine import payload, snapshots
+from cockpit.core.verdict import verdict
+from cockpit.engine import parties, payload, snapshots
 from cockpit.engine.link import RemoteError
+from cockpit.engine.parties import open_run
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.stacks import Ask, Recorded, Stacks, Target
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -181,14 +186,18 @@ def test_a_node_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 
 def test_cancel_keeps_what_has_come(tmp_path: Path) -> None:
     async def scene() -> None:
-        link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        link, quick = FakeLink("gpu01"), FakeLink("gpu02")
+        stacks = Stacks(FakeParty([link, quick]), Ask(), tmp_path)
         taking = asyncio.create_task(stacks.take())
+        for part in (pack([dump(2), dump(3)]), None):
+            quick.answer.queue.put_nowait(part)
+        await soon(lambda: quick.answer.closed)
         link.answer.queue.put_nowait(pack([dump(0)]))
-        await soon(lambda: stacks.snapshot.samples and stacks.snapshot.samples[0].dumps)
+        await soon(lambda: 0 in stacks.snapshot.samples[0].dumps)
         stacks.cancel()
         sample = await taking
-        assert list(sample.dumps) == [0]
+        assert sorted(sample.dumps) == [0, 2, 3]
+        assert list(sample.silent) == ["gpu01"]
         assert sample.took_s is not None
         assert "cancelled" in stacks.snapshot.missing()[1]
         assert link.answer.closed
@@ -310,15 +319,66 @@ def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:
     assert snapshots.new_folder(tmp_path, made_up()).name == "20261121-040000-2"
 
 
-@pytest.mark.parametrize("name", ["snapshot.json", "rank-1.json"])
-@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}]}'])
-def test_a_damaged_snapshot_is_refused_by_name(tmp_path: Path, name: str, damage: str) -> None:
-    folder = snapshots.new_folder(tmp_path, made_up())
+DAMAGES = ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}]}', "[" * 99999]
+
+
+def damaged(root: Path, name: str, damage: str) -> Path:
+    """A snapshot one file of which is not what was written."""
+    folder = snapshots.new_folder(root, made_up())
     snapshots.save(made_up(), folder)
     (folder / name).write_bytes(damage.encode("utf-8", "surrogateescape"))
-    with pytest.raises(CockpitError) as caught:
+    return folder
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, '{"format": 1e999}'])
+def test_a_damaged_snapshot_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(CockpitError, match=r"snapshot\.json"):
+        snapshots.load(damaged(tmp_path, "snapshot.json", damage))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('"1": {', '"-1": {'),
+        ('"1": {', '"99999999999": {'),
+        ('"at": 10.0', '"at": NaN'),
+        ('"at": 10.0', '"at": 1e99'),
+        ('"took_s": 0.2', '"took_s": Infinity'),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
+    folder = damaged(tmp_path, "verdict.json", "")
+    head = (folder / "snapshot.json").read_text()
+    assert right in head
+    (folder / "snapshot.json").write_text(head.replace(right, wrong))
+    with pytest.raises(CockpitError, match=r"snapshot\.json: is damaged"):
         snapshots.load(folder)
-    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_rank_whose_file_is_damaged_has_no_stack_and_the_others_have(tmp_path: Path, damage: str) -> None:
+    snapshot = snapshots.load(damaged(tmp_path, "rank-1.json", damage))
+    assert list(snapshot.missing()) == [1, 2]
+    assert "rank-1.json is damaged" in snapshot.missing()[1]
+    assert snapshot.dumps(0) == made_up().dumps(0)
+    found = verdict(snapshot)
+    # Its process was not looked at: nothing is known against it.
+    assert not found.ranks & 0b10 or found.certainty == "unsure"
+
+
+def test_a_file_of_a_rank_that_did_not_come_along(tmp_path: Path) -> None:
+    folder = damaged(tmp_path, "tree.json", "")
+    (folder / "rank-0.json").unlink()
+    assert snapshots.load(folder).missing()[0] == "rank-0.json cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("below", [".", "stacks"])
+def test_a_folder_that_is_none_names_the_newest_one_in_it(tmp_path: Path, below: str) -> None:
+    with pytest.raises(CockpitError, match=r"is no snapshot: .*give the folder"):
+        snapshots.load(tmp_path)
+    folders = [damaged(tmp_path / below, "tree.json", "") for _ in range(2)]
+    with pytest.raises(CockpitError, match=f"is no snapshot: .*cockpit stacks {folders[1]}$"):
+        snapshots.load(tmp_path)
 
 
 def test_text_of_nodes_in_a_snapshot_is_made_harmless(tmp_path: Path) -> None:
@@ -342,5 +402,72 @@ def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
             await recorded.look(2)
         with pytest.raises(CockpitError, match="cannot be asked any more"):
             await recorded.take()
+
+    play(scene)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
+    """What the nodes of a run answer; a node that is not in it does not answer."""
+    answers: dict[str, list[Event]] = {}
+
+    async def reach(fleet: object, entry: NodeEntry) -> NodeEntry:
+        if entry.name not in answers:
+            raise LinkError("no route", where=entry.name)
+        return entry
+
+    async def recorded(link: Any, entry: NodeEntry) -> tuple[list[Event], bool]:
+        return [*answers[entry.name], Event(2.0, "link", entry.name, {"state": "ok"})], True
+
+    for name, fake in (("reach", reach), ("recorded", recorded), ("close_all", AsyncMock())):
+        monkeypatch.setattr(parties, name, fake)
+    return answers
+
+
+def started(node: str, rank: int) -> Event:
+    """A rank has started."""
+    more = {"rank": rank, "attempt": 0, "pid": 7, "ticks": 7, "local_rank": 0, "world_size": 2}
+    return Event(1.0, "rank_started", node, more)
+
+
+def a_run() -> RunFolder:
+    """A run of two nodes with a rank on each."""
+    nodes = [NodeEntry(f"gpu0{number + 1}", "/tmp/x", [number]) for number in range(2)]
+    return RunFolder.create(Manifest("otter", 1.0, nodes, "command", ["train.py"], "/"))
+
+
+def test_of_a_node_that_does_not_answer_it_is_not_known_whether_ranks_have_started(
+    heard: dict[str, list[Event]],
+) -> None:
+    async def scene() -> None:
+        folder = a_run()
+        folder.write(Event(1.0, "link", "gpu02", {"state": "ok"}))  # then, and not now
+        heard["gpu01"] = []
+        async with open_run(folder) as party:
+            places = party.places()
+        assert places[0].why == "waiting"
+        assert places[1].why == ""
+        assert party.nodes == ["gpu01", "gpu02"]
+
+    play(scene)
+
+
+def test_a_node_that_is_over_is_not_asked_again(heard: dict[str, list[Event]]) -> None:
+    async def scene() -> None:
+        folder = a_run()
+        folder.write(Event(1.0, "node_lost", "gpu02", {"why": "rebooted"}))
+        heard["gpu01"] = [started("gpu01", 0)]
+        async with open_run(folder) as party:
+            assert party.nodes == ["gpu01"]
+            assert party.places()[0].why == ""
+            assert party.places()[1].why.startswith("lost")
+        heard.clear()
+        with pytest.raises(LinkError):
+            async with open_run(folder):
+                pass
+        folder.write(Event(2.0, "node_lost", "gpu01", {"why": "rebooted"}))
+        with pytest.raises(CockpitError, match="the run has ended"):
+            async with open_run(folder):
+                pass
 
     play(scene)

@@ -1,0 +1,288 @@
+"""``cockpit stacks`` as it is typed: what is meant, what is printed, what is kept; with nodes made up."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit import paths
+from cockpit.base import kinds
+from cockpit.base.stacks import Frame, Thread, pack
+from cockpit.cli import stacks
+from cockpit.cli.progress import Progress
+from cockpit.core import verdict
+from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.engine import snapshots
+from cockpit.engine.runs import Manifest, RunFolder
+from cockpit.errors import CockpitError, Exit
+from tests.engine.test_stacks import MAIN, Answer, FakeLink, FakeParty, dump
+from tests.waiting import soon
+
+WAITS = Frame("all_reduce", "torch/distributed/distributed_c10d.py", 10)
+
+
+CTRL_C = "Ctrl-C"
+"""Among the parts of an answer: the person presses it, and the node says nothing more."""
+
+
+class Talk(Answer):
+    """A stream that gives these parts; it waits where one is a condition."""
+
+    def __init__(self, told: Sequence[Any]) -> None:
+        super().__init__()
+        self.told = told
+
+    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+        for part in self.told:
+            if isinstance(part, bytes):
+                yield {}, part
+            elif callable(part):
+                await soon(part)
+            else:
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.Event().wait()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of the test's own."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A snapshot: rank 1 is elsewhere, the others wait for it."""
+    ranks = {rank: Place("gpu01", rank, 1000 + rank) for rank in range(4)}
+    dumps = {rank: dump(rank, *((MAIN,) if rank == 1 else (MAIN, WAITS))) for rank in ranks}
+    samples = [Sample(at, dict(dumps), {}, 0.1) for at in (10.0, 12.0)]
+    snapshot = Snapshot("20261121-040000", "a job", "", ranks, samples)
+    made = snapshots.new_folder(tmp_path / "kept", snapshot)
+    snapshots.save(snapshot, made)
+    return made
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the one node of the job of ``hostfile`` answers to each sample; it has ranks 0 and 1."""
+    told: list[Any] = []
+
+    class Link(FakeLink):
+        async def stream(self, verb: str, **fields: Any) -> Answer:
+            return Talk(told)
+
+    @asynccontextmanager
+    async def party(*args: object) -> AsyncIterator[tuple[FakeParty, Path]]:
+        yield FakeParty([Link("gpu01")]), paths.stacks()
+
+    monkeypatch.setattr(stacks, "_party", party)
+    Path("hostfile").touch()
+    return told
+
+
+def a_run(name: str) -> None:
+    """A run that had no node."""
+    RunFolder.create(Manifest(name, 1.0, [], "command", ["train.py"], "/"))
+
+
+# -- what is meant -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["", "/", "/snapshot.json", "/rank-0.json"])
+def test_a_snapshot_is_opened_by_its_folder_or_a_file_of_it(
+    folder: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stacks.main([f"{folder}{file}"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("rank 1 ")
+    assert "\nrank 1: " in out
+    assert "\n3 ranks 0,2-3: " in out
+    assert "1970" in err
+    assert "a job" in err
+
+
+@pytest.mark.parametrize("target", ["x" * 5000, "a/" + "x" * 300, "./none", "a\0/b", "none", ""])
+def test_what_is_not_there_is_said(target: str) -> None:
+    with pytest.raises(CockpitError) as caught:
+        stacks.main([target])
+    assert caught.value.code == Exit.USAGE
+
+
+def test_a_name_is_that_of_the_run_and_a_path_is_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run("otter")
+    Path("otter").symlink_to(folder)
+    taken: list[object] = []
+
+    async def take(meant: object, args: object) -> int:
+        taken.append(meant)
+        return 0
+
+    monkeypatch.setattr(stacks, "_take", take)
+    stacks.main(["otter"])
+    assert isinstance(taken[0], RunFolder)
+    assert "./otter" in capsys.readouterr().err
+    assert stacks.main(["./otter"]) == 0
+    assert capsys.readouterr().out.startswith("rank 1 ")
+    assert len(taken) == 1
+
+
+def test_options_of_a_hostfile_do_not_go_with_a_run() -> None:
+    a_run("otter")
+    with pytest.raises(CockpitError, match="--include goes with a hostfile"):
+        stacks.main(["otter", "--include", "gpu01"])
+
+
+# -- snapshots ---------------------------------------------------------------------------------------
+
+
+def test_of_a_snapshot_only_these_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stacks.main([str(folder), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["verdict"]["ranks"] == "1"
+    assert stacks.main([str(folder), "--json", "--ranks", "1"]) == 0
+    part = json.loads(capsys.readouterr().out)
+    assert list(part["ranks"]) == ["1"]
+    assert [one["ranks"] for one in part["classes"]] == ["1"]
+    assert part["verdict"] == whole["verdict"]
+    with pytest.raises(CockpitError, match="no rank 7; it has 0-3"):
+        stacks.main([str(folder), "--ranks", "1,7"])
+
+
+def test_what_a_snapshot_lacks_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stacks.main([str(folder), "--native", "--locals"]) == 0
+    assert "without --native and --locals" in capsys.readouterr().err
+
+
+def test_the_folder_says_which_ranks_did_not_come_along(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rank-3.json").unlink()
+    assert stacks.main([str(folder)]) == 1
+    assert "  3: rank-3.json cannot be read" in capsys.readouterr().out
+
+
+# -- samples -----------------------------------------------------------------------------------------
+
+
+def test_local_variables_that_were_asked_for_are_printed(
+    job: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = dump(0)
+    (main,) = first.threads
+    other = Thread("loader", 0, False, False, (MAIN,))
+    job.append(pack([replace(first, threads=(main._replace(locals=({"loss": "nan"}, {})), other)), dump(1)]))
+    assert stacks.main(["hostfile", "--samples", "1", "--locals"]) == 0
+    text = capsys.readouterr().out
+    assert "loss = nan" in text
+    assert "thread loader" not in text
+    assert stacks.main(["hostfile", "--samples", "1", "--threads", "all"]) == 0
+    assert "thread loader" in capsys.readouterr().out
+
+
+def test_stacks_that_cannot_be_kept_are_shown(
+    job: list[Any], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.append(pack([dump(0), dump(1)]))
+    with pytest.raises(CockpitError, match="cannot make a folder"):
+        stacks.main(["hostfile", "--interval", "0", "--json", "-o", str(here / "hostfile" / "x")])
+    told = json.loads(capsys.readouterr().out)
+    assert told["snapshot"] == ""
+    assert list(told["ranks"]) == ["0", "1"]
+
+
+def test_a_file_that_cannot_be_written_costs_no_samples(
+    job: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.append(pack([dump(0), dump(1)]))
+    with pytest.raises(CockpitError, match=r"none/x: cannot write"):
+        stacks.main(["hostfile", "--samples", "1", "--folded", "none/x"])
+    where = capsys.readouterr().err.rpartition("snapshot: ")[2].strip()
+    assert list(snapshots.load(Path(where)).ranks) == [0, 1]
+
+
+def test_ctrl_c_shows_and_keeps_what_has_come(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    job += [pack([dump(0)]), CTRL_C]
+    assert stacks.main(["hostfile", "--json"]) == Exit.LEFT
+    out, err = capsys.readouterr()
+    assert json.loads(out)["missing"] == {"1": "gpu01: cancelled before it answered"}
+    assert "left at sample 1 of 2" in err
+    kept = snapshots.load(Path(err.rpartition("snapshot: ")[2].strip()))
+    assert list(kept.samples[0].dumps) == [0]
+
+
+def test_a_reader_that_went_away_is_met_before_the_end(
+    job: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.append(pack([dump(0), dump(1)]))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(BrokenPipeError):
+            stacks.main(["hostfile", "--samples", "1"])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
+    assert "snapshot: " in capsys.readouterr().err
+
+
+# -- for programs ------------------------------------------------------------------------------------
+
+
+def test_every_field_and_word_is_in_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stacks.main([str(folder), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    inner = [told["samples"][0], told["verdict"], told["classes"][0], told["ranks"]["0"]]
+    names = [name for part in (told, *inner, verdict.KINDS, kinds.KINDS) for name in part]
+    page = (Path(__file__).parents[2] / "docs/stacks.md").read_text()
+    words = set(re.findall(r"`(\w+)`", page.partition("## For programs")[2]))
+    assert [name for name in names if name not in words] == []
+
+
+# -- progress ----------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """A terminal in place of stderr."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+        super().__init__()
+        monkeypatch.setattr(sys, "stderr", self)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_which_node_is_waited_for(job: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, 80)
+    text = "\r\x1b[Ksample 1 of 2: 1 of 2 ranks, waiting for gpu01\r\x1b[K"
+    job += [pack([dump(0)]), lambda: text in terminal.getvalue(), CTRL_C]
+    assert stacks.main(["hostfile", "--json"]) == Exit.LEFT
+    assert text in terminal.getvalue()
+
+
+def test_progress_fits_the_line_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, 30)
+    progress = Progress()
+    progress.show("a" * 80)
+    progress.clear()
+    assert terminal.getvalue() == "\r\x1b[K" + "a" * 29 + "\r\x1b[K"
+    monkeypatch.setenv("TERM", "dumb")
+    Progress().show("a")
+    assert terminal.getvalue().count("a") == 29
