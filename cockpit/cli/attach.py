@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from pathlib import Path
+import os
 
 from cockpit.cli import jobs, terminal
 from cockpit.cli.live import Live, Output, watch
@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
     terminal.add_options(parser)
     jobs.add_options(parser)
     args = parser.parse_args(words)
-    if Path(args.target).is_file():
+    if os.path.isfile(args.target) and not jobs.names_run(args.target):
         name = asyncio.run(_attach_job(args))
         if not name:
             return Exit.LEFT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from cockpit.cli.progress import Progress
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.fleet import PYTHONS, Fleet
 from cockpit.engine.parties import JobParty, Links, find_job
+from cockpit.engine.runs import list_runs
 from cockpit.plans import filters, hostfile
 
 
@@ -30,6 +32,16 @@ def add_options(parser: Parser) -> None:
 def fleet_of(args: argparse.Namespace) -> Fleet:
     """The fleet that the options ask for."""
     return Fleet([args.python] if args.python else list(PYTHONS), args.transport, args.ssh_config)
+
+
+def names_run(target: str) -> bool:
+    """Whether a word is a run's whole name, or ``last``: whatever file lies here too."""
+    if "/" in target:
+        return False
+    found = bool(list_runs()) if target == "last" else os.path.isfile(paths.runs() / target / "manifest.json")
+    if found and os.path.lexists(target):
+        say(f"{target} is taken for a run; for what lies here: ./{target}")
+    return found
 
 
 @asynccontextmanager

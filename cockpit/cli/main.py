@@ -52,8 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.OK
     if words[0] not in VERBS:
         return _unknown(words[0])
-    module = importlib.import_module(f"cockpit.cli.{words[0]}")
     try:
+        _open_streams()
+        module = importlib.import_module(f"cockpit.cli.{words[0]}")
         return int(module.main(words[1:]))
     except CockpitError as error:
         from cockpit.cli.narration import say
@@ -67,6 +68,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`): point stdout elsewhere, or Python complains at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+
+
+def _open_streams() -> None:
+    """Give a process that was started with closed streams (``2>&-``) ones that lead nowhere.
+
+    What it opens next, a socket or a log, would else get their numbers, and what is printed would land there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _unknown(word: str) -> int:

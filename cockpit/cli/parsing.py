@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import NoReturn
 
@@ -69,7 +70,16 @@ def rank_set(text: str) -> set[int]:
     """
     from ClusterShell.RangeSet import RangeSet, RangeSetParseError  # 30 ms that other verbs save
 
+    from cockpit.core.jobs import RANK_LIMIT
+
     try:
-        return {int(rank) for rank in RangeSet(text)}
+        # A typing error must not fill the memory.
+        if any(int(number) >= RANK_LIMIT for number in re.findall(r"\d+", text)):
+            raise ValueError(f"no rank is {RANK_LIMIT:,} or more")
+        ranks = {int(rank) for rank in RangeSet(text)}
+        if min(ranks) < 0:
+            raise ValueError("ranks begin with 0")
     except (RangeSetParseError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"not a rank set: {text!r} (like 0-3,7): {error}") from None
+        what = f"not a rank set: {text[:60]!r} (like 0-3,7): {str(error)[:120]}"
+        raise argparse.ArgumentTypeError(what) from None
+    return ranks

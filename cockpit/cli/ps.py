@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit.cli.parsing import Parser, add_link_options
 from cockpit.core.model import LIVE, RunModel
 from cockpit.core.ranks import nodes_text
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,7 +45,7 @@ def main(words: list[str]) -> int:
 
         return show(RunFolder.find(args.run), connect=not args.no_connect, as_json=args.json)
     folders = list_runs() if args.all else list_runs()[-20:]
-    rows = [_row(folder, connect=not args.no_connect) for folder in folders]
+    rows = [_row_or_why(folder, connect=not args.no_connect) for folder in folders]
     if args.json:
         print(json.dumps(rows))
     elif not rows:
@@ -73,6 +73,21 @@ def _adopt(args: Namespace) -> None:
             say(str(error))
 
     asyncio.run(look())
+
+
+def _row_or_why(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
+    try:
+        return _row(folder, connect=connect)
+    except CockpitError as error:
+        # One damaged folder hides no other run.
+        empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
+        return {
+            "run": folder.name,
+            **empty,
+            "state": f"damaged: {error.what}",
+            "program": [],
+            "started": folder.created,
+        }
 
 
 def _row(folder: RunFolder, *, connect: bool) -> dict[str, Any]:

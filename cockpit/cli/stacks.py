@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from cockpit import paths
 from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.cli import jobs, terminal
 from cockpit.cli.narration import say
@@ -25,11 +24,12 @@ from cockpit.core.classes import RankClass, classes
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.snapshot import Snapshot
+from cockpit.core.stackpage import as_page
 from cockpit.core.stacktext import as_text, ascii_text
 from cockpit.core.verdict import Verdict, verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run
-from cockpit.engine.runs import RunFolder, list_runs
+from cockpit.engine.runs import RunFolder
 from cockpit.engine.stacks import Ask, Party, Recorded, Stacks
 from cockpit.errors import CockpitError, Exit
 
@@ -50,6 +50,8 @@ def main(words: list[str]) -> int:
     args = _parser().parse_args(words)
     if args.samples < 1:
         raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
+    if args.tui:
+        terminal.needed()
     meant = _meant(args.target)
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
@@ -57,25 +59,12 @@ def main(words: list[str]) -> int:
 
 
 def _meant(target: str) -> Path | RunFolder:
-    """The run that is meant, or else the path of a hostfile or a snapshot.
-
-    A name without a slash that is a run's whole name, or ``last``, is that of the run, whatever lies here.
-    """
-    there = os.path.lexists(target)
-    if not there or _is_run(target):
-        folder = _run_folder(target)
-        if there:
-            say(f"{target} is taken for a run; for what lies here: ./{target}")
-        return folder
+    """The run that is meant, or else the path of a hostfile or a snapshot."""
+    if jobs.names_run(target) or not os.path.lexists(target):
+        return _run_folder(target)
     path = Path(target)
     # A shell that completes names ends at one of the files in it.
     return path.parent if path.suffix == ".json" and snapshots.is_snapshot(path.parent) else path
-
-
-def _is_run(name: str) -> bool:
-    if name == "last":
-        return bool(list_runs())
-    return "/" not in name and os.path.isfile(paths.runs() / name / "manifest.json")
 
 
 def _run_folder(target: str) -> RunFolder:
@@ -123,6 +112,7 @@ def _parser() -> Parser:
     form.add_argument("--tui", action="store_true", help="in the app, as the key s shows them")
     form.add_argument("--folded", metavar="FILE", help="folded stacks, for flame graphs; - is stdout")
     form.add_argument("--speedscope", metavar="FILE", help="for speedscope; - is stdout")
+    form.add_argument("--html", metavar="FILE", help="one page that needs nothing else; - is stdout")
     group.add_argument(
         "-o",
         "--output",
@@ -134,6 +124,8 @@ def _parser() -> Parser:
 
 
 def _reopen(path: Path, args: argparse.Namespace) -> int:
+    if args.tui and args.ranks is not None:
+        raise CockpitError("--ranks goes with text, --json and files", hint="in the app: / and the ranks")
     if args.tui:
         return asyncio.run(terminal.show_stacks(Recorded(path)))
     snapshot = snapshots.load(path)
@@ -151,7 +143,7 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
         for sample in snapshot.samples:
             sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in args.ranks}
         snapshot.ranks = {rank: place for rank, place in snapshot.ranks.items() if rank in args.ranks}
-    return _tell(snapshot, found, str(path), args)
+    return _tell(snapshot, found, str(path), "", args)
 
 
 async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
@@ -171,7 +163,7 @@ async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
         except CockpitError as error:
             trouble = error
     try:
-        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, args)
+        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, stacks.command, args)
     finally:
         if folder:
             say(f"snapshot: {folder}")
@@ -254,16 +246,18 @@ def _how_far(stacks: Stacks, which: str) -> str:
     return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
 
 
-def _tell(snapshot: Snapshot, found: Verdict, folder: str, args: argparse.Namespace) -> Exit:
+def _tell(snapshot: Snapshot, found: Verdict, folder: str, command: str, args: argparse.Namespace) -> Exit:
     if args.json:
         _write("-", json.dumps(_as_json(snapshot, found, folder)) + "\n")
     elif args.folded is not None:
         _write(args.folded, to_folded(snapshot))
     elif args.speedscope is not None:
         _write(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
+    elif args.html is not None:
+        _write(args.html, as_page(snapshot, found))
     else:
         threads = "all" if args.threads == "all" else "main" if args.locals or args.children else ""
-        _write("-", as_text(snapshot, found, threads=threads) + "\n")
+        _write("-", as_text(snapshot, found, threads=threads, command=command) + "\n")
     missing = snapshot.missing()
     if not missing:
         return Exit.OK

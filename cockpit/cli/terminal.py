@@ -43,6 +43,15 @@ def wanted(*, plain: bool, headless: bool, json: bool) -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def needed() -> None:
+    """See that there is a terminal for the app, before anybody is asked anything.
+
+    :raises CockpitError: there is none
+    """
+    if not wanted(plain=False, headless=False, json=False):
+        raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
+
+
 def fly(flight: Flight, *, read_only: bool) -> int:
     """Open the app and wait until it is left; return the exit code.
 
@@ -78,8 +87,7 @@ async def show_stacks(stacks: Source) -> int:
     from cockpit.cli.keeper import kept_terminal
     from cockpit.tui.stacks_app import StacksApp
 
-    if not wanted(plain=False, headless=False, json=False):
-        raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
+    needed()
     app = StacksApp(stacks, config.load())
     with kept_terminal(), _leaves_on_signals(app):
         await app.run_async()

@@ -12,6 +12,7 @@ from cockpit.core.classes import RankClass, classes
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackrows import Row, rows
+from cockpit.core.stories import in_shell
 from cockpit.core.verdict import Verdict
 
 LIST_ROOM = 40
@@ -21,13 +22,15 @@ TREE_ROOM = 24
 """The same in front of a line of the tree."""
 
 
-def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "") -> str:
+def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command: str = "") -> str:
     """Verdict, classes, tree and who is missing, as text.
 
     :param threads: ``main``: the main thread of one rank of each class too, with its local variables where
         they were asked for, and those of its children; ``all``: every thread
+    :param command: what was typed, so that the next step can be typed too; empty where nobody can be asked
+        any more
     """
-    lines = list(_verdict_lines(verdict))
+    lines = list(_verdict_lines(verdict, command))
     for one in classes(snapshot):
         lines += ["", *_class_lines(snapshot, one, threads)]
     tree = StackTree()
@@ -52,7 +55,7 @@ def ascii_text(text: str) -> str:
     return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _verdict_lines(verdict: Verdict) -> Iterator[str]:
+def _verdict_lines(verdict: Verdict, command: str) -> Iterator[str]:
     yield verdict.headline
     if verdict.where:
         yield f"  at {verdict.where}"
@@ -61,7 +64,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for fact in verdict.evidence:
         yield f"  - {fact}"
     yield f"  {verdict.certainty}"
-    for step in verdict.next:
+    for step in filter(None, (in_shell(step, command) for step in verdict.next)):
         yield f"  next: {step}"
 
 

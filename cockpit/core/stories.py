@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import NamedTuple
 
@@ -18,8 +19,11 @@ AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
 MORE = "s, or --samples 3: what moves"
 """How it is seen what moves."""
 
-STEPS = ("--native: what the library waits for", MORE)
+STEPS = ("n, or --native: what the library waits for", MORE)
 """Where all wait and nothing tells for whom."""
+
+_BOTH = re.compile(r"(\w+), or (--[^:]+): (.+)")
+"""A step that is a key in the app, and options in a shell."""
 
 
 class Story(NamedTuple):
@@ -61,10 +65,10 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
         # What the kernel said was true for a moment only, unless it says so each time.
         dumps = case.dumps(dump.rank)
         always = len({doing(each.frames, each.process, each.source).text for each in dumps}) == 1
-        seen = f", and {act.text} each time it is looked at" if always and act.kind != "runs" else ""
+        seen = f", and {_does(act)} each time it is looked at" if always and act.kind != "runs" else ""
         return Story("absent", f"It moves{seen}: it is late, or in a loop.", (MORE, native_step(dump.rank)))
     kind = act.kind if act.kind in ("io", "lock") else "absent"
-    detail = f"It {act.text}." if act.text else ""
+    detail = f"It {_does(act)}." if act.text else ""
     step = threads_step(dump.rank) if kind == "lock" else native_step(dump.rank)
     if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
         step = f"{at}fuser -v {shlex.quote(act.what)}: who has it open"
@@ -76,21 +80,27 @@ def _of_children(act: Doing, dump: Dump, at: str) -> Story:
     kind = act.kind if act.kind == "loader" else "io"
     child = bad_child(dump)
     if child is not None and child.state in DEAD:
-        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is dead."
+        detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is dead."
         return Story(kind, detail, (f"{at}dmesg -T | grep -i oom",))
     if child is not None:
-        detail = f"It {act.text}, and its process {child.pid} ({child.name}) is stopped."
+        detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is stopped."
         return Story(kind, detail, (f"{at}kill -CONT {child.pid}",))
     below = dump.process.children if dump.process is not None else ()
     if dump.process is not None and not below:
-        return Story(kind, f"It {act.text}, and has none below it.", (threads_step(dump.rank),))
+        return Story(kind, f"It {_does(act)}, and has none below it.", (threads_step(dump.rank),))
     for child in below:
         does = doing(child.threads[0].frames if child.threads else ())
         # A worker that waits for work is not what it waits for.
         if does.frame is not None and does.kind != "loader":
-            detail = f"It {act.text}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
+            detail = (
+                f"It {_does(act)}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
+            )
             return Story(kind, detail, (MORE,))
-    return Story(kind, f"It {act.text}.", (f"--children --ranks {dump.rank}: what its processes do",))
+    return Story(kind, f"It {_does(act)}.", (f"c, or --children --ranks {dump.rank}: what its processes do",))
+
+
+def _does(act: Doing) -> str:
+    return f"is {act.text}" if act.text.startswith("in ") else act.text
 
 
 def threads_step(rank: int) -> str:
@@ -101,3 +111,20 @@ def threads_step(rank: int) -> str:
 def native_step(rank: int) -> str:
     """How its C frames are seen."""
     return f"n, or --native --ranks {rank}: its C frames"
+
+
+def in_app(step: str) -> str:
+    """A step as it is told in the app: the key alone, where there is one."""
+    return _BOTH.sub(r"\1: \3", step)
+
+
+def in_shell(step: str, command: str) -> str:
+    """A step as it is told in a shell.
+
+    :param command: what was typed; empty where nobody can be asked any more, and then a step that would ask
+        is empty too
+    """
+    found = _BOTH.fullmatch(step)
+    if found is None:
+        return step
+    return f"{command} {found[2]}  ({found[3]})" if command else ""

@@ -160,6 +160,14 @@ class RunFolder:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise CockpitError(f"manifest cannot be read: {error}", where=str(file)) from None
 
+    @property
+    def created(self) -> float:
+        """When the run was started, unix seconds; of a damaged manifest, when it was written last."""
+        try:
+            return self.manifest.created
+        except CockpitError:
+            return (self.path / "manifest.json").stat().st_mtime
+
     def lock(self) -> bool:
         """Become the one writer; False when another cockpit is. The lock dies with the process."""
         number = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -229,7 +237,7 @@ def list_runs() -> list[RunFolder]:
     if not root.is_dir():
         return []
     found = [RunFolder(path) for path in root.iterdir() if (path / "manifest.json").is_file()]
-    return sorted(found, key=lambda folder: (folder.manifest.created, folder.name))
+    return sorted(found, key=lambda folder: (folder.created, folder.name))
 
 
 def safe_name(name: str) -> str:

@@ -115,6 +115,23 @@ def test_a_snapshot_is_opened_by_its_folder_or_a_file_of_it(
     assert "a job" in err
 
 
+def test_the_app_needs_a_terminal_before_anybody_is_asked(job: list[Any], folder: Path) -> None:
+    for target in ("hostfile", str(folder)):
+        with pytest.raises(CockpitError, match="--tui needs a terminal"):
+            stacks.main([target, "--tui"])
+    assert job == []
+
+
+def test_a_page_of_a_snapshot(folder: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert stacks.main([str(folder), "--html", "page.html"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "written: page.html" in err
+    text = (here / "page.html").read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "rank 1 is not in all_reduce" in text or "rank 1 did not join all_reduce" in text
+
+
 @pytest.mark.parametrize("target", ["x" * 5000, "a/" + "x" * 300, "./none", "a\0/b", "none", ""])
 def test_what_is_not_there_is_said(target: str) -> None:
     with pytest.raises(CockpitError) as caught:
@@ -214,6 +231,12 @@ def test_a_file_that_cannot_be_written_costs_no_samples(
         stacks.main(["hostfile", "--samples", "1", "--folded", "none/x"])
     where = capsys.readouterr().err.rpartition("snapshot: ")[2].strip()
     assert list(snapshots.load(Path(where)).ranks) == [0, 1]
+
+
+def test_the_next_step_can_be_typed(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    job += [pack([dump(0, MAIN, WAITS), dump(1, MAIN)])]
+    stacks.main(["hostfile", "--samples", "1"])
+    assert f"next: {FakeParty.command} --samples 3  (what moves)" in capsys.readouterr().out
 
 
 def test_ctrl_c_shows_and_keeps_what_has_come(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.core.stories import in_app
 from cockpit.core.verdict import Verdict
 from cockpit.tui.stack_words import cut
 from cockpit.tui.widgets.line import Part, fit
@@ -136,7 +137,7 @@ class VerdictBar(Widget):
                 line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
         if found.next and not self._low:
-            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(found.next), "")]
+            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(map(in_app, found.next)), "")]
             yield fit([Part(tuple(words))], width)
 
 
