@@ -28,6 +28,12 @@ class Frame(NamedTuple):
     line: int
     native: bool = False
 
+    @property
+    def place(self) -> str:
+        """Where it is, as people write it: ``train.py:188``."""
+        file = self.file[2:] if self.file.startswith("./") else self.file
+        return "%s:%d" % (file, self.line) if self.line else file
+
 
 class Thread(NamedTuple):
     """One Python thread.

@@ -341,10 +341,7 @@ def bad_child(dump: Dump) -> Child | None:
 
 def place_text(frame: Frame | None) -> str:
     """``data.py:118 read_shard``; empty for none."""
-    if frame is None:
-        return ""
-    file = frame.file[2:] if frame.file.startswith("./") else frame.file
-    return f"{file}:{frame.line} {frame.name}" if frame.line else f"{file} {frame.name}"
+    return f"{frame.place} {frame.name}" if frame is not None else ""
 
 
 def union(parts: Iterable[Part]) -> int:

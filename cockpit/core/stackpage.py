@@ -14,6 +14,7 @@ from cockpit.core.classes import RankClass, classes
 from cockpit.core.ranks import ranks_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackrows import Row, rows
+from cockpit.core.stacktext import TREE_ROOM, ranks_within
 from cockpit.core.verdict import Verdict
 
 STYLE = """
@@ -91,7 +92,7 @@ def _class(snapshot: Snapshot, one: RankClass, odd: int) -> Iterator[str]:
     state = f"state {one.state}" if one.state else ""
     facts = escape(" · ".join(each for each in (one.doing.text, state, one.movement) if each))
     style = _style(one.ranks, odd, one.doing.kind)
-    number = f"{count(one.ranks):,} rank{'s' * (count(one.ranks) != 1)}"
+    number = f"{count(one.ranks):,} ranks" if count(one.ranks) > 1 else "rank"
     first = " open" if odd and one.ranks & ~odd == 0 else ""
     yield f"<details{first}><summary><span{style}>{number} {_mask(one.ranks)}</span>: {facts}</summary>"
     if one.source:
@@ -133,13 +134,14 @@ def _tree(snapshot: Snapshot, odd: int) -> Iterator[str]:
 
 
 def _rows(which: str, found: list[Row], odd: int) -> Iterator[str]:
-    room = min(24, max(len(_mask(row.ranks)) for row in found))
+    shown = {row.ranks: ranks_within(row.ranks, TREE_ROOM) for row in found}
+    room = max(map(len, shown.values()))
     yield f'<pre class="{which}">'
     for row in found:
-        text = escape(row.note) if row.frame is None else _frame(row.frame)
+        text = f"… {escape(row.note)}" if row.frame is None else _frame(row.frame)
         if row.missing:
             text += f"  <b>{count(row.here):,} here, {count(row.missing):,} missing</b>"
-        mask = f'<span class="dim">{_mask(row.ranks):<{room}}</span>'
+        mask = f'<span class="dim" title="{_mask(row.ranks)}">{shown[row.ranks]:<{room}}</span>'
         yield f"{mask}  {escape(row.guides)}<span{_style(row.ranks, odd, row.kind)}>{text}</span>"
     yield "</pre>"
 
@@ -184,6 +186,4 @@ def _mask(mask: int) -> str:
 
 
 def _frame(frame: Frame) -> str:
-    file = frame.file[2:] if frame.file.startswith("./") else frame.file
-    place = f"{file}:{frame.line}" if frame.line else file
-    return f'{escape(frame.name)}  <span class="dim">{escape(place)}</span>'
+    return f'{escape(frame.name)}  <span class="dim">{escape(frame.place)}</span>'

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cockpit.base.kinds import WAITING
 from cockpit.base.masks import count, mask_of, ranks_of
-from cockpit.base.stacks import Frame, Thread
+from cockpit.base.stacks import Thread
 from cockpit.base.tree import StackTree
 from cockpit.core.classes import RankClass, classes
 from cockpit.core.ranks import ranks_text
@@ -43,7 +43,7 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command:
         missing.setdefault(why, []).append(rank)
     if missing:
         lines += ["", "without a stack:"]
-        lines += [f"  {_ranks(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
+        lines += [f"  {ranks_within(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
     return "\n".join(lines)
 
 
@@ -72,9 +72,9 @@ def _class_lines(snapshot: Snapshot, one: RankClass, threads: str) -> Iterator[s
     state = f"state {one.state}" if one.state else ""
     facts = " · ".join(each for each in (one.doing.text, state, one.movement) if each)
     number = count(one.ranks)
-    whose = (
-        f"rank {one.sample_rank}" if number == 1 else f"{number:,} ranks {_ranks(one.ranks, LIST_ROOM, ',…')}"
-    )
+    whose = f"rank {one.sample_rank}"
+    if number > 1:
+        whose = f"{number:,} ranks {ranks_within(one.ranks, LIST_ROOM, ',…')}"
     yield f"{whose}: {facts}"
     if one.source:
         yield f"    {one.source}"
@@ -95,16 +95,16 @@ def _thread_lines(whose: str, thread: Thread) -> Iterator[str]:
     )
     yield f"    {whose}, thread {thread.name}{facts}"
     for number, frame in enumerate(thread.frames):
-        yield f"      {frame.name}  {_place(frame)}"
+        yield f"      {frame.name}  {frame.place}"
         for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
             yield f"          {name} = {value}"
 
 
 def _tree_lines(found: list[Row]) -> Iterator[str]:
-    shown = {row.ranks: _ranks(row.ranks, TREE_ROOM) for row in found}
+    shown = {row.ranks: ranks_within(row.ranks, TREE_ROOM) for row in found}
     room = max(map(len, shown.values()))
     for row in found:
-        text = row.note if row.frame is None else f"{row.frame.name}  {_place(row.frame)}"
+        text = f"… {row.note}" if row.frame is None else f"{row.frame.name}  {row.frame.place}"
         if row.missing:
             text += f"  {count(row.here)} here, {count(row.missing)} missing"
         if row.kind in WAITING:
@@ -112,7 +112,7 @@ def _tree_lines(found: list[Row]) -> Iterator[str]:
         yield f"{shown[row.ranks]:<{room}}  {row.guides}{text}"
 
 
-def _ranks(mask: int, room: int, end: str = "") -> str:
+def ranks_within(mask: int, room: int, end: str = "") -> str:
     """A rank set; of one that is too long its beginning, and ``end`` or how many they are."""
     text = ranks_text(ranks_of(mask))
     if len(text) <= room:
@@ -120,8 +120,3 @@ def _ranks(mask: int, room: int, end: str = "") -> str:
     end = end or f",… ({count(mask):,})"
     head, _, _ = text[: room - len(end) + 1].rpartition(",")
     return head + end
-
-
-def _place(frame: Frame) -> str:
-    file = frame.file[2:] if frame.file.startswith("./") else frame.file
-    return f"{file}:{frame.line}" if frame.line else file

@@ -52,15 +52,9 @@ def count_text(mask: int) -> str:
     return f"{number:,} rank{'s' * (number != 1)}"
 
 
-def place_text(frame: Frame) -> str:
-    """Where a frame is: ``train.py:188``."""
-    file = frame.file[2:] if frame.file.startswith("./") else frame.file
-    return f"{file}:{frame.line}" if frame.line else file
-
-
 def frame_text(frame: Frame) -> str:
     """A frame as one line of text."""
-    return f"{frame.name}  {place_text(frame)}"
+    return f"{frame.name}  {frame.place}"
 
 
 def cut(text: str, width: int) -> str:

@@ -14,7 +14,7 @@ from cockpit.base.masks import count
 from cockpit.core.classes import RankClass
 from cockpit.core.stackrows import Key, Row
 from cockpit.tui.stack_sight import Folding, Sight
-from cockpit.tui.stack_words import cut, cut_start, mask_text, mask_within, place_text
+from cockpit.tui.stack_words import cut, cut_start, mask_text, mask_within
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece
 
@@ -135,7 +135,7 @@ class StackTreePane(CursorPane[Row]):
         if row.frame is None:
             name, place, role = f"… {row.note}", "", "label"
         else:
-            name, place = row.frame.name, place_text(row.frame)
+            name, place = row.frame.name, row.frame.place
         name = cut(name, max(4, left))
         yield Piece(name, role)
         left -= cell_len(name)
