@@ -238,7 +238,9 @@ class StackActions(Screen[None], inherit_bindings=False):
             return f"this snapshot was taken with{'' if taken else 'out'} {option}"
         if option in self._wish:
             return ""
-        why = snapshot.ranks[rank].why
+        newest = snapshot.dumps(rank)[-1:]
+        ended = next((dump.what for dump in newest if dump.error in ("gone", "zombie")), "")
+        why = snapshot.ranks[rank].why or ended
         return f"rank {rank}: {why}" if why else ""
 
     def _do_native(self) -> None:
