@@ -15,7 +15,6 @@ from cockpit.cli.progress import Progress
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.fleet import PYTHONS, Fleet
 from cockpit.engine.parties import JobParty, Links, find_job
-from cockpit.engine.runs import list_runs
 from cockpit.plans import filters, hostfile
 
 
@@ -38,7 +37,11 @@ def names_run(target: str) -> bool:
     """Whether a word is a run's whole name, or ``last``: whatever file lies here too."""
     if "/" in target:
         return False
-    found = bool(list_runs()) if target == "last" else os.path.isfile(paths.runs() / target / "manifest.json")
+    runs = paths.runs()
+    if target == "last":
+        found = any(runs.glob("*/manifest.json"))
+    else:
+        found = os.path.isfile(runs / target / "manifest.json")
     if found and os.path.lexists(target):
         say(f"{target} is taken for a run; for what lies here: ./{target}")
     return found

@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from cockpit.base.masks import count, mask_of, ranks_of
+from cockpit.base.masks import count, mask_of
 from cockpit.cli import jobs, terminal
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, rank_set, seconds
 from cockpit.cli.progress import Progress
 from cockpit.core.classes import RankClass, classes
 from cockpit.core.folded import to_folded, to_speedscope
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import mask_text, nodes_text, ranks_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackpage import as_page
 from cockpit.core.stacktext import as_text, ascii_text
@@ -314,7 +314,7 @@ def _state(dump: Any) -> str:
 
 def _class_json(found: RankClass) -> dict[str, Any]:
     return {
-        "ranks": ranks_text(ranks_of(found.ranks)),
+        "ranks": mask_text(found.ranks),
         "count": count(found.ranks),
         "kind": found.doing.kind,
         "doing": found.doing.text,

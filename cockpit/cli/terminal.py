@@ -81,13 +81,12 @@ def fly(flight: Flight, *, read_only: bool) -> int:
 async def show_stacks(stacks: Source) -> int:
     """Open the app on stacks alone and wait until it is left; return the exit code.
 
-    :raises CockpitError: there is no terminal for it, or the config is wrong
+    :raises CockpitError: the config is wrong
     """
     from cockpit import config
     from cockpit.cli.keeper import kept_terminal
     from cockpit.tui.stacks_app import StacksApp
 
-    needed()
     app = StacksApp(stacks, config.load())
     with kept_terminal(), _leaves_on_signals(app):
         await app.run_async()

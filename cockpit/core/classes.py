@@ -43,6 +43,12 @@ class RankClass:
     source: str = ""
     sample_rank: int = 0
 
+    @property
+    def facts(self) -> str:
+        """What they do, in which state, and whether they move: ``sleeps · frozen``."""
+        state = f"state {self.state}" if self.state else ""
+        return " · ".join(each for each in (self.doing.text, state, self.movement) if each)
+
 
 def movement(dumps: Iterable[Dump]) -> str:
     """``frozen``, ``moving``, or empty where a rank's dumps, oldest first, cannot tell."""

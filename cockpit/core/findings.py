@@ -12,7 +12,7 @@ from cockpit.base.kinds import WAITING, kind, python_frames
 from cockpit.base.masks import count, mask_of, ranks_of
 from cockpit.base.stacks import Child, Dump, Frame
 from cockpit.core.classes import SWITCHES_S, RankClass, classes
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Sample, Snapshot
 
 _SYNC = re.compile(r"\.(item|cpu|tolist|synchronize)\(")
@@ -362,7 +362,7 @@ def by_reason(reasons: Mapping[int, str], ranks: int) -> list[tuple[str, int]]:
 
 def ranks_words(ranks: int, one: str = "", more: str = "") -> str:
     """``rank 13``, ``ranks 3,7``, ``300 ranks``; with a verb for one rank and for more: ``rank 13 is``."""
-    text = ranks_text(ranks_of(ranks))
+    text = mask_text(ranks)
     if len(text) > WORDS:
         return number_text(ranks, one, more)
     single = count(ranks) == 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cockpit.base.masks import count, ranks_of
+from cockpit.base.masks import count
 from cockpit.base.stacks import Frame
 from cockpit.core.classes import classes
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Snapshot
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -37,7 +37,7 @@ def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
         profiles.append(
             {
                 "type": "sampled",
-                "name": f"ranks {ranks_text(ranks_of(found.ranks))}: {found.doing.text}",
+                "name": f"ranks {mask_text(found.ranks)}: {found.doing.text}",
                 "unit": "none",
                 "startValue": 0,
                 "endValue": weight,

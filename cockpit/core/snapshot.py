@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.base.masks import mask_of
 from cockpit.base.stacks import Dump, Frame
+from cockpit.base.tree import StackTree
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,13 @@ class Sample:
     def answered(self) -> int:
         """The ranks whose Python stacks are here, as a mask."""
         return mask_of(rank for rank, dump in self.dumps.items() if dump.threads)
+
+    def tree(self) -> StackTree:
+        """The main stacks of all ranks that have one, merged."""
+        tree = StackTree()
+        for rank, dump in sorted(self.dumps.items()):
+            tree.add(rank, dump.frames)
+        return tree
 
 
 @dataclass

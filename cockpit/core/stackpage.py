@@ -8,13 +8,13 @@ from html import escape
 
 from cockpit.base.kinds import WAITING
 from cockpit.base.masks import count, mask_of, ranks_of
-from cockpit.base.stacks import Child, Dump, Frame, Thread
+from cockpit.base.stacks import Dump, Frame, Thread
 from cockpit.base.tree import StackTree
 from cockpit.core.classes import RankClass, classes
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackrows import Row, rows
-from cockpit.core.stacktext import TREE_ROOM, ranks_within
+from cockpit.core.stacktext import titled_threads, tree_masks
 from cockpit.core.verdict import Verdict
 
 STYLE = """
@@ -89,31 +89,20 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
 
 
 def _class(snapshot: Snapshot, one: RankClass, odd: int) -> Iterator[str]:
-    state = f"state {one.state}" if one.state else ""
-    facts = escape(" · ".join(each for each in (one.doing.text, state, one.movement) if each))
     style = _style(one.ranks, odd, one.doing.kind)
     number = f"{count(one.ranks):,} ranks" if count(one.ranks) > 1 else "rank"
     first = " open" if odd and one.ranks & ~odd == 0 else ""
-    yield f"<details{first}><summary><span{style}>{number} {_mask(one.ranks)}</span>: {facts}</summary>"
+    whose = f"<span{style}>{number} {mask_text(one.ranks)}</span>"
+    yield f"<details{first}><summary>{whose}: {escape(one.facts)}</summary>"
     if one.source:
         yield f"<pre>{escape(one.source)}</pre>"
-    dump = snapshot.samples[-1].dumps[one.sample_rank]
-    for thread in dump.threads:
-        yield from _thread(f"rank {one.sample_rank}", thread)
-    for child in dump.process.children if dump.process is not None else ():
-        yield from _child(child)
+    for title, thread in titled_threads(snapshot, one):
+        yield from _thread(title, thread)
     yield "</details>"
 
 
-def _child(child: Child) -> Iterator[str]:
-    for thread in child.threads:
-        yield from _thread(f"its child {child.pid} {child.name}", thread)
-
-
-def _thread(whose: str, thread: Thread) -> Iterator[str]:
-    said = ((", active", thread.active), (", holds the GIL", thread.gil))
-    facts = "".join(word for word, true in said if true)
-    yield f'<div class="dim">{escape(f"{whose}, thread {thread.name}{facts}")}</div><pre>'
+def _thread(title: str, thread: Thread) -> Iterator[str]:
+    yield f'<div class="dim">{escape(title)}</div><pre>'
     for number, frame in enumerate(thread.frames):
         yield _frame(frame)
         for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
@@ -122,9 +111,7 @@ def _thread(whose: str, thread: Thread) -> Iterator[str]:
 
 
 def _tree(snapshot: Snapshot, odd: int) -> Iterator[str]:
-    tree = StackTree()
-    for rank, dump in sorted(snapshot.samples[-1].dumps.items()) if snapshot.samples else ():
-        tree.add(rank, dump.frames)
+    tree = snapshot.samples[-1].tree() if snapshot.samples else StackTree()
     if not tree.ranks:
         return
     yield '<h2>Tree of all stacks</h2><input type="checkbox" id="every">'
@@ -134,14 +121,14 @@ def _tree(snapshot: Snapshot, odd: int) -> Iterator[str]:
 
 
 def _rows(which: str, found: list[Row], odd: int) -> Iterator[str]:
-    shown = {row.ranks: ranks_within(row.ranks, TREE_ROOM) for row in found}
+    shown = tree_masks(found)
     room = max(map(len, shown.values()))
     yield f'<pre class="{which}">'
     for row in found:
         text = f"… {escape(row.note)}" if row.frame is None else _frame(row.frame)
         if row.missing:
             text += f"  <b>{count(row.here):,} here, {count(row.missing):,} missing</b>"
-        mask = f'<span class="dim" title="{_mask(row.ranks)}">{shown[row.ranks]:<{room}}</span>'
+        mask = f'<span class="dim" title="{mask_text(row.ranks)}">{shown[row.ranks]:<{room}}</span>'
         yield f"{mask}  {escape(row.guides)}<span{_style(row.ranks, odd, row.kind)}>{text}</span>"
     yield "</pre>"
 
@@ -179,10 +166,6 @@ def _style(ranks: int, odd: int, kind: str) -> str:
     if odd and ranks & ~odd == 0:
         return ' class="odd"'
     return ' class="waits"' if kind in WAITING else ""
-
-
-def _mask(mask: int) -> str:
-    return ranks_text(ranks_of(mask))
 
 
 def _frame(frame: Frame) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cockpit.base.kinds import WAITING
-from cockpit.base.masks import count, mask_of, ranks_of
+from cockpit.base.masks import count, mask_of
 from cockpit.base.stacks import Thread
 from cockpit.base.tree import StackTree
 from cockpit.core.classes import RankClass, classes
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import mask_within
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackrows import Row, rows
 from cockpit.core.stories import in_shell
@@ -33,9 +33,7 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command:
     lines = list(_verdict_lines(verdict, command))
     for one in classes(snapshot):
         lines += ["", *_class_lines(snapshot, one, threads)]
-    tree = StackTree()
-    for rank, dump in sorted(snapshot.samples[-1].dumps.items()) if snapshot.samples else ():
-        tree.add(rank, dump.frames)
+    tree = snapshot.samples[-1].tree() if snapshot.samples else StackTree()
     if tree.ranks:
         lines += ["", *_tree_lines(rows(tree, odd=verdict.ranks))]
     missing: dict[str, list[int]] = {}
@@ -43,7 +41,7 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command:
         missing.setdefault(why, []).append(rank)
     if missing:
         lines += ["", "without a stack:"]
-        lines += [f"  {ranks_within(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
+        lines += [f"  {_mask(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
     return "\n".join(lines)
 
 
@@ -69,39 +67,42 @@ def _verdict_lines(verdict: Verdict, command: str) -> Iterator[str]:
 
 
 def _class_lines(snapshot: Snapshot, one: RankClass, threads: str) -> Iterator[str]:
-    state = f"state {one.state}" if one.state else ""
-    facts = " · ".join(each for each in (one.doing.text, state, one.movement) if each)
     number = count(one.ranks)
-    whose = f"rank {one.sample_rank}"
-    if number > 1:
-        whose = f"{number:,} ranks {ranks_within(one.ranks, LIST_ROOM, ',…')}"
-    yield f"{whose}: {facts}"
+    whose = f"{number:,} ranks" if number > 1 else "rank"
+    yield f"{whose} {mask_within(one.ranks, LIST_ROOM)}: {one.facts}"
     if one.source:
         yield f"    {one.source}"
     if not threads:
         return
-    shown = None if threads == "all" else 1
+    for title, thread in titled_threads(snapshot, one, None if threads == "all" else 1):
+        yield f"    {title}"
+        for number, frame in enumerate(thread.frames):
+            yield f"      {frame.name}  {frame.place}"
+            for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
+                yield f"          {name} = {value}"
+
+
+def titled_threads(
+    snapshot: Snapshot, one: RankClass, each: int | None = None
+) -> Iterator[tuple[str, Thread]]:
+    """The threads of one rank of a class and of the processes below it, with what to write above each.
+
+    :param each: of every process only so many
+    """
     dump = snapshot.samples[-1].dumps[one.sample_rank]
-    for thread in dump.threads[:shown]:
-        yield from _thread_lines(f"rank {one.sample_rank}", thread)
-    for child in dump.process.children if dump.process is not None else ():
-        for thread in child.threads[:shown]:
-            yield from _thread_lines(f"its child {child.pid} {child.name}", thread)
-
-
-def _thread_lines(whose: str, thread: Thread) -> Iterator[str]:
-    facts = "".join(
-        word for word, said in ((", active", thread.active), (", holds the GIL", thread.gil)) if said
-    )
-    yield f"    {whose}, thread {thread.name}{facts}"
-    for number, frame in enumerate(thread.frames):
-        yield f"      {frame.name}  {frame.place}"
-        for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
-            yield f"          {name} = {value}"
+    children = dump.process.children if dump.process is not None else ()
+    processes = [
+        (f"rank {one.sample_rank}", dump.threads),
+        *((f"its child {child.pid} {child.name}", child.threads) for child in children),
+    ]
+    for whose, threads in processes:
+        for thread in threads[:each]:
+            active, gil = ", active" * thread.active, ", holds the GIL" * thread.gil
+            yield f"{whose}, thread {thread.name}{active}{gil}", thread
 
 
 def _tree_lines(found: list[Row]) -> Iterator[str]:
-    shown = {row.ranks: ranks_within(row.ranks, TREE_ROOM) for row in found}
+    shown = tree_masks(found)
     room = max(map(len, shown.values()))
     for row in found:
         text = f"… {row.note}" if row.frame is None else f"{row.frame.name}  {row.frame.place}"
@@ -112,11 +113,10 @@ def _tree_lines(found: list[Row]) -> Iterator[str]:
         yield f"{shown[row.ranks]:<{room}}  {row.guides}{text}"
 
 
-def ranks_within(mask: int, room: int, end: str = "") -> str:
-    """A rank set; of one that is too long its beginning, and ``end`` or how many they are."""
-    text = ranks_text(ranks_of(mask))
-    if len(text) <= room:
-        return text
-    end = end or f",… ({count(mask):,})"
-    head, _, _ = text[: room - len(end) + 1].rpartition(",")
-    return head + end
+def tree_masks(found: list[Row]) -> dict[int, str]:
+    """What is written of the ranks of each row of a tree."""
+    return {row.ranks: _mask(row.ranks, TREE_ROOM) for row in found}
+
+
+def _mask(mask: int, room: int) -> str:
+    return mask_within(mask, room, f",… ({count(mask):,})")

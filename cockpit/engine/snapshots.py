@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base.masks import ranks_of
 from cockpit.base.stacks import Dump, dump_from_json, dump_json
-from cockpit.base.tree import StackTree
 from cockpit.core.jobs import RANK_LIMIT
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
 from cockpit.core.verdict import Verdict, verdict
@@ -144,7 +142,7 @@ def newest(root: Path) -> Path | None:
 
 def verdict_json(found: Verdict) -> dict[str, Any]:
     """A verdict for programs: ranks as text, everything else as it is."""
-    return {**asdict(found), "ranks": ranks_text(ranks_of(found.ranks))}
+    return {**asdict(found), "ranks": mask_text(found.ranks)}
 
 
 def _why(error: Exception) -> str:
@@ -197,9 +195,6 @@ def _place(told: dict[str, Any]) -> Place:
 
 def _tree_json(sample: Sample) -> list[dict[str, Any]]:
     """The tree as a list, parents before their children: a nested one may be too deep for a parser."""
-    tree = StackTree()
-    for rank, dump in sorted(sample.dumps.items()):
-        tree.add(rank, dump.frames)
     return [
         {
             "depth": depth,
@@ -207,9 +202,9 @@ def _tree_json(sample: Sample) -> list[dict[str, Any]]:
             "file": branch.frame.file,
             "line": branch.frame.line,
             "native": branch.frame.native,
-            "ranks": ranks_text(ranks_of(branch.ranks)),
+            "ranks": mask_text(branch.ranks),
         }
-        for depth, branch in tree.walk()
+        for depth, branch in sample.tree().walk()
     ]
 
 

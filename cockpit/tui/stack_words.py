@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from rich.cells import cell_len, set_cell_size
 
-from cockpit.base.masks import count, ranks_of
+from cockpit.base.masks import count
 from cockpit.base.stacks import Frame
-from cockpit.core.ranks import ranks_text
 
 STATES = {
     "D": "cannot be interrupted (D)",
@@ -26,24 +23,6 @@ USUAL = {"R": "runs (R)", "S": "sleeps (S)"}
 def state_text(state: str) -> str:
     """What the kernel says of a process: ``sleeps (S)``."""
     return STATES.get(state) or USUAL.get(state, f"state {state}")
-
-
-@lru_cache(maxsize=4096)
-def mask_text(mask: int) -> str:
-    """A set of ranks: ``0-12,14-63``."""
-    return ranks_text(ranks_of(mask))
-
-
-def mask_within(mask: int, width: int) -> str:
-    """A set of ranks in at most so many columns: its beginning where there is no room for all."""
-    text = mask_text(mask)
-    if len(text) <= width:
-        return text
-    kept = text[: max(0, width - 1)]
-    # Half a number would be another rank.
-    if "," in kept:
-        kept = kept[: kept.rindex(",") + 1]
-    return f"{kept}…"
 
 
 def count_text(mask: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from textual.pilot import Pilot
 
 from cockpit.base.stacks import Frame
 from cockpit.config import Config
+from cockpit.core.ranks import mask_within
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, in_scope, keymap
 from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.help import HelpScreen
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.stack_sight import filtered, look
-from cockpit.tui.stack_words import cut_start, mask_within
+from cockpit.tui.stack_words import cut_start
 from cockpit.tui.stacks_app import StacksApp
 from cockpit.tui.widgets.stack_tree import StackTreePane
 from tests.tui.scenes import text_of, until
@@ -38,21 +38,12 @@ from tests.tui.stack_scenes import (
     stacked,
     waits,
 )
-from tests.tui.stage import NOW
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 LARGE, SMALL = (140, 45), (80, 24)
 
 BOTH = ("stacks-4", "stacks-64", "stacks-1024", "stacks-missing", "stacks-denied", "stacks-taking")
 """Scenes that are kept at both sizes."""
-
-
-@pytest.fixture
-def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One moment, in one time zone."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    monkeypatch.setattr(time, "time", lambda: NOW)
 
 
 @pytest.mark.usefixtures("frozen_clock")

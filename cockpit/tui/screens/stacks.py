@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from cockpit.base.kinds import kind
 from cockpit.base.masks import count, ranks_of
-from cockpit.core.ranks import nodes_text
+from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.snapshot import Place, Sample
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError
@@ -27,7 +27,7 @@ from cockpit.tui.commands import STACKS, in_scope
 from cockpit.tui.screens.stacks_actions import FIRST, RIGHT, StackActions
 from cockpit.tui.stack_sight import Sight, look, problem
 from cockpit.tui.stack_source import Source
-from cockpit.tui.stack_words import count_text, mask_text
+from cockpit.tui.stack_words import count_text
 from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.class_list import ClassList
 from cockpit.tui.widgets.cursor_pane import CursorPane

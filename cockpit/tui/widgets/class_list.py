@@ -8,7 +8,8 @@ from rich.cells import cell_len
 
 from cockpit.base.kinds import WAITING
 from cockpit.core.classes import RankClass
-from cockpit.tui.stack_words import STATES, count_text, cut, frame_text, mask_within
+from cockpit.core.ranks import mask_within
+from cockpit.tui.stack_words import STATES, count_text, cut, frame_text
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
 

@@ -12,9 +12,10 @@ from textual import events
 from cockpit.base.kinds import WAITING
 from cockpit.base.masks import count
 from cockpit.core.classes import RankClass
+from cockpit.core.ranks import mask_text, mask_within
 from cockpit.core.stackrows import Key, Row
 from cockpit.tui.stack_sight import Folding, Sight
-from cockpit.tui.stack_words import cut, cut_start, mask_text, mask_within
+from cockpit.tui.stack_words import cut, cut_start
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece
 
