@@ -20,6 +20,9 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 
 from __future__ import annotations
 
+import re
+from typing import Optional
+
 FORMAT = 1
 """Version of the run record; a reader refuses a newer one."""
 
@@ -49,6 +52,20 @@ ENV_UMASK = "COCKPIT_UMASK"
 def rank_log(rank: int) -> str:
     """Name of the log of a global rank."""
     return "rank-%d.log" % rank
+
+
+_RANK_LOG = re.compile(r"rank-(0|[1-9][0-9]{0,5})\.log")
+
+
+def logged_rank(name: str) -> Optional[int]:
+    """The global rank whose log has this name; None for any other name."""
+    match = _RANK_LOG.fullmatch(name)
+    return int(match.group(1)) if match else None
+
+
+def is_followed(name: str) -> bool:
+    """Whether a file of a run folder is copied while it grows."""
+    return name in (EVENTS, SIZES, LAUNCHER_LOG) or logged_rank(name) is not None
 
 
 def rank_start(rank: int) -> str:

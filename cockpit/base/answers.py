@@ -1,0 +1,413 @@
+"""Answers: what an agent says to each request, with fields and bounds; the other half of the wire's table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+
+from cockpit.base import verbs
+from cockpit.base.events import (
+    GPU_SAMPLES,
+    RANK_SAMPLES,
+    GpuSample,
+    Lines,
+    NodeSample,
+    Process,
+    RankSample,
+    Recorded,
+)
+from cockpit.base.frames import MAX_PAYLOAD
+from cockpit.base.gate import (
+    COUNT,
+    FILE_NAME,
+    FLAG,
+    NODE_NAME,
+    PATH,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    RANKS,
+    RANKS_A_NODE,
+    RUN_NAME,
+    SECONDS,
+    SENTENCE,
+    SIZE,
+    TICKS,
+    TIME,
+    WORD,
+    Kind,
+    ListOf,
+    Malformed,
+    MapOf,
+    Maybe,
+    Of,
+    Row,
+    Text,
+    Whole,
+    bound,
+    maybe,
+)
+from cockpit.base.verbs import LOG, SIZES
+
+
+class Address(Kind):
+    """An IP address."""
+
+    def read(self, value: Any) -> str:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        import ipaddress  # loaded where answers are read, not on every node
+
+        try:
+            if isinstance(value, str):
+                ipaddress.ip_address(value.partition("%")[0])
+                return Text(100, r"[0-9A-Za-z.:%_-]+").read(value)
+        except ValueError:
+            pass
+        raise Malformed("not an address")
+
+
+_ADDRESSES = ListOf(Address(), 256)
+_LINE = Text(4096, r"[^\0]*")
+_HEX = Text(64, r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No fields."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The agent's first frame."""
+
+    version: str = bound(WORD)
+    format: int = bound(COUNT)
+    pid: int = bound(PID)
+    uid: int = bound(Whole(0, 1 << 32))
+    host: str = bound(Text(255))
+    machine: str = bound(WORD)
+    python: str = bound(WORD)
+    boot_id: str = bound(WORD)
+    t: float = bound(TIME)
+    base: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a request cannot be met."""
+
+    kind: str = bound(WORD)
+    what: str = bound(Text(20_000, cut=True))
+    hint: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class PingAnswer:
+    """`t`, the node's clock"""
+
+    t: float = bound(TIME)
+
+
+@dataclass(frozen=True)
+class FactsAnswer:
+    """python, its version, cores, tools, deepspeed, torch, free bytes"""
+
+    python: str = bound(PATH)
+    python_version: str = bound(WORD)
+    cores: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 16), 1 << 16))
+    numactl: Optional[str] = maybe(PATH)
+    nsys: Optional[str] = maybe(_LINE)
+    script: bool = bound(FLAG, True)
+    deepspeed: Optional[str] = maybe(WORD)
+    no_ssh: bool = bound(FLAG, False)
+    torch: Optional[str] = maybe(WORD)
+    deepspeed_tool: Optional[str] = maybe(PATH)
+    torchrun_tool: Optional[str] = maybe(PATH)
+    free_bytes: int = bound(SIZE, 0)
+
+
+@dataclass(frozen=True)
+class PortAnswer:
+    """a free TCP port"""
+
+    port: int = bound(Whole(1, 65535))
+
+
+@dataclass(frozen=True)
+class ResolveAnswer:
+    """its addresses as the node sees them, and the node's own"""
+
+    addresses: Tuple[str, ...] = bound(_ADDRESSES)
+    own: Tuple[str, ...] = bound(_ADDRESSES)
+
+
+@dataclass(frozen=True)
+class LaunchAnswer:
+    """the supervisor's pid, start time, boot id, folder"""
+
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    boot_id: str = bound(WORD)
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class StopAnswer:
+    """whether a supervisor carries it out; without one the run's processes were ended at once"""
+
+    alive: bool = bound(FLAG)
+    survivors: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process: pid and start time."""
+
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Which profiler a node runs, and what its report is called."""
+
+    nsys: str = bound(_LINE)
+    report: str = bound(_LINE)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """``record.json``: what a run folder was made for."""
+
+    run: str = bound(RUN_NAME)
+    node: str = bound(NODE_NAME)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    supervisor: Identity = bound(Of(Identity))
+    boot_id: str = bound(WORD)
+    t: float = bound(TIME)
+    format: int = bound(COUNT, 0)
+    index: int = bound(COUNT, 0)
+    host: str = bound(Text(255), "")
+    launcher: str = bound(WORD, "")
+    profile: Optional[Profile] = maybe(Of(Profile))
+
+
+EVENTS_KEPT = 20_000
+"""Lines of a run record in one answer."""
+
+
+@dataclass(frozen=True)
+class StatusAnswer:
+    """facts, events, whether the supervisor lives"""
+
+    record: RunFacts = bound(Of(RunFacts))
+    events: Lines = bound(Recorded(EVENTS_KEPT))
+    alive: Optional[bool] = maybe(FLAG)
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run folder."""
+
+    dir: str = bound(PATH)
+    record: RunFacts = bound(Of(RunFacts))
+    alive: Optional[bool] = maybe(FLAG)
+
+
+@dataclass(frozen=True)
+class RunsAnswer:
+    """all our run folders"""
+
+    runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), 10_000, skip=True))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes of one file in the payload."""
+
+    file: str = bound(LOG)
+    offset: int = bound(SIZE)
+    length: int = bound(Whole(0, MAX_PAYLOAD))
+
+
+@dataclass(frozen=True)
+class FollowItem:
+    """new bytes of the followed files; `found`: ends that a dead supervisor did not record"""
+
+    parts: Tuple[Part, ...] = bound(ListOf(Row(Part), RANKS_A_NODE + 3))
+    sizes: Dict[str, int] = bound(SIZES)
+    t: float = bound(TIME)
+    alive: Optional[bool] = maybe(FLAG)
+    found: Lines = bound(Recorded(3 * RANKS_A_NODE), Lines())
+
+
+@dataclass(frozen=True)
+class SamplesItem:
+    """node, ranks, GPUs"""
+
+    t: float = bound(TIME)
+    node: NodeSample = bound(Of(NodeSample))
+    ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
+    gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
+
+
+@dataclass(frozen=True)
+class EnvironAnswer:
+    """the variables, without secrets; how many more there are"""
+
+    environ: Dict[str, str] = bound(MapOf(Text(4096), Text(8192), 10_000))
+    left_out: int = bound(COUNT, 0)
+
+
+PLACE = Text(4096, cut=True)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the ranks of a job meet, or its launcher's name of it."""
+
+    addr: str = bound(PLACE, "")
+    port: str = bound(PLACE, "")
+    id: str = bound(PLACE, "")
+
+
+@dataclass(frozen=True)
+class FoundRank:
+    """The main process of a rank."""
+
+    rank: int = bound(RANK)
+    world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
+    local_rank: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    state: str = bound(WORD)
+    job: Meeting = bound(Of(Meeting))
+    run: str = bound(PLACE)
+    user: str = bound(PLACE)
+    launcher: str = bound(PLACE)
+    command: str = bound(PLACE)
+    started: float = bound(TIME)
+    attempt: int = bound(Whole(0, 1 << 30), 0)
+    python: str = bound(PLACE, "")
+    container: bool = bound(FLAG, False)
+    net: str = bound(PLACE, "")
+
+
+@dataclass(frozen=True)
+class OtherJob:
+    """Processes of somebody else that look like a job's."""
+
+    user: str = bound(PLACE)
+    pid: int = bound(PID)
+    count: int = bound(PID)
+    command: str = bound(PLACE)
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A process that cannot be looked at."""
+
+    pid: int = bound(PID)
+    name: str = bound(Text(255))
+    state: str = bound(WORD)
+
+
+@dataclass(frozen=True)
+class SeekAnswer:
+    """the ranks' main processes, jobs of other users, processes that cannot be looked at"""
+
+    ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), RANKS_A_NODE))
+    others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
+    stuck: Tuple[Stuck, ...] = bound(ListOf(Of(Stuck), 1000), ())
+    machine: Optional[str] = maybe(Text(255))
+
+
+@dataclass(frozen=True)
+class SpyAnswer:
+    """whether there is a py-spy: the node's own, or the one that was sent"""
+
+    ready: bool = bound(FLAG)
+
+
+@dataclass(frozen=True)
+class StacksItem:
+    """payload: packed dumps of the ranks that are ready"""
+
+    ranks: Tuple[int, ...] = bound(RANKS, ())
+
+
+@dataclass(frozen=True)
+class StacksAnswer:
+    """all ranks are through"""
+
+    took_s: float = bound(SECONDS, 0.0)
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A file in a run's reports folder."""
+
+    name: str = bound(FILE_NAME)
+    size: int = bound(SIZE)
+    mtime: float = bound(SECONDS, 0.0)
+
+
+@dataclass(frozen=True)
+class ReportsAnswer:
+    """name, size and time of each file"""
+
+    files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
+
+
+@dataclass(frozen=True)
+class DigestAnswer:
+    """sha256, size, whether it changed meanwhile"""
+
+    sha256: str = bound(_HEX)
+    size: int = bound(SIZE)
+    changed: bool = bound(FLAG)
+
+
+@dataclass(frozen=True)
+class ReadItem:
+    """payload: the bytes at `offset`"""
+
+    offset: int = bound(SIZE)
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """all of it was sent"""
+
+    size: int = bound(SIZE)
+
+
+class Reply(NamedTuple):
+    """The final answer to a request, and the parts before it."""
+
+    answer: Type[Any]
+    item: Type[Any] = Nothing
+
+
+REPLIES: Dict[Type[verbs.Request[Any, Any]], Reply] = {
+    verbs.Ping: Reply(PingAnswer),
+    verbs.Equip: Reply(Nothing),
+    verbs.Facts: Reply(FactsAnswer),
+    verbs.Port: Reply(PortAnswer),
+    verbs.Resolve: Reply(ResolveAnswer),
+    verbs.Launch: Reply(LaunchAnswer),
+    verbs.Stop: Reply(StopAnswer),
+    verbs.Discard: Reply(Nothing),
+    verbs.Status: Reply(StatusAnswer),
+    verbs.Runs: Reply(RunsAnswer),
+    verbs.Follow: Reply(Nothing, FollowItem),
+    verbs.Samples: Reply(Nothing, SamplesItem),
+    verbs.Environ: Reply(EnvironAnswer),
+    verbs.Seek: Reply(SeekAnswer),
+    verbs.Spy: Reply(SpyAnswer),
+    verbs.Stacks: Reply(StacksAnswer, StacksItem),
+    verbs.Reports: Reply(ReportsAnswer),
+    verbs.Digest: Reply(DigestAnswer),
+    verbs.Read: Reply(ReadAnswer, ReadItem),
+}
+"""What answers each request."""

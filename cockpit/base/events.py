@@ -1,0 +1,401 @@
+"""Events: every kind of line of a run record and of our journal, with its fields and their bounds.
+
+This is the one table of events. A node's run record holds the kinds of :data:`RECORD` and no others: it
+speaks of its own ranks and processes, never of links, plans or other nodes. Those of :data:`OWN` are the
+cockpit's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+
+from cockpit.base.gate import (
+    COUNT,
+    FLAG,
+    NODE_NAME,
+    PATH,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    RANKS,
+    RANKS_A_NODE,
+    RUN_NAME,
+    SECONDS,
+    SENTENCE,
+    SIZE,
+    TICKS,
+    TIME,
+    WORD,
+    Digits,
+    Kind,
+    ListOf,
+    Malformed,
+    MapOf,
+    Maybe,
+    Number,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+    plain,
+    read,
+)
+
+CODE = Whole(-(1 << 31), 1 << 32)
+SIGNAL = Whole(1, 255)
+STARTS = Whole(0, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What an event says beside its time, its kind and its node."""
+
+
+# In a node's run record.
+
+
+@dataclass(frozen=True)
+class SupervisorStarted(Fact):
+    """first line"""
+
+    pid: int = bound(PID, 0)
+    ticks: int = bound(TICKS, 0)
+    boot_id: str = bound(WORD, "")
+    run: str = bound(Maybe(RUN_NAME), None)
+    node: str = bound(Maybe(NODE_NAME), None)
+    ranks: Tuple[int, ...] = bound(RANKS, ())
+    format: int = bound(COUNT, 0)
+    host: str = bound(Text(255), "")
+    umask: str = bound(WORD, "")
+
+
+@dataclass(frozen=True)
+class LauncherStarted(Fact):
+    """the launcher runs"""
+
+    pid: int = bound(PID, 0)
+
+
+@dataclass(frozen=True)
+class RankStarted(Fact):
+    """the wrapper started the training process"""
+
+    rank: int = bound(RANK)
+    attempt: int = bound(STARTS, 0)
+    local_rank: Optional[int] = maybe(RANK)
+    world_size: Optional[int] = maybe(Whole(0, RANK_LIMIT))
+    pid: Optional[int] = maybe(PID)
+    ticks: Optional[int] = maybe(TICKS)
+    wrapper: Optional[int] = maybe(PID)
+    parent: Optional[int] = maybe(PID)
+    max_restarts: int = bound(STARTS, 0)
+
+
+@dataclass(frozen=True)
+class RankExited(Fact):
+    """`by`: `wrapper`, or `supervisor`, which inherited it; either `code` or `signal` is null"""
+
+    rank: int = bound(RANK)
+    attempt: int = bound(STARTS, 0)
+    pid: Optional[int] = maybe(PID)
+    code: Optional[int] = maybe(CODE)
+    signal: Optional[int] = maybe(SIGNAL)
+    maxrss_kb: Optional[int] = maybe(COUNT)
+    utime_s: Optional[float] = maybe(SECONDS)
+    stime_s: Optional[float] = maybe(SECONDS)
+    by: str = bound(WORD, "")
+
+    def __post_init__(self) -> None:
+        """Refuse an end that is none."""
+        if (self.code is None) == (self.signal is None):
+            raise Malformed("expected either a code or a signal")
+
+
+@dataclass(frozen=True)
+class RankLost(Fact):
+    """gone, and nobody saw its status"""
+
+    rank: int = bound(RANK)
+    attempt: int = bound(STARTS, 0)
+    pid: Optional[int] = maybe(PID)
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class LauncherExited(Fact):
+    """the launcher ended"""
+
+    code: Optional[int] = maybe(CODE)
+    signal: Optional[int] = maybe(SIGNAL)
+
+
+@dataclass(frozen=True)
+class StopRequested(Fact):
+    """the supervisor begins to stop the run"""
+
+    reason: str = bound(SENTENCE, "")
+    by: str = bound(SENTENCE, "")
+    grace_s: float = bound(SECONDS, 0.0)
+
+
+@dataclass(frozen=True)
+class Stage(Fact):
+    """of a stop: `term`, `finalising`, `kill`, `sweep`"""
+
+    stage: str = bound(WORD)
+    pids: Tuple[int, ...] = bound(ListOf(PID, 1 << 16), ())
+    text: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class Report(Fact):
+    """state `writing`, `ready`, `imported`, `qdstrm` (not imported), `missing`"""
+
+    name: str = bound(Text(255), "")
+    size: int = bound(SIZE, 0)
+    state: str = bound(WORD, "")
+    text: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that no signal ended."""
+
+    pid: int = bound(PID, 0)
+    name: str = bound(Text(255), "")
+    state: str = bound(WORD, "")
+
+
+@dataclass(frozen=True)
+class Survivors(Fact):
+    """processes that SIGKILL did not end: `pid name state`"""
+
+    procs: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+
+
+@dataclass(frozen=True)
+class Note(Fact):
+    """a sentence for a person"""
+
+    text: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class Ended(Fact):
+    """last line"""
+
+
+# In our journal.
+
+
+@dataclass(frozen=True)
+class Planned(Fact):
+    """first: the nodes with their ranks"""
+
+    nodes: Dict[str, Tuple[int, ...]] = bound(MapOf(NODE_NAME, RANKS, 1 << 16))
+
+
+@dataclass(frozen=True)
+class Launched(Fact):
+    """the node's supervisor was started"""
+
+    dir: str = bound(Maybe(PATH), None)
+
+
+@dataclass(frozen=True)
+class LinkChanged(Fact):
+    """`ok`, `stale` (tried again soon), `gone` (tried every minute)"""
+
+    state: str = bound(Text(10, "connecting|ok|stale|gone"))
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class ClockMeasured(Fact):
+    """the node's clock minus ours"""
+
+    offset_s: float = bound(SECONDS)
+    rtt_s: float = bound(SECONDS, 0.0)
+
+
+@dataclass(frozen=True)
+class NodeSample:
+    """A node, measured once; None is not known."""
+
+    load: Optional[float] = maybe(Number(0, 1 << 40))
+    cores: Optional[int] = maybe(Whole(0, 1 << 20))
+    memory_bytes: Optional[int] = maybe(SIZE)
+    memory_total_bytes: Optional[int] = maybe(SIZE)
+    disk_free_bytes: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
+class RankSample:
+    """A rank's process, measured once; ``cpu_percent`` is of one core."""
+
+    cpu_percent: Optional[float] = maybe(Number(0, 1 << 40))
+    rss_bytes: Optional[int] = maybe(SIZE)
+    threads: Optional[int] = maybe(COUNT)
+    children: Optional[int] = maybe(COUNT)
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """A GPU, measured once; what its driver refuses is None. ``processes`` are bytes by pid."""
+
+    index: int = bound(Whole(0, 1 << 16), 0)
+    name: Optional[str] = maybe(Text(100, cut=True))
+    utilisation_percent: Optional[float] = maybe(Number(0, 100))
+    memory_bytes: Optional[int] = maybe(SIZE)
+    memory_total_bytes: Optional[int] = maybe(SIZE)
+    processes: Dict[int, Optional[int]] = bound(MapOf(Digits(PID), Maybe(SIZE), 10_000), {})
+
+
+RANK_SAMPLES = MapOf(Digits(RANK), Of(RankSample), RANKS_A_NODE)
+GPU_SAMPLES = ListOf(Of(GpuSample), 64)
+
+
+@dataclass(frozen=True)
+class Sample(Fact):
+    """measurements, once a second; not kept"""
+
+    sample: NodeSample = bound(Of(NodeSample))
+    ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
+    gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
+
+
+@dataclass(frozen=True)
+class SupervisorGone(Fact):
+    """the supervisor vanished without `ended`"""
+
+
+@dataclass(frozen=True)
+class NodeLost(Fact):
+    """the run folder is gone"""
+
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class Damaged(Fact):
+    """so many lines of the node's run record make no sense and are ignored; not kept"""
+
+    lines: int = bound(COUNT)
+
+
+@dataclass(frozen=True)
+class StopAsked(Fact):
+    """a person, or the failure policy, asked to stop"""
+
+    reason: str = bound(SENTENCE, "")
+    by: str = bound(SENTENCE, "")
+    hard: bool = bound(FLAG, False)
+
+
+@dataclass(frozen=True)
+class Complete(Fact):
+    """the node ended, and all its bytes are here"""
+
+
+@dataclass(frozen=True)
+class Left(Fact):
+    """the cockpit left, the run goes on"""
+
+
+RECORD: Dict[str, Type[Fact]] = {
+    "supervisor_started": SupervisorStarted,
+    "launcher_started": LauncherStarted,
+    "rank_started": RankStarted,
+    "rank_exited": RankExited,
+    "rank_lost": RankLost,
+    "launcher_exited": LauncherExited,
+    "stop_requested": StopRequested,
+    "stage": Stage,
+    "report": Report,
+    "survivors": Survivors,
+    "note": Note,
+    "ended": Ended,
+}
+"""What a supervisor writes down, by kind; times are on its node's clock."""
+
+OWN: Dict[str, Type[Fact]] = {
+    "planned": Planned,
+    "launched": Launched,
+    "link": LinkChanged,
+    "clock": ClockMeasured,
+    "sample": Sample,
+    "supervisor_gone": SupervisorGone,
+    "node_lost": NodeLost,
+    "damaged": Damaged,
+    "stop_asked": StopAsked,
+    "complete": Complete,
+    "left": Left,
+}
+"""What the cockpit itself notes, by kind; times are on our clock."""
+
+KINDS: Dict[Type[Fact], str] = {fact: kind for kind, fact in (*RECORD.items(), *OWN.items())}
+"""The kind of each fact."""
+
+ABOUT_RANKS = (RankStarted, RankExited, RankLost)
+"""Facts about one rank."""
+
+
+class Line(NamedTuple):
+    """One line of a run record or of a journal: unix seconds, and what it says."""
+
+    t: float
+    fact: Fact
+
+    def as_json(self) -> Dict[str, Any]:
+        """The line as a JSON object; :func:`read_line` is the way back."""
+        return dict({"t": self.t, "e": KINDS[type(self.fact)]}, **plain(self.fact))
+
+
+def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[Line]:
+    """A parsed line, by a table of kinds; None for a kind that the table does not have.
+
+    :raises Malformed: it is no line, or a field is not what it should be
+    """
+    if not isinstance(value, dict):
+        raise Malformed("expected an object")
+    kind = value.get("e")
+    if not isinstance(kind, str) or "t" not in value:
+        raise Malformed("no time or no kind")
+    t = TIME.read(value["t"])
+    fact = known.get(kind)
+    return None if fact is None else Line(t, read(fact, value))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines of a run record.
+
+    :param bad: how many more make no sense
+    """
+
+    lines: Tuple[Line, ...] = ()
+    bad: int = 0
+
+
+@dataclass(frozen=True)
+class Recorded(Kind):
+    """A list of at most ``most`` lines of a run record; bad ones are counted, unknown ones passed over."""
+
+    most: int
+
+    def read(self, value: Any) -> Lines:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        if not isinstance(value, list) or len(value) > self.most:
+            raise Malformed("expected a list of at most %d lines" % self.most)
+        found, bad = [], 0
+        for each in value:
+            try:
+                line = read_line(each, RECORD)
+            except Malformed:
+                bad += 1
+            else:
+                if line is not None:
+                    found.append(line)
+        return Lines(tuple(found), bad)

@@ -1,0 +1,332 @@
+"""The gate: what another machine sent, or a file says, is checked against a definition before it is used.
+
+A definition is a frozen dataclass whose fields carry their bounds::
+
+    @dataclass(frozen=True)
+    class Report:
+        name: str = bound(FILE_NAME)
+        size: int = bound(Whole(0, 1 << 62), 0)
+
+:func:`read` makes one of parsed JSON, or says what is wrong. Fields that a definition does not have are
+passed over: a newer peer may send more. A field without a default must be there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
+
+T = TypeVar("T")
+
+_KIND = "kind"
+_SHOWN = 60
+
+
+class Malformed(ValueError):
+    """What was read is not what its definition says; the text names the field and never quotes much of it."""
+
+    def inside(self, place: str) -> Malformed:
+        """The same, one level further out."""
+        text = str(self)
+        return Malformed("%s%s%s" % (place, "" if text[:1] in (".", "[") else ": ", text))
+
+
+class Kind:
+    """What a value may be."""
+
+    def read(self, value: Any) -> Any:
+        """The checked value.
+
+        :raises Malformed: it is none of this kind
+        """
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag(Kind):
+    """True or false."""
+
+    def read(self, value: Any) -> bool:
+        """See :meth:`Kind.read`."""
+        if value is True or value is False:
+            return bool(value)
+        raise _not("true or false", value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole(Kind):
+    """An integer from ``least`` to ``most``, both included."""
+
+    least: int
+    most: int
+
+    def read(self, value: Any) -> int:
+        """See :meth:`Kind.read`."""
+        if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
+            return value
+        raise _not("an integer from %d to %d" % (self.least, self.most), value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Number(Kind):
+    """A finite number from ``least`` to ``most``, both included."""
+
+    least: float
+    most: float
+
+    def read(self, value: Any) -> float:
+        """See :meth:`Kind.read`."""
+        # The comparison comes before float(): an integer may be too large for one. NaN fails it.
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and self.least <= value <= self.most
+        ):
+            return float(value)
+        raise _not("a number from %g to %g" % (self.least, self.most), value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text(Kind):
+    """A string of at most ``most`` characters; lone surrogates are allowed, they stand for odd bytes.
+
+    :param pattern: what all of it must match; empty: anything
+    :param cut: a longer one is cut off rather than refused: for sentences, never for names
+    """
+
+    most: int
+    pattern: str = ""
+    cut: bool = False
+
+    def read(self, value: Any) -> str:
+        """See :meth:`Kind.read`."""
+        if not isinstance(value, str):
+            raise _not("a text", value)
+        text: str = value
+        if len(text) > self.most:
+            if not self.cut:
+                raise _not("a text of at most %d characters" % self.most, text)
+            text = text[: self.most] + "…"
+        if self.pattern and not re.fullmatch(self.pattern, text, re.DOTALL):
+            raise _not("a text like %s" % self.pattern, text)
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Maybe(Kind):
+    """Null, or a value of another kind."""
+
+    kind: Kind
+
+    def read(self, value: Any) -> Any:
+        """See :meth:`Kind.read`."""
+        return None if value is None else self.kind.read(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ListOf(Kind):
+    """A list of at most ``most`` values of one kind, as a tuple.
+
+    :param skip: values of another kind are left out rather than refused
+    """
+
+    kind: Kind
+    most: int
+    skip: bool = False
+
+    def read(self, value: Any) -> Tuple[Any, ...]:
+        """See :meth:`Kind.read`."""
+        if not isinstance(value, (list, tuple)):
+            raise _not("a list", value)
+        if len(value) > self.most:
+            raise Malformed("expected at most %d entries, got %d" % (self.most, len(value)))
+        found: List[Any] = []
+        for place, each in enumerate(value):
+            try:
+                found.append(self.kind.read(each))
+            except Malformed as error:
+                if not self.skip:
+                    raise error.inside("[%d]" % place) from None
+        return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class MapOf(Kind):
+    """An object of at most ``most`` entries, whose names and values are each of one kind."""
+
+    name: Kind
+    value: Kind
+    most: int
+
+    def read(self, value: Any) -> Dict[Any, Any]:
+        """See :meth:`Kind.read`."""
+        if not isinstance(value, dict):
+            raise _not("an object", value)
+        if len(value) > self.most:
+            raise Malformed("expected at most %d entries, got %d" % (self.most, len(value)))
+        found = {}
+        for name, each in value.items():
+            try:
+                found[self.name.read(name)] = self.value.read(each)
+            except Malformed as error:
+                raise error.inside("[%s]" % shown(name)) from None
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Digits(Kind):
+    """An integer as the name of an entry, where JSON knows only texts."""
+
+    kind: Whole
+
+    def read(self, value: Any) -> int:
+        """See :meth:`Kind.read`."""
+        if isinstance(value, int):
+            return self.kind.read(value)
+        if isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,18}", value):
+            return self.kind.read(int(value))
+        raise _not("digits", value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Of(Kind):
+    """An object that a definition describes."""
+
+    definition: Type[Any]
+
+    def read(self, value: Any) -> Any:
+        """See :meth:`Kind.read`."""
+        return read(self.definition, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row(Kind):
+    """A list that holds the fields of a definition in their order."""
+
+    definition: Type[Any]
+
+    def read(self, value: Any) -> Any:
+        """See :meth:`Kind.read`."""
+        names = [name for name, _, _ in _fields(self.definition)]
+        if not isinstance(value, (list, tuple)) or len(value) != len(names):
+            raise _not("a list of %d values" % len(names), value)
+        return read(self.definition, dict(zip(names, value)))
+
+
+def bound(kind: Kind, default: Any = dataclasses.MISSING) -> Any:
+    """A field of a definition.
+
+    :param kind: what it holds
+    :param default: what it is where it is missing; left out: it must be there
+    """
+    if isinstance(default, dict):
+        copied = dict(default)
+        return dataclasses.field(default_factory=lambda: dict(copied), metadata={_KIND: kind})
+    return dataclasses.field(default=default, metadata={_KIND: kind})
+
+
+def read(definition: Type[T], value: Any) -> T:
+    """The object that parsed JSON describes.
+
+    :raises Malformed: a field is missing or not of its kind, or the definition's own check refuses it
+    """
+    if not isinstance(value, dict):
+        raise _not("an object", value)
+    found = {}
+    for name, kind, needed in _fields(definition):
+        if name in value:
+            try:
+                found[name] = kind.read(value[name])
+            except Malformed as error:
+                raise error.inside(".%s" % name) from None
+        elif needed:
+            raise Malformed(".%s: missing" % name)
+    return definition(**found)
+
+
+def plain(value: Any) -> Any:
+    """The JSON form of an object of a definition, the way back of :func:`read`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return value
+
+
+_known: Dict[Type[Any], List[Tuple[str, Kind, bool]]] = {}
+
+
+def _fields(definition: Type[Any]) -> List[Tuple[str, Kind, bool]]:
+    """Name, kind, and whether it must be there, of each field of a definition."""
+    found = _known.get(definition)
+    if found is None:
+        missing = dataclasses.MISSING
+        found = _known[definition] = [
+            (field.name, field.metadata[_KIND], field.default is missing and field.default_factory is missing)
+            for field in dataclasses.fields(definition)
+        ]
+    return found
+
+
+def fields(definition: Type[Any]) -> Sequence[Tuple[str, Kind, bool]]:
+    """Name, kind, and whether it must be there, of each field: for docs, and for who makes up bad data."""
+    return tuple(_fields(definition))
+
+
+def shown(value: Any) -> str:
+    """What stands for a value in a message: short, and ASCII."""
+    if isinstance(value, str):
+        return ascii(value[:_SHOWN]) + ("…" if len(value) > _SHOWN else "")
+    if isinstance(value, (bool, float)) or value is None:
+        return repr(value)
+    if isinstance(value, int):
+        # Thousands of digits are work, and no help.
+        return repr(value) if abs(value) < 1 << 80 else "an integer of %d bits" % value.bit_length()
+    names: Dict[Any, str] = {dict: "an object", list: "a list", tuple: "a list"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _not(wanted: str, value: Any) -> Malformed:
+    return Malformed("expected %s, got %s" % (wanted, shown(value)))
+
+
+# Kinds that several definitions share.
+
+RANK_LIMIT = 1 << 17
+"""Ranks from here on are nonsense."""
+
+RANKS_A_NODE = 4096
+"""Ranks on one node."""
+
+RUN_NAME_RULE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a run may be called: it is the name of folders, here and on every node."""
+
+FLAG = Flag()
+RANK = Whole(0, RANK_LIMIT - 1)
+RANKS = ListOf(RANK, RANKS_A_NODE)
+PID = Whole(0, 1 << 30)
+TICKS = Whole(0, (1 << 63) - 1)
+"""Clock ticks since a boot."""
+SIZE = Whole(0, (1 << 62) - 1)
+"""Bytes, or a place in a file."""
+COUNT = Whole(0, 1 << 40)
+TIME = Number(0, 1 << 36)
+"""Unix seconds; what no calendar has cannot be shown."""
+SECONDS = Number(-(1 << 36), 1 << 36)
+"""A length of time, or a difference of clocks."""
+RUN_NAME = Text(64, RUN_NAME_RULE)
+NODE_NAME = Text(255, r"[^\0]+")
+FILE_NAME = Text(255, r"(?!\.\.?\Z)[^/\0]+")
+"""The name of a file in a folder, never a path."""
+PATH = Text(4096, r"/[^\0]*")
+"""An absolute path."""
+WORD = Text(100)
+SENTENCE = Text(2000, cut=True)
+
+
+def maybe(kind: Kind, default: Optional[Any] = None) -> Any:
+    """A field that may be missing or null."""
+    return bound(Maybe(kind), default)

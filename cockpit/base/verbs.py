@@ -1,0 +1,268 @@
+"""Verbs: every request that an agent takes, with its fields and their bounds.
+
+With :mod:`cockpit.base.answers` this is the one table of the wire. A request says by its type what
+answers it: the final answer, and the parts before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
+
+from cockpit.base import record
+from cockpit.base.gate import (
+    FILE_NAME,
+    FLAG,
+    PATH,
+    RANK,
+    RANKS_A_NODE,
+    SECONDS,
+    SENTENCE,
+    SIZE,
+    TICKS,
+    Kind,
+    ListOf,
+    Malformed,
+    MapOf,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+)
+
+if TYPE_CHECKING:
+    # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
+    from cockpit.base.answers import (  # noqa: F401 (in the strings of Request["…"])
+        DigestAnswer,
+        EnvironAnswer,
+        FactsAnswer,
+        FollowItem,
+        LaunchAnswer,
+        Nothing,
+        PingAnswer,
+        PortAnswer,
+        ReadAnswer,
+        ReadItem,
+        ReportsAnswer,
+        ResolveAnswer,
+        RunsAnswer,
+        SamplesItem,
+        SeekAnswer,
+        SpyAnswer,
+        StacksAnswer,
+        StacksItem,
+        StatusAnswer,
+        StopAnswer,
+    )
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+class LogName(Kind):
+    """A file that is followed: a rank's log, the launcher's console, the run record, the time index."""
+
+    def read(self, value: Any) -> str:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        if isinstance(value, str) and record.is_followed(value):
+            return value
+        raise Malformed("not a file that is followed")
+
+
+LOG = LogName()
+SIZES = MapOf(LOG, SIZE, RANKS_A_NODE + 3)
+"""Bytes by file, of all files that are followed on a node."""
+_NAME = Text(255, r"[^\0]*")
+_LINE = Text(4096, r"[^\0]*")
+
+
+@dataclass(frozen=True)
+class Request(Generic[Answer, Item]):
+    """What an agent is asked."""
+
+
+@dataclass(frozen=True)
+class Ping(Request["PingAnswer", "Nothing"]):
+    """how late is it there"""
+
+
+@dataclass(frozen=True)
+class Equip(Request["Nothing", "Nothing"]):
+    """payload: a zip with psutil and pynvml"""
+
+
+@dataclass(frozen=True)
+class Facts(Request["FactsAnswer", "Nothing"]):
+    """what a launch would find there"""
+
+    cwd: str = bound(_LINE)
+    setup: str = bound(Text(1 << 20), "")
+    python: str = bound(_LINE, "")
+    nsys: str = bound(_LINE, "")
+    script: str = bound(_LINE, "")
+    base: str = bound(_LINE, "")
+
+
+@dataclass(frozen=True)
+class Port(Request["PortAnswer", "Nothing"]):
+    """`port` 0: any"""
+
+    port: int = bound(Whole(0, 65535), 0)
+
+
+@dataclass(frozen=True)
+class Resolve(Request["ResolveAnswer", "Nothing"]):
+    """the addresses of a name"""
+
+    name: str = bound(_NAME)
+
+
+@dataclass(frozen=True)
+class Launch(Request["LaunchAnswer", "Nothing"]):
+    """payload: the launch spec"""
+
+
+@dataclass(frozen=True)
+class Stop(Request["StopAnswer", "Nothing"]):
+    """stop the run of a folder"""
+
+    dir: str = bound(PATH)
+    reason: str = bound(SENTENCE, "")
+    by: str = bound(SENTENCE, "")
+    hard: bool = bound(FLAG, False)
+    grace_s: Optional[float] = maybe(SECONDS)
+
+
+@dataclass(frozen=True)
+class Discard(Request["Nothing", "Nothing"]):
+    """removes the folder of a launch that was taken back"""
+
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class Status(Request["StatusAnswer", "Nothing"]):
+    """a run as its node recorded it"""
+
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class Runs(Request["RunsAnswer", "Nothing"]):
+    """which runs there are"""
+
+    base: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class Follow(Request["Nothing", "FollowItem"]):
+    """the run record and all logs, from the offsets on"""
+
+    dir: str = bound(PATH)
+    offsets: Dict[str, int] = bound(SIZES, {})
+    credit: int = bound(SIZE, 0)
+
+
+@dataclass(frozen=True)
+class Samples(Request["Nothing", "SamplesItem"]):
+    """measurements, each `interval` seconds"""
+
+    dir: str = bound(PATH)
+    interval: float = bound(SECONDS, 1.0)
+
+
+@dataclass(frozen=True)
+class Environ(Request["EnvironAnswer", "Nothing"]):
+    """the environment that a rank got"""
+
+    dir: str = bound(PATH)
+    rank: int = bound(RANK)
+
+
+@dataclass(frozen=True)
+class Seek(Request["SeekAnswer", "Nothing"]):
+    """ranks with these tags; empty: all"""
+
+    run: str = bound(_NAME, "")
+    node: str = bound(_NAME, "")
+
+
+@dataclass(frozen=True)
+class Spy(Request["SpyAnswer", "Nothing"]):
+    """payload: py-spy, if it was found missing"""
+
+    sha256: str = bound(Text(64), "")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A rank's process."""
+
+    rank: int = bound(RANK)
+    pid: int = bound(Whole(1, 1 << 30))
+    ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class Stacks(Request["StacksAnswer", "StacksItem"]):
+    """the stacks of some ranks"""
+
+    targets: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE))
+    dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
+    native: bool = bound(FLAG, False)
+    locals: bool = bound(FLAG, False)
+    children: bool = bound(FLAG, False)
+    timeout_s: float = bound(SECONDS, 10.0)
+
+
+@dataclass(frozen=True)
+class Reports(Request["ReportsAnswer", "Nothing"]):
+    """what the profiler wrote"""
+
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
+class Digest(Request["DigestAnswer", "Nothing"]):
+    """the checksum of a report"""
+
+    dir: str = bound(PATH)
+    file: str = bound(FILE_NAME)
+
+
+@dataclass(frozen=True)
+class Read(Request["ReadAnswer", "ReadItem"]):
+    """a report, from `offset` on"""
+
+    dir: str = bound(PATH)
+    file: str = bound(FILE_NAME)
+    offset: int = bound(SIZE, 0)
+    credit: int = bound(SIZE, 0)
+
+
+VERBS: Dict[str, Type[Request[Any, Any]]] = {
+    "ping": Ping,
+    "equip": Equip,
+    "facts": Facts,
+    "port": Port,
+    "resolve": Resolve,
+    "launch": Launch,
+    "stop": Stop,
+    "discard": Discard,
+    "status": Status,
+    "runs": Runs,
+    "follow": Follow,
+    "samples": Samples,
+    "environ": Environ,
+    "seek": Seek,
+    "spy": Spy,
+    "stacks": Stacks,
+    "reports": Reports,
+    "digest": Digest,
+    "read": Read,
+}
+"""Everything that an agent can be asked."""
+
+NAMES: Dict[Type[Request[Any, Any]], str] = {asks: name for name, asks in VERBS.items()}
+"""The verb of each request."""
