@@ -13,12 +13,17 @@ import json
 import struct
 from typing import Any, Dict, Iterator, Tuple
 
+from cockpit.base.gate import Whole
+
 _LENGTHS = struct.Struct(">II")
 
 MAX_HEADER = 4 << 20
 """Largest JSON header accepted, in bytes: a peer may be hostile or broken, memory is ours."""
 MAX_PAYLOAD = 8 << 20
 """Largest payload accepted, in bytes."""
+
+NUMBER = Whole(0, 1 << 62)
+"""The number of a request, by which its answers are known; 0 is the agent's hello."""
 
 Header = Dict[str, Any]
 Frame = Tuple[Header, bytes]

@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import Any, Callable, Dict
 
 from cockpit import __version__
-from cockpit.base.frames import Decoder, FrameError, Header, encode_head
+from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode_head
+from cockpit.base.gate import SIZE, Malformed
 from cockpit.base.record import FORMAT
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
@@ -104,16 +105,20 @@ class Agent:
 
     def _take(self, header: Header, payload: bytes) -> None:
         verb = header.get("do")
-        if verb in ("credit", "cancel"):
-            call = self._calls.get(header.get("to", 0))
-            if call and verb == "credit":
-                call.add_credit(int(header["bytes"]))
-            elif call:
-                call.cancel()
-            return
-        if not isinstance(header.get("id"), int):
-            raise FrameError("request without an id")
-        call = self._calls[header["id"]] = Call(header, payload, self._send)
+        try:
+            if verb in ("credit", "cancel"):
+                call = self._calls.get(NUMBER.read(header.get("to")))
+                if call and verb == "credit":
+                    call.add_credit(SIZE.read(header.get("bytes")))
+                elif call:
+                    call.cancel()
+                return
+            number = NUMBER.read(header.get("id"))
+            credit = SIZE.read(header.get("credit", 0))
+        except Malformed as error:
+            raise FrameError("not a request: %s" % error) from None
+        call = self._calls[number] = Call(header, payload, self._send)
+        call.add_credit(credit)
         threading.Thread(target=self._serve, args=(call,), daemon=True).start()
 
     def _serve(self, call: Call) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Type, TypeVar
 
 from cockpit.base.frames import Header
+from cockpit.base.gate import Malformed, read
+
+T = TypeVar("T")
 
 Send = Callable[[Header, bytes], None]
 
@@ -34,7 +37,7 @@ class Call:
         self._send = send
         self._changed = threading.Condition()
         self._cancelled = False
-        self._credit = int(header.get("credit", 0))
+        self._credit = 0
 
     @property
     def cancelled(self) -> bool:
@@ -48,7 +51,7 @@ class Call:
             self._changed.notify_all()
 
     def add_credit(self, size: int) -> None:
-        """Allow ``size`` more bytes of payload."""
+        """Allow ``size`` more bytes of payload: what the request brought, and what comes later."""
         with self._changed:
             self._credit += size
             self._changed.notify_all()
@@ -70,12 +73,12 @@ class Call:
             self._credit -= len(payload)
         self._send({"id": self.header["id"], "item": item}, payload)
 
-    def text(self, name: str, default: Optional[str] = None) -> str:
-        """A field that must be a string.
+    def asked(self, definition: Type[T]) -> T:
+        """The request as its definition in :mod:`cockpit.base.verbs` has it.
 
-        :raises NodeError: it is not, or it is missing and has no default
+        :raises NodeError: it is not that
         """
-        value = self.header.get(name, default)
-        if not isinstance(value, str):
-            raise NodeError("protocol", "field %s is missing or not a string" % name)
-        return value
+        try:
+            return read(definition, self.header)
+        except Malformed as error:
+            raise NodeError("protocol", "not a request that can be met: %s" % error) from None

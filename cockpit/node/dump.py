@@ -12,12 +12,14 @@ import signal
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from cockpit.base import verbs
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.stacks import Child, Dump, Thread, pack
+from cockpit.base.verbs import Target
 from cockpit.node import kernel, permission, procfs, running, spied, spy
-from cockpit.node.calls import Call, NodeError
+from cockpit.node.calls import Call
 from cockpit.node.running import Result
 
 TELL_S = 0.1
@@ -31,14 +33,6 @@ PASSING_S = 2.0
 
 _SETTLE_S = 0.06
 """A process that is stopped for longer was not stopped by somebody in passing."""
-
-
-class Target(NamedTuple):
-    """A rank's process."""
-
-    rank: int
-    pid: int
-    ticks: int
 
 
 class Wish(NamedTuple):
@@ -60,23 +54,12 @@ def stacks(call: Call) -> Dict[str, Any]:
     :raises NodeError: there is no py-spy here
     """
     began = time.monotonic()
-    targets, wish = _asked(call.header)
-    if targets:
-        _Dumps(call, wish, spy.ready().path).run(targets)
+    asked = call.asked(verbs.Stacks)
+    timeout_s = min(max(asked.timeout_s, 0.1), 600.0)
+    wish = Wish(asked.native, asked.locals, asked.children, timeout_s, asked.dir)
+    if asked.targets:
+        _Dumps(call, wish, spy.ready().path).run(asked.targets)
     return {"took_s": round(time.monotonic() - began, 4)}
-
-
-def _asked(header: Dict[str, Any]) -> Tuple[List[Target], Wish]:
-    try:
-        targets = [Target(int(one["rank"]), int(one["pid"]), int(one["ticks"])) for one in header["targets"]]
-        timeout_s = min(max(float(header.get("timeout_s", 10.0)), 0.1), 600.0)
-        folder = header.get("dir", "")
-        if not isinstance(folder, str) or any(target.pid <= 0 for target in targets):
-            raise ValueError
-    except (KeyError, TypeError, ValueError):
-        raise NodeError("protocol", "a field of the request is missing or of a wrong kind") from None
-    native, variables, children = (header.get(name) is True for name in ("native", "locals", "children"))
-    return targets, Wish(native, variables, children, timeout_s, folder)
 
 
 class _Dumps:
@@ -90,7 +73,7 @@ class _Dumps:
         self._done: queue.SimpleQueue[Dump] = queue.SimpleQueue()
         self.sources = spied.Sources()
 
-    def run(self, targets: List[Target]) -> None:
+    def run(self, targets: Sequence[Target]) -> None:
         """Look at all targets and send what is found."""
         for target in targets:
             self._todo.put(target)

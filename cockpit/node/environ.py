@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, Tuple
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.base.secret import hidden, is_secret
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
@@ -36,9 +36,8 @@ def environ(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: the rank has not started, has ended, or may not be looked at
     """
-    folder, rank = call.text("dir"), call.header.get("rank")
-    if not isinstance(rank, int):
-        raise NodeError("protocol", "field rank is missing or not a number")
+    asked = call.asked(verbs.Environ)
+    folder, rank = asked.dir, asked.rank
     booted = read_record(folder)["boot_id"] == procfs.boot_id()
     pid, ticks = _identity(folder, rank)
     over = NodeError("gone", "rank %d has ended: its environment is gone with its process" % rank)

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from typing import Any, Dict, List, Optional
 
+from cockpit.base import verbs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.extensions import psutil
 
@@ -66,17 +67,17 @@ def facts(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
-    cwd, setup, python = call.text("cwd"), call.text("setup", ""), call.text("python", "")
+    asked = call.asked(verbs.Facts)
+    cwd, setup, python = asked.cwd, asked.setup, asked.python
     if not os.path.isdir(cwd):
         raise NodeError(
             "cwd", "no directory %s" % cwd, "create it, or run from one that exists on every node"
         )
     if python and not (shutil.which(python) or setup):
         raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
-    found = _probe(cwd, setup, python, call.text("script", ""))
-    base = call.text("base", tempfile.gettempdir())
-    found["free_bytes"] = _free_bytes(base)
-    nsys = call.text("nsys", "")
+    found = _probe(cwd, setup, python, asked.script)
+    found["free_bytes"] = _free_bytes(asked.base or tempfile.gettempdir())
+    nsys = asked.nsys
     if nsys and not os.access(nsys, os.X_OK):
         raise NodeError("nsys", "no nsys %s" % nsys, "give its path: --nsys PATH")
     found["nsys"] = nsys or found["nsys"] or _nsys()
@@ -126,7 +127,7 @@ def port(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: that port is in use, by whom as far as we may see
     """
-    wanted = int(call.header.get("port", 0))
+    wanted = call.asked(verbs.Port).port
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As torch's TCPStore does it: a port in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,7 +157,7 @@ def _owner(wanted: int) -> str:
 def resolve(call: Call) -> Dict[str, Any]:
     """The addresses that ``name`` has on this node, and this node's own: ``addresses``, ``own``."""
     try:
-        found = socket.getaddrinfo(call.text("name"), None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(call.asked(verbs.Resolve).name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         found = []
     addresses = sorted({str(info[4][0]) for info in found})

@@ -6,15 +6,15 @@ import hashlib
 import os
 from typing import Any, Dict
 
-from cockpit.base import record
-from cockpit.node.calls import Call, NodeError
+from cockpit.base import record, verbs
+from cockpit.node.calls import Call
 
 _CHUNK = 1 << 20
 
 
 def reports(call: Call) -> Dict[str, Any]:
     """List the files in the run's reports folder: ``files`` [{name, size, mtime}], sorted by name."""
-    folder = os.path.join(call.text("dir"), record.REPORTS)
+    folder = os.path.join(call.asked(verbs.Reports).dir, record.REPORTS)
     found = []
     if os.path.isdir(folder):
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -24,17 +24,15 @@ def reports(call: Call) -> Dict[str, Any]:
     return {"files": found}
 
 
-def _open(call: Call) -> int:
-    name = call.text("file")
-    if os.path.basename(name) != name or name in ("", ".", ".."):
-        raise NodeError("protocol", "not a file name: %r" % name)
-    path = os.path.join(call.text("dir"), record.REPORTS, name)
+def _open(folder: str, name: str) -> int:
+    path = os.path.join(folder, record.REPORTS, name)
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def digest(call: Call) -> Dict[str, Any]:
     """The sha256 and size of a report; ``changed`` when it grew or was written while being read."""
-    number = _open(call)
+    asked = call.asked(verbs.Digest)
+    number = _open(asked.dir, asked.file)
     try:
         before = os.fstat(number)
         digest = hashlib.sha256()
@@ -54,9 +52,10 @@ def digest(call: Call) -> Dict[str, Any]:
 
 def read(call: Call) -> Dict[str, Any]:
     """Send a report from ``offset`` to its end as items ``{offset}`` with bytes, as credit allows."""
-    number = _open(call)
+    asked = call.asked(verbs.Read)
+    number = _open(asked.dir, asked.file)
     try:
-        offset = int(call.header.get("offset", 0))
+        offset = asked.offset
         while not call.cancelled:
             room = min(_CHUNK, call.take_credit(1.0))
             if room <= 0:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from typing import Any, Dict, List, Tuple
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorded import supervisor_alive, unrecorded
 
@@ -21,10 +20,6 @@ IDLE_S = 0.25
 BEAT_S = 1.0
 """Longest silence, in seconds: an answer without bytes says that there are none."""
 
-_FOLLOWED = re.compile(
-    "|".join([r"rank-\d+\.log", *map(re.escape, (record.EVENTS, record.SIZES, record.LAUNCHER_LOG))])
-)
-
 
 def follow(call: Call) -> Dict[str, Any]:
     """Send the bytes of every log and of the run record from the offsets given, until cancelled.
@@ -36,8 +31,9 @@ def follow(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: the run folder is gone, or a file is shorter than the offset asked for
     """
-    folder = call.text("dir")
-    reader = _Reader(folder, dict(call.header.get("offsets", {})))
+    asked = call.asked(verbs.Follow)
+    folder = asked.dir
+    reader = _Reader(folder, dict(asked.offsets))
     last = 0.0
     try:
         while not call.cancelled:
@@ -102,7 +98,7 @@ class _Reader:
         except OSError as error:
             raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
         for name in names:
-            if name not in self._files and _FOLLOWED.fullmatch(name):
+            if name not in self._files and record.is_followed(name):
                 path = os.path.join(self._folder, name)
                 self._files[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         for name, number in self._files.items():

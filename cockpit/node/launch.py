@@ -9,7 +9,7 @@ import shutil
 import sys
 from typing import Any, Dict, List
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.node import stopping, supervisor
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorded import read_record, supervisor_alive
@@ -35,7 +35,7 @@ def discard(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: its supervisor lives
     """
-    folder = call.text("dir")
+    folder = call.asked(verbs.Discard).dir
     read_record(folder)  # refuses what is not a run folder of ours
     if supervisor_alive(folder):
         raise NodeError("alive", "run folder %s is in use" % folder)
@@ -51,7 +51,8 @@ def stop(call: Call) -> Dict[str, Any]:
     Where it was killed itself, what is left of its run is ended here and now, and what survives that is
     in ``survivors``.
     """
-    folder = call.text("dir")
+    asked = call.asked(verbs.Stop)
+    folder = asked.dir
     if not supervisor_alive(folder):
         facts = read_record(folder)
         survivors: List[Dict[str, Any]] = []
@@ -61,7 +62,9 @@ def stop(call: Call) -> Dict[str, Any]:
 
         stopping.sweep(facts["run"], facts["node"], emit)
         return {"alive": False, "survivors": survivors}
-    wish = {name: call.header[name] for name in ("reason", "by", "hard", "grace_s") if name in call.header}
+    wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
+    if asked.grace_s is not None:
+        wish["grace_s"] = asked.grace_s
     path = os.path.join(folder, record.STOP)
     number = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(number, "w") as file:

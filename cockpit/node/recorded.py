@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 
@@ -20,13 +20,12 @@ def status(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: there is no such run here, or it belongs to somebody else
     """
-    folder = call.text("dir")
-    return _status(folder)
+    return _status(call.asked(verbs.Status).dir)
 
 
 def runs(call: Call) -> Dict[str, Any]:
     """The runs under ``base`` that are ours: ``runs`` [{dir, record, events, alive}]."""
-    base = call.text("base")
+    base = call.asked(verbs.Runs).base
     found = []
     for run in sorted(_names(base)):
         for node in sorted(_names(os.path.join(base, run))):

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Tuple
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.node import gpu
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.extensions import psutil
@@ -24,15 +24,14 @@ def samples(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: psutil does not load here
     """
-    folder = call.text("dir")
-    interval = float(call.header.get("interval", 1.0))
-    sampler = _Sampler(psutil(), folder)
+    asked = call.asked(verbs.Samples)
+    sampler = _Sampler(psutil(), asked.dir)
     gpus = gpu.Gpus()
     while True:
         item = sampler.sample()
         item["gpus"] = gpus.sample()
         call.item(item)
-        if not call.pause(interval):
+        if not call.pause(max(0.1, asked.interval)):
             return {}
 
 

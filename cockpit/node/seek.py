@@ -15,7 +15,7 @@ from collections import deque
 from functools import lru_cache
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from cockpit.base import record
+from cockpit.base import record, verbs
 from cockpit.base.secret import is_secret
 from cockpit.node import claims, kernel, procfs
 from cockpit.node.calls import Call
@@ -83,7 +83,8 @@ def seek(call: Call) -> Dict[str, Any]:
     Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
-    run, node = call.text("run", ""), call.text("node", "")
+    asked = call.asked(verbs.Seek)
+    run, node = asked.run, asked.node
     scan = _scan(run, node)
     return {
         "ranks": _ranks(scan.processes),

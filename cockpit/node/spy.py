@@ -15,6 +15,7 @@ import threading
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from cockpit.base import verbs
 from cockpit.node import agent
 from cockpit.node.calls import Call, NodeError
 
@@ -55,7 +56,7 @@ def spy(call: Call) -> Dict[str, Any]:
 
     :raises NodeError: what was sent is not that, or it cannot be kept here
     """
-    wanted = call.text("sha256", "").lower()
+    wanted = call.asked(verbs.Spy).sha256.lower()
     if wanted and not re.match(r"[0-9a-f]{64}\Z", wanted):
         raise NodeError("protocol", "field sha256 is no SHA-256")
     with _Known.lock:
