@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from cockpit.base.verbs import Ping
 from cockpit.engine.fleet import Fleet, close_all
 
 PYTHONS = [sys.executable]
@@ -22,7 +23,7 @@ async def connect(nodes: list[str]) -> dict[str, Any]:
     """Links to all nodes and a first answer from each agent."""
     fleet = Fleet(PYTHONS)
     links = await fleet.open_all(nodes)
-    await asyncio.gather(*(link.call("ping") for link in links.values()))
+    await asyncio.gather(*(link.call(Ping()) for link in links.values()))
     await close_all(links.values())
     await fleet.close()
     return {}

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from cockpit.base.events import Left
 from cockpit.cli.asking import Asks
 from cockpit.cli.narration import Narrator, mute, say, say_left
 from cockpit.cli.printer import JsonPrinter, Printer
@@ -147,6 +148,6 @@ def _given_up(model: RunModel, after_s: float) -> list[str]:
 
 def leave(session: Session, leaving: str = "") -> Exit:
     """Say what leaving meant, and how to come back."""
-    session.folder.write(Event(time.time(), "left", "", {}))
+    session.folder.write(Event(time.time(), "", Left()))
     say_left(session.folder.name, leaving)
     return Exit.LEFT

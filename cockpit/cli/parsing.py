@@ -70,7 +70,7 @@ def rank_set(text: str) -> set[int]:
     """
     from ClusterShell.RangeSet import RangeSet, RangeSetParseError  # 30 ms that other verbs save
 
-    from cockpit.core.jobs import RANK_LIMIT
+    from cockpit.base.gate import RANK_LIMIT
 
     try:
         # A typing error must not fill the memory.

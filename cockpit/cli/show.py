@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from cockpit.base.events import GpuSample
 from cockpit.cli.ps import print_table, state_text
 from cockpit.core.model import Node, Rank, RunModel
 from cockpit.engine.joining import model_now
@@ -36,29 +37,35 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
 
 
 def _node(node: Node) -> tuple[str, ...]:
-    sample: Any = node.sample
+    sample = node.sample
     link = "ended" if node.ended else f"{node.link}: {node.link_why}" if node.link_why else node.link
     clock = "" if node.rtt_s is None else f"{node.offset_s:+.3f} s"
-    if not sample:
+    if sample is None:
         return (node.name, link, clock, "", "", "", "")
-    memory = f"{sample['memory_bytes'] / 1e9:.1f}/{sample['memory_total_bytes'] / 1e9:.1f} GB"
+    memory = f"{_giga(sample.memory_bytes)}/{_giga(sample.memory_total_bytes)} GB"
     gpus = " ".join(_gpu(gpu) for gpu in node.gpus) or "none"
-    free = f"{sample['disk_free_bytes'] / 1e9:.1f} GB"
-    return (node.name, link, clock, f"{sample['load']:.2f}", memory, free, gpus)
+    free = f"{_giga(sample.disk_free_bytes)} GB"
+    load = "?" if sample.load is None else f"{sample.load:.2f}"
+    return (node.name, link, clock, load, memory, free, gpus)
 
 
-def _gpu(gpu: Any) -> str:
-    share, used = gpu.get("utilisation_percent"), gpu.get("memory_bytes")
-    return f"{'?' if share is None else share}%/{'?' if used is None else f'{used / 1e9:.1f}'}GB"
+def _giga(size: int | None) -> str:
+    return "?" if size is None else f"{size / 1e9:.1f}"
+
+
+def _gpu(gpu: GpuSample) -> str:
+    share = gpu.utilisation_percent
+    return f"{'?' if share is None else f'{share:.0f}'}%/{_giga(gpu.memory_bytes)}GB"
 
 
 def _rank(rank: Rank) -> tuple[str, ...]:
-    sample: Any = rank.sample
+    sample = rank.sample
     head = (str(rank.rank), rank.node, rank.text, str(rank.pid or ""))
-    if not sample:
+    if sample is None:
         return (*head, "", "", "", "")
-    rss = f"{sample['rss_bytes'] / 1e6:.0f} MB"
-    return (*head, f"{sample['cpu_percent']:.0f} %", rss, str(sample["threads"]), str(sample["children"]))
+    cpu = "?" if sample.cpu_percent is None else f"{sample.cpu_percent:.0f} %"
+    rss = "?" if sample.rss_bytes is None else f"{sample.rss_bytes / 1e6:.0f} MB"
+    return (*head, cpu, rss, *("?" if n is None else str(n) for n in (sample.threads, sample.children)))
 
 
 def _json(folder: RunFolder, model: RunModel) -> dict[str, Any]:

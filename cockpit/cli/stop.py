@@ -7,8 +7,12 @@ import getpass
 import json
 import socket
 import sys
-from typing import Any
+from dataclasses import replace
 
+from cockpit.base.answers import StopAnswer
+from cockpit.base.events import Process
+from cockpit.base.gate import plain
+from cockpit.base.verbs import Stop
 from cockpit.cli.narration import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.cli.ps import state_text
@@ -34,24 +38,19 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
     folder = RunFolder.find(args.run)
-    wish: dict[str, Any] = {
-        "reason": "cockpit stop",
-        "by": f"{getpass.getuser()}@{socket.gethostname()}",
-        "hard": args.now,
-    }
-    if args.grace is not None:
-        wish["grace_s"] = args.grace
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    wish = Stop("", "cockpit stop", by, args.now, args.grace)
     return asyncio.run(_stop(folder.manifest, wish, as_json=args.json))
 
 
-async def _stop(manifest: Manifest, wish: dict[str, Any], *, as_json: bool) -> Exit:
-    async def ask(link: Link, node: NodeEntry) -> dict[str, Any]:
-        return await link.call("stop", dir=node.dir, **wish)
+async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
+    async def ask(link: Link, node: NodeEntry) -> StopAnswer:
+        return await link.call(replace(wish, dir=node.dir))
 
     answers, errors = await ask_all(manifest, ask)
     for error in errors.values():
         say(str(error))
-    if not errors and not any(answer["alive"] or answer["survivors"] for answer in answers.values()):
+    if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
         model, _ = await model_now(manifest)
         if model.over and not as_json:
             print(f"{manifest.run}: nothing to stop: {state_text(model)}")
@@ -65,22 +64,20 @@ async def _stop(manifest: Manifest, wish: dict[str, Any], *, as_json: bool) -> E
                 say(f"{node.name}: {STAGES.get(node.stage, node.stage)}")
         # A node without a supervisor was swept at once.
         if all(
-            node.over or node.name in unasked or not answers.get(node.name, {}).get("alive")
+            node.over or node.name in unasked or node.name not in answers or not answers[node.name].alive
             for node in model.nodes.values()
         ):
             break
         await asyncio.sleep(0.5)
-    survivors = {node.name: list(node.survivors) for node in model.nodes.values() if node.survivors}
-    survivors.update(
-        {name: answer["survivors"] for name, answer in answers.items() if answer.get("survivors")}
-    )
+    survivors = {node.name: node.survivors for node in model.nodes.values() if node.survivors}
+    survivors.update({name: answer.survivors for name, answer in answers.items() if answer.survivors})
     return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)
 
 
 def _report(
     manifest: Manifest,
     model: RunModel,
-    survivors: dict[str, list[Any]],
+    survivors: dict[str, tuple[Process, ...]],
     errors: dict[str, CockpitError],
     *,
     as_json: bool,
@@ -90,7 +87,12 @@ def _report(
         ranks = {rank.rank: rank.text for rank in model.ranks.values()}
         print(
             json.dumps(
-                {"run": manifest.run, "ranks": ranks, "survivors": survivors, "not_asked": list(errors)}
+                {
+                    "run": manifest.run,
+                    "ranks": ranks,
+                    "survivors": plain(survivors),
+                    "not_asked": list(errors),
+                }
             )
         )
         return code

@@ -1,10 +1,20 @@
-"""Facts that change the run model: what a node's run record says, and what we saw of the node."""
+"""Events: facts that change the run model, from a node's run record and from the cockpit itself.
+
+The table of all kinds is :mod:`cockpit.base.events`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, Line, read_line
+from cockpit.base.gate import NODE_NAME, Malformed
+
+LINE_LIMIT = 1 << 20
+"""Bytes of one line of a run record; a longer one makes no sense."""
 
 
 @dataclass(frozen=True)
@@ -12,45 +22,106 @@ class Event:
     """One fact.
 
     :param at: unix seconds: the node's own clock for a line of its run record, ours for all else
-    :param kind: a kind of the run record (``rank_exited``, …) or one of ours (:data:`OWN_KINDS`)
     :param node: the node it is about; empty for the whole run
-    :param data: the other fields, as recorded
+    :param fact: what happened
     """
 
     at: float
-    kind: str
     node: str
-    data: Mapping[str, Any]
+    fact: Fact
+
+    @property
+    def kind(self) -> str:
+        """The name of what happened: ``rank_exited``."""
+        return KINDS[type(self.fact)]
 
     def as_json(self) -> dict[str, Any]:
-        """The event as one flat object; :meth:`from_json` is the way back."""
-        return {"t": self.at, "e": self.kind, "node": self.node, **self.data}
+        """The event as one flat object of a journal."""
+        return {**Line(self.at, self.fact).as_json(), "node": self.node}
 
     @classmethod
-    def from_json(cls, line: Mapping[str, Any], node: str = "") -> Event:
-        """An event from a line of a journal, or of the run record of ``node``.
+    def of(cls, at: float, kind: str, node: str, fields: Mapping[str, Any]) -> Event:
+        """An event of any kind, by its name.
 
-        :raises ValueError: time or kind is missing
+        :raises Malformed: there is no such kind, or a field is not what it should be
         """
+        line = read_line({**fields, "t": at, "e": kind}, {**RECORD, **OWN})
+        if line is None:
+            raise Malformed(f"no kind of event: {kind}")
+        return cls(line.t, node, line.fact)
+
+
+class Record:
+    """Reads a node's run record as its bytes come; lines that make no sense are counted.
+
+    :param node: the node whose record it is
+    :param ranks: its ranks: what a record says of others is not believed
+    """
+
+    def __init__(self, node: str, ranks: Iterable[int]) -> None:
+        self._node = node
+        self._ranks = frozenset(ranks)
+        self._partial = b""
+        self._skips = False
+        self.bad = 0
+        """Lines so far that make no sense."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events of the lines that these bytes complete."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        events = [event for line in lines if (event := self._event(line)) is not None]
+        if len(self._partial) > LINE_LIMIT:
+            # What comes up to the end of the line belongs to it.
+            self._partial, self._skips = b"", True
+        return events
+
+    def _event(self, line: bytes) -> Event | None:
+        if self._skips:
+            self._skips = False
+            self.bad += 1
+            return None
         try:
-            at, kind = float(line["t"]), str(line["e"])
-        except (KeyError, TypeError, ValueError):
-            raise ValueError("not an event: no time or no kind") from None
-        rest = {name: value for name, value in line.items() if name not in ("t", "e", "node")}
-        # A node speaks for itself only: the name it was asked under wins over what it says.
-        return cls(at, kind, node or str(line.get("node", "")), rest)
+            found = read_line(parsed(line), RECORD)
+            return None if found is None else self._own(found)
+        except Malformed:
+            self.bad += 1
+            return None
+
+    def events(self, lines: Iterable[Line]) -> list[Event]:
+        """The events of lines that the gate has read already."""
+        found = []
+        for line in lines:
+            try:
+                found.append(self._own(line))
+            except Malformed:
+                self.bad += 1
+        return found
+
+    def _own(self, line: Line) -> Event:
+        if isinstance(line.fact, ABOUT_RANKS) and line.fact.rank not in self._ranks:
+            raise Malformed("not a rank of this node")
+        return Event(line.t, self._node, line.fact)
 
 
-OWN_KINDS = {
-    "planned": "nodes of the run with their ranks: {nodes: {name: [rank, …]}}",
-    "launched": "the node's supervisor was started: {dir}",
-    "link": "state of the link: {state: connecting|ok|stale|gone, why}",
-    "clock": "the node's clock against ours: {offset_s, rtt_s}",
-    "sample": "measurements (not journaled): {sample: {…}, ranks: {…}, gpus: […]}",
-    "complete": "the node ended and every byte it wrote is spooled: {}",
-    "supervisor_gone": "the supervisor vanished without ending: {}",
-    "node_lost": "the run folder or the node's boot is gone: {why}",
-    "stop_asked": "a person or the failure policy asked to stop: {reason, by, hard}",
-    "left": "the cockpit left, the run goes on: {}",
-}
-"""Kinds that come from the cockpit, not from a node's run record."""
+def journaled(line: bytes) -> Event | None:
+    """The event of a line of our journal; None for a kind of a later version.
+
+    :raises Malformed: it is none
+    """
+    value = parsed(line)
+    found = read_line(value, OWN)
+    if found is None:
+        return None
+    node = value.get("node", "")
+    return Event(found.t, NODE_NAME.read(node) if node else "", found.fact)
+
+
+def parsed(line: bytes) -> Any:
+    """A line of JSON.
+
+    :raises Malformed: it is none, or nested too deep
+    """
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not JSON: {type(error).__name__}") from None

@@ -6,15 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
 from cockpit.base.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError, Exit
-
-RANK_LIMIT = 1 << 17
-"""Ranks from here on are nonsense."""
 
 TEXT_LIMIT = 200
 """Characters of a text of a node that are shown."""
@@ -139,11 +137,10 @@ class _Claim(NamedTuple):
     name: str
 
 
-def group(answers: Mapping[str, Mapping[str, Any]]) -> Jobs:
+def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     """The jobs on some nodes, the newest first, of those that are equally new the largest.
 
     :param answers: what each node said to ``seek``; of several names of one machine the first counts
-    :raises CockpitError: a node sent what makes no sense
     """
     claims: defaultdict[Key, list[_Claim]] = defaultdict(list)
     others: list[Other] = []
@@ -151,23 +148,19 @@ def group(answers: Mapping[str, Mapping[str, Any]]) -> Jobs:
     seen: set[tuple[str, int, int]] = set()
     machines: set[str] = set()
     for node, answer in answers.items():
-        try:
-            machine = _text(answer["machine"]) if "machine" in answer else node
-            for told in answer["ranks"]:
-                key, claim = _claim(node, machine, told)
-                process = (machine, claim.found.pid, claim.found.ticks)
-                if process not in seen:
-                    seen.add(process)
-                    claims[key].append(claim)
-            if machine not in machines:
-                others += [_other(node, told) for told in answer.get("others", ())]
-                stuck += [_stuck(node, told) for told in answer.get("stuck", ())]
-            machines.add(machine)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            # What it sent may be anything: only its kind is told.
-            what = f"what it told of its processes makes no sense ({type(error).__name__})"
-            hint = "is its cockpit of another version?"
-            raise CockpitError(what, where=node, hint=hint, code=Exit.NODE_UNFIT) from None
+        machine = node if answer.machine is None else _text(answer.machine)
+        for told in answer.ranks:
+            key, claim = _claim(node, machine, told)
+            process = (machine, claim.found.pid, claim.found.ticks)
+            if process not in seen:
+                seen.add(process)
+                claims[key].append(claim)
+        if machine not in machines:
+            others += [
+                Other(node, _text(one.user), one.pid, one.count, _text(one.command)) for one in answer.others
+            ]
+            stuck += [_stuck(node, one) for one in answer.stuck]
+        machines.add(machine)
     jobs = [_job(key, found, stuck) for key, found in claims.items()]
     # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
     jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
@@ -209,25 +202,23 @@ def missing_text(job: Job) -> str:
 # -- what a node says --------------------------------------------------------------------------------
 
 
-def _claim(node: str, machine: str, told: Mapping[str, Any]) -> tuple[Key, _Claim]:
-    rank, size = _whole(told["rank"], RANK_LIMIT - 1), told["world_size"]
-    world = 0 if size is None else _whole(size, RANK_LIMIT)
-    addr, port, name = (_text(told["job"][part]) for part in ("addr", "port", "id"))
-    run, user, launcher = _text(told["run"]), _text(told["user"]), _text(told["launcher"])
-    local = told["local_rank"]
+def _claim(node: str, machine: str, told: FoundRank) -> tuple[Key, _Claim]:
+    world = told.world_size or 0
+    addr, port, name = _text(told.job.addr), _text(told.job.port), _text(told.job.id)
+    run, user, launcher = _text(told.run), _text(told.user), _text(told.launcher)
     found = Found(
         node,
-        _whole(told["pid"], 1 << 30),
-        _whole(told["ticks"], 1 << 62),
-        None if local is None else _whole(local, RANK_LIMIT),
-        _text(told["state"]),
-        _moment(told["started"]),
-        _text(told.get("python", "")),
-        bool(told.get("container", False)),
+        told.pid,
+        told.ticks,
+        told.local_rank,
+        _text(told.state),
+        told.started,
+        _text(told.python),
+        told.container,
     )
     address = f"{addr}:{port}" if addr and port else addr
     # Of another machine, or another container's network, they say nothing.
-    here = f"{machine} {_text(told.get('net', ''))}"
+    here = f"{machine} {_text(told.net)}"
     numbered = launcher in _NUMBERING
     key: Key
     if run:
@@ -240,37 +231,27 @@ def _claim(node: str, machine: str, told: Mapping[str, Any]) -> tuple[Key, _Clai
         key = ("at", addr, port, str(world), user, here if _is_loopback(addr) else "")
     else:
         key = ("here", launcher, str(world), user, "" if numbered else here)
-    attempt = _whole(told.get("attempt", 0), 1 << 30)
     return key, _Claim(
-        rank, world, attempt, machine, found, launcher, run, user, _text(told["command"]), address, name
+        told.rank,
+        world,
+        told.attempt,
+        machine,
+        found,
+        launcher,
+        run,
+        user,
+        _text(told.command),
+        address,
+        name,
     )
 
 
-def _other(node: str, told: Mapping[str, Any]) -> Other:
-    pid, number = _whole(told["pid"], 1 << 30), _whole(told["count"], 1 << 30)
-    return Other(node, _text(told["user"]), pid, number, _text(told["command"]))
-
-
-def _stuck(node: str, told: Mapping[str, Any]) -> str:
-    which = f"process {_whole(told['pid'], 1 << 30)} ({_text(told['name'])}, state {_text(told['state'])})"
+def _stuck(node: str, told: Stuck) -> str:
+    which = f"process {told.pid} ({_text(told.name)}, state {_text(told.state)})"
     return f"{which} on {node} cannot be looked at: it holds the lock of its memory; it may be a rank"
 
 
-def _whole(value: object, most: int) -> int:
-    if not isinstance(value, int) or not 0 <= value <= most:
-        raise ValueError("not a number that can be")
-    return value
-
-
-def _moment(value: object) -> float:
-    if not isinstance(value, int | float) or not 0 <= value < 1 << 36:
-        raise ValueError("not a time that can be")
-    return float(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
+def _text(value: str) -> str:
     return RemoteText.of(value).shown(limit=TEXT_LIMIT)
 
 

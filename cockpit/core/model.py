@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from cockpit.base import events
+from cockpit.base.events import Fact, GpuSample, NodeSample, Process, RankSample
 from cockpit.core.events import Event
 from cockpit.errors import Exit
+
+NOTES = 200
+"""Notes kept of a node; how many more there were is counted."""
+
+REPORTS = 1000
+"""Reports kept of a node."""
 
 
 class RankState(Enum):
@@ -46,7 +54,7 @@ class Rank:
     started_at: float | None = None
     ended_at: float | None = None
     why: str = ""
-    sample: Mapping[str, Any] = field(default_factory=dict)
+    sample: RankSample | None = None
 
     @property
     def failed(self) -> bool:
@@ -97,11 +105,17 @@ class Node:
     """It ended, and every byte it wrote is here."""
     lost: str = ""
     """Why nothing more can come although it did not end."""
-    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    survivors: tuple[Mapping[str, Any], ...] = ()
+    reports: Mapping[str, events.Report] = field(default_factory=dict)
+    survivors: tuple[Process, ...] = ()
+    supervisor_gone: bool = False
+    """The supervisor vanished: what happens from here on may go unrecorded."""
     notes: tuple[str, ...] = ()
-    sample: Mapping[str, Any] = field(default_factory=dict)
-    gpus: tuple[Mapping[str, Any], ...] = ()
+    notes_dropped: int = 0
+    """How many more notes there were."""
+    damaged: int = 0
+    """Lines of its run record that make no sense and are ignored."""
+    sample: NodeSample | None = None
+    gpus: tuple[GpuSample, ...] = ()
     sampled_at: float | None = None
 
     @property
@@ -126,21 +140,22 @@ class RunModel:
     def apply(self, event: Event) -> set[str | int]:
         """Take in one event; return the names of nodes and the numbers of ranks that changed.
 
-        Kinds that this version does not know, nodes and ranks that are not of this run are passed over.
+        Nodes and ranks that are not of this run are passed over.
         """
-        if event.kind == "planned":
-            return self._planned(event)
-        if event.kind == "stop_asked" and not self.stop_reason:
-            self.stop_reason = str(event.data.get("reason", ""))
+        fact = event.fact
+        if isinstance(fact, events.Planned):
+            return self._planned(fact)
+        if isinstance(fact, events.StopAsked) and not self.stop_reason:
+            self.stop_reason = fact.reason
         node = self.nodes.get(event.node)
-        reduce = _REDUCERS.get(event.kind)
+        reduce = _REDUCERS.get(type(fact))
         if node is None or reduce is None:
             return set()
-        return reduce(self, node, event) or {node.name}
+        return reduce(self, node, event.at, fact) or {node.name}
 
-    def _planned(self, event: Event) -> set[str | int]:
-        for name, ranks in event.data["nodes"].items():
-            self.nodes[name] = Node(name, tuple(ranks))
+    def _planned(self, fact: events.Planned) -> set[str | int]:
+        for name, ranks in fact.nodes.items():
+            self.nodes[name] = Node(name, ranks)
             for rank in ranks:
                 self.ranks[rank] = Rank(rank, name)
         return {*self.nodes, *self.ranks}
@@ -197,7 +212,7 @@ class RunModel:
     def _set(self, node: Node, **changes: Any) -> None:
         self.nodes[node.name] = replace(node, **changes)
 
-    def _launched(self, node: Node, event: Event) -> set[str | int]:
+    def _launched(self, node: Node, at: float, fact: Fact) -> set[str | int]:
         self._set(node, launched=True)
         return self._each_rank(node, RankState.WAITING, state=RankState.STARTING)
 
@@ -209,20 +224,17 @@ class RunModel:
                 changed.add(rank.rank)
         return changed
 
-    def _link(self, node: Node, event: Event) -> None:
-        self._set(
-            node, link=event.data["state"], link_since=event.at, link_why=str(event.data.get("why", ""))
-        )
+    def _link(self, node: Node, at: float, fact: events.LinkChanged) -> None:
+        self._set(node, link=fact.state, link_since=at, link_why=fact.why)
 
-    def _clock(self, node: Node, event: Event) -> None:
-        self._set(node, offset_s=float(event.data["offset_s"]), rtt_s=float(event.data["rtt_s"]))
+    def _clock(self, node: Node, at: float, fact: events.ClockMeasured) -> None:
+        self._set(node, offset_s=fact.offset_s, rtt_s=fact.rtt_s)
 
-    def _sample(self, node: Node, event: Event) -> set[str | int]:
-        data = event.data
-        self._set(node, sample=data["sample"], gpus=tuple(data.get("gpus", ())), sampled_at=event.at)
+    def _sample(self, node: Node, at: float, fact: events.Sample) -> set[str | int]:
+        self._set(node, sample=fact.sample, gpus=fact.gpus, sampled_at=at)
         changed: set[str | int] = {node.name}
-        for number, sample in data.get("ranks", {}).items():
-            rank = self._rank(node, int(number))
+        for number, sample in fact.ranks.items():
+            rank = self._rank(node, number)
             if rank is not None:
                 self.ranks[rank.rank] = replace(rank, sample=sample)
                 changed.add(rank.rank)
@@ -232,114 +244,118 @@ class RunModel:
         rank = self.ranks.get(number)
         return rank if rank is not None and rank.node == node.name else None
 
-    def _rank_of(self, node: Node, event: Event) -> Rank | None:
-        """The rank an event is about; None where a later attempt at it has been heard of already.
+    def _rank_of(self, node: Node, fact: _AboutRank) -> Rank | None:
+        """The rank a fact is about; None where a later attempt at it has been heard of already.
 
         The end of an attempt may be recorded after the start of the next one.
         """
-        rank = self._rank(node, int(event.data["rank"]))
-        attempt = int(event.data.get("attempt") or 0)
-        return None if rank is None or attempt < rank.attempt else rank
+        rank = self._rank(node, fact.rank)
+        return None if rank is None or fact.attempt < rank.attempt else rank
 
-    def _rank_started(self, node: Node, event: Event) -> set[str | int]:
-        rank = self._rank_of(node, event)
+    def _rank_started(self, node: Node, at: float, fact: events.RankStarted) -> set[str | int]:
+        rank = self._rank_of(node, fact)
         if rank is None:
             return set()
         self.ranks[rank.rank] = Rank(
             rank.rank,
             node.name,
             RankState.RUNNING,
-            pid=event.data.get("pid"),
-            ticks=event.data.get("ticks"),
-            attempt=int(event.data.get("attempt") or 0),
-            max_restarts=int(event.data.get("max_restarts") or 0),
-            started_at=event.at,
+            pid=fact.pid,
+            ticks=fact.ticks,
+            attempt=fact.attempt,
+            max_restarts=fact.max_restarts,
+            started_at=at,
         )
         return {node.name, rank.rank}
 
-    def _rank_exited(self, node: Node, event: Event) -> set[str | int]:
-        rank = self._rank_of(node, event)
+    def _rank_exited(self, node: Node, at: float, fact: events.RankExited) -> set[str | int]:
+        rank = self._rank_of(node, fact)
         if rank is None:
             return set()
-        number = event.data.get("signal")
         self.ranks[rank.rank] = replace(
             rank,
-            state=RankState.EXITED if number is None else RankState.KILLED,
-            code=event.data.get("code"),
-            signal=number,
-            ended_at=event.at,
+            state=RankState.EXITED if fact.signal is None else RankState.KILLED,
+            code=fact.code,
+            signal=fact.signal,
+            ended_at=at,
         )
         return {node.name, rank.rank}
 
-    def _rank_lost(self, node: Node, event: Event) -> set[str | int]:
-        rank = self._rank_of(node, event)
+    def _rank_lost(self, node: Node, at: float, fact: events.RankLost) -> set[str | int]:
+        rank = self._rank_of(node, fact)
         if rank is None or rank.state not in LIVE:
             return set()
-        why = str(event.data.get("why", ""))
-        self.ranks[rank.rank] = replace(rank, state=RankState.LOST, ended_at=event.at, why=why)
+        self.ranks[rank.rank] = replace(rank, state=RankState.LOST, ended_at=at, why=fact.why)
         return {node.name, rank.rank}
 
-    def _launcher_exited(self, node: Node, event: Event) -> None:
-        self._set(
-            node,
-            launcher_ended=True,
-            launcher_code=event.data.get("code"),
-            launcher_signal=event.data.get("signal"),
-        )
+    def _launcher_exited(self, node: Node, at: float, fact: events.LauncherExited) -> None:
+        self._set(node, launcher_ended=True, launcher_code=fact.code, launcher_signal=fact.signal)
 
-    def _stop_requested(self, node: Node, event: Event) -> None:
-        self._set(node, stop_requested_at=node.stop_requested_at or event.at)
+    def _stop_requested(self, node: Node, at: float, fact: events.StopRequested) -> None:
+        self._set(node, stop_requested_at=node.stop_requested_at or at)
 
-    def _stage(self, node: Node, event: Event) -> None:
-        self._set(node, stage=str(event.data.get("stage", "")))
+    def _stage(self, node: Node, at: float, fact: events.Stage) -> None:
+        self._set(node, stage=fact.stage)
 
-    def _report(self, node: Node, event: Event) -> None:
-        self._set(node, reports={**node.reports, str(event.data.get("name", "")): dict(event.data)})
+    def _report(self, node: Node, at: float, fact: events.Report) -> None:
+        if fact.name in node.reports or len(node.reports) < REPORTS:
+            self._set(node, reports={**node.reports, fact.name: fact})
 
-    def _survivors(self, node: Node, event: Event) -> None:
-        self._set(node, survivors=tuple(event.data.get("procs", ())))
+    def _survivors(self, node: Node, at: float, fact: events.Survivors) -> None:
+        self._set(node, survivors=fact.procs)
 
-    def _note(self, node: Node, event: Event) -> None:
-        self._set(node, notes=(*node.notes, str(event.data.get("text", ""))))
+    def _note(self, node: Node, at: float, fact: events.Note) -> None:
+        self._add_note(node, fact.text)
 
-    def _ended(self, node: Node, event: Event) -> set[str | int]:
+    def _add_note(self, node: Node, text: str) -> None:
+        if len(node.notes) < NOTES:
+            self._set(node, notes=(*node.notes, text))
+        else:
+            self._set(node, notes_dropped=node.notes_dropped + 1)
+
+    def _damaged(self, node: Node, at: float, fact: events.Damaged) -> None:
+        self._set(node, damaged=fact.lines)
+
+    def _ended(self, node: Node, at: float, fact: events.Ended) -> set[str | int]:
         self._set(node, ended=True, stage="")
         why = "the launcher ended before it started"
-        changes = {"state": RankState.LOST, "ended_at": event.at, "why": why}
-        return self._each_rank(node, RankState.STARTING, **changes)
+        return self._each_rank(node, RankState.STARTING, state=RankState.LOST, ended_at=at, why=why)
 
-    def _complete(self, node: Node, event: Event) -> None:
+    def _complete(self, node: Node, at: float, fact: events.Complete) -> None:
         self._set(node, complete=True)
 
-    def _node_lost(self, node: Node, event: Event) -> set[str | int]:
-        why = str(event.data.get("why", ""))
-        self._set(node, lost=why or "gone")
+    def _node_lost(self, node: Node, at: float, fact: events.NodeLost) -> set[str | int]:
+        self._set(node, lost=fact.why or "gone")
         changed: set[str | int] = {node.name}
         for state in LIVE:
-            changed |= self._each_rank(node, state, state=RankState.LOST, ended_at=event.at, why=why)
+            changed |= self._each_rank(node, state, state=RankState.LOST, ended_at=at, why=fact.why)
         return changed
 
-    def _supervisor_gone(self, node: Node, event: Event) -> None:
-        self._set(node, notes=(*node.notes, "its supervisor was killed: exits of ranks may go unrecorded"))
+    def _supervisor_gone(self, node: Node, at: float, fact: events.SupervisorGone) -> None:
+        self._set(node, supervisor_gone=True)
+        self._add_note(node, "its supervisor was killed: exits of ranks may go unrecorded")
 
 
-_REDUCERS: dict[str, Callable[[RunModel, Node, Event], set[str | int] | None]] = {
-    "launched": RunModel._launched,
-    "supervisor_started": RunModel._launched,
-    "link": RunModel._link,
-    "clock": RunModel._clock,
-    "sample": RunModel._sample,
-    "rank_started": RunModel._rank_started,
-    "rank_exited": RunModel._rank_exited,
-    "rank_lost": RunModel._rank_lost,
-    "launcher_exited": RunModel._launcher_exited,
-    "stop_requested": RunModel._stop_requested,
-    "stage": RunModel._stage,
-    "report": RunModel._report,
-    "survivors": RunModel._survivors,
-    "note": RunModel._note,
-    "ended": RunModel._ended,
-    "complete": RunModel._complete,
-    "node_lost": RunModel._node_lost,
-    "supervisor_gone": RunModel._supervisor_gone,
+_AboutRank = events.RankStarted | events.RankExited | events.RankLost
+
+_REDUCERS: dict[type[Fact], Callable[[RunModel, Node, float, Any], set[str | int] | None]] = {
+    events.Launched: RunModel._launched,
+    events.SupervisorStarted: RunModel._launched,
+    events.LinkChanged: RunModel._link,
+    events.ClockMeasured: RunModel._clock,
+    events.Sample: RunModel._sample,
+    events.RankStarted: RunModel._rank_started,
+    events.RankExited: RunModel._rank_exited,
+    events.RankLost: RunModel._rank_lost,
+    events.LauncherExited: RunModel._launcher_exited,
+    events.StopRequested: RunModel._stop_requested,
+    events.Stage: RunModel._stage,
+    events.Report: RunModel._report,
+    events.Survivors: RunModel._survivors,
+    events.Note: RunModel._note,
+    events.Damaged: RunModel._damaged,
+    events.Ended: RunModel._ended,
+    events.Complete: RunModel._complete,
+    events.NodeLost: RunModel._node_lost,
+    events.SupervisorGone: RunModel._supervisor_gone,
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cockpit.base import events
+from cockpit.base.events import Fact
 from cockpit.core.events import Event
-from cockpit.core.model import RankState, RunModel
+from cockpit.core.model import NOTES, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 
@@ -55,9 +57,10 @@ class Timeline:
     def __init__(self, model: RunModel) -> None:
         self._model = model
         self._linked: set[str] = set()
+        self._damaged_nodes: set[str] = set()
         self._complete = False
         self._fold: tuple[str, list[int]] = ("", [])
-        self._nodes: dict[str, tuple[Entry | None, list[str]]] = {}
+        self._nodes: dict[type[Fact], tuple[Entry | None, list[str]]] = {}
         self.entries: deque[Entry] = deque(maxlen=LIMIT)
 
     def tell(self, event: Event) -> Entry | None:
@@ -66,8 +69,8 @@ class Timeline:
         if entry is None:
             return None
         entry = replace(entry, text=RemoteText.of(entry.text).shown(limit=2000))
-        if entry.aside and event.kind in _NODE_NEWS:
-            return self._fold_node(event.kind, entry)
+        if entry.aside and type(event.fact) in _NODE_NEWS:
+            return self._fold_node(type(event.fact), entry)
         if entry.rank is not None and entry.aside:
             entry = self._folded(entry)
         else:
@@ -75,7 +78,7 @@ class Timeline:
         self.entries.append(entry)
         return entry
 
-    def _fold_node(self, kind: str, entry: Entry) -> Entry:
+    def _fold_node(self, kind: type[Fact], entry: Entry) -> Entry:
         """An entry that many nodes make at the same time: one for all of them."""
         before, nodes = self._nodes.get(kind, (None, []))
         if before is None or entry.at - before.at >= FOLD_S or before not in self.entries:
@@ -91,11 +94,11 @@ class Timeline:
         return folded
 
     def _entry(self, event: Event) -> Entry | None:
-        tell = _TELLERS.get(event.kind)
+        tell = _TELLERS.get(type(event.fact))
         at = event.at
-        if event.kind in _ON_NODE_CLOCK and event.node in self._model.nodes:
+        if isinstance(event.fact, _ON_NODE_CLOCK) and event.node in self._model.nodes:
             at -= self._model.nodes[event.node].offset_s
-        return tell(self, event, at) if tell else None
+        return tell(self, event.node, at, event.fact) if tell else None
 
     def _folded(self, entry: Entry) -> Entry:
         """An entry about a rank that ended, merged with the one before where that says the same."""
@@ -111,38 +114,32 @@ class Timeline:
 
     # One method a kind: the entry, or None where it is no news.
 
-    def _link(self, event: Event, at: float) -> Entry | None:
-        node, state = event.node, event.data["state"]
+    def _link(self, node: str, at: float, fact: events.LinkChanged) -> Entry | None:
         known = node in self._linked
         self._linked.add(node)
-        if state != "ok":
-            text = f"{node}: link lost, the run goes on; reconnecting ({event.data.get('why')})"
-            return Entry(at, text, "warning", node)
+        if fact.state != "ok":
+            return Entry(
+                at, f"{node}: link lost, the run goes on; reconnecting ({fact.why})", "warning", node
+            )
         return Entry(
             at, f"{node}: link is back" if known else f"{node}: link stands", "info", node, aside=not known
         )
 
-    def _launched(self, event: Event, at: float) -> Entry:
-        return Entry(at, f"{event.node}: launched", "info", event.node, aside=True)
+    def _launched(self, node: str, at: float, fact: events.Launched) -> Entry:
+        return Entry(at, f"{node}: launched", "info", node, aside=True)
 
-    def _rank_started(self, event: Event, at: float) -> Entry | None:
+    def _rank_started(self, node: str, at: float, fact: events.RankStarted) -> Entry | None:
         alive, total = self._model.alive(), len(self._model.ranks)
-        attempt = int(event.data.get("attempt") or 0)
-        if attempt:
-            number = int(event.data["rank"])
-            return Entry(
-                at,
-                f"rank {number} on {event.node} started again, attempt {attempt + 1}",
-                "warning",
-                event.node,
-            )
+        if fact.attempt:
+            text = f"rank {fact.rank} on {node} started again, attempt {fact.attempt + 1}"
+            return Entry(at, text, "warning", node)
         complete, self._complete = self._complete, alive == total
         if alive == total and not complete:
             return Entry(at, f"{alive}/{total} ranks running", aside=True)
         return None
 
-    def _rank_ended(self, event: Event, at: float) -> Entry | None:
-        rank = self._model.ranks.get(int(event.data["rank"]))
+    def _rank_ended(self, node: str, at: float, fact: events.RankExited | events.RankLost) -> Entry | None:
+        rank = self._model.ranks.get(fact.rank)
         if rank is None or rank.state in (RankState.RUNNING, RankState.STARTING, RankState.WAITING):
             return None
         # Its place in time is settled by clocks: records of earlier failures may still come.
@@ -155,80 +152,98 @@ class Timeline:
             at, f"rank {rank.rank} on {rank.node} {rank.text}", level, rank.node, rank.rank, aside=True
         )
 
-    def _stop_asked(self, event: Event, at: float) -> Entry:
-        return Entry(at, f"stopping: {event.data.get('reason')}", "warning")
+    def _stop_asked(self, node: str, at: float, fact: events.StopAsked) -> Entry:
+        return Entry(at, f"stopping: {fact.reason}", "warning")
 
-    def _stop_requested(self, event: Event, at: float) -> Entry | None:
+    def _stop_requested(self, node: str, at: float, fact: events.StopRequested) -> Entry | None:
         if self._model.stop_reason:
             return None
-        text = f"{event.node}: asked to stop by {event.data.get('by')}: {event.data.get('reason')}"
-        return Entry(at, text, "warning", event.node)
+        return Entry(at, f"{node}: asked to stop by {fact.by}: {fact.reason}", "warning", node)
 
-    def _stage(self, event: Event, at: float) -> Entry:
-        stage = str(event.data.get("stage"))
-        return Entry(at, f"{event.node}: {STAGES.get(stage, stage)}", "info", event.node)
+    def _stage(self, node: str, at: float, fact: events.Stage) -> Entry:
+        return Entry(at, f"{node}: {STAGES.get(fact.stage, fact.stage)}", "info", node)
 
-    def _report(self, event: Event, at: float) -> Entry:
-        ready = event.data.get("state") == "ready"
-        text = f"{event.node}: report {event.data.get('name', '')}: {_report_text(event.data)}"
-        return Entry(at, text, "info", event.node, aside=ready)
+    def _report(self, node: str, at: float, fact: events.Report) -> Entry:
+        text = f"{node}: report {fact.name}: {_report_text(fact)}"
+        return Entry(at, text, "info", node, aside=fact.state == "ready")
 
-    def _survivors(self, event: Event, at: float) -> Entry | None:
-        found = [survivor_text(event.node, process) for process in event.data.get("procs", ())]
-        return Entry(at, "; ".join(found), "error", event.node) if found else None
+    def _survivors(self, node: str, at: float, fact: events.Survivors) -> Entry | None:
+        found = [survivor_text(node, process) for process in fact.procs]
+        return Entry(at, "; ".join(found), "error", node) if found else None
 
-    def _note(self, event: Event, at: float) -> Entry:
-        text = event.data.get("text") or event.data.get("why") or "its supervisor was killed"
-        return Entry(at, f"{event.node}: {text}", "warning", event.node)
+    def _note(self, node: str, at: float, fact: events.Note) -> Entry | None:
+        known = self._model.nodes.get(node)
+        if known is not None and known.notes_dropped:
+            # A node may write notes without end: it is said once that they are no longer shown.
+            first = known.notes_dropped == 1
+            text = f"{node}: more than {NOTES} notes; the others are not shown"
+            return Entry(at, text, "warning", node) if first else None
+        return Entry(at, f"{node}: {fact.text}", "warning", node)
 
-    def _ended(self, event: Event, at: float) -> Entry:
-        return Entry(at, f"{event.node}: ended", "info", event.node, aside=True)
+    def _damaged(self, node: str, at: float, fact: events.Damaged) -> Entry | None:
+        if node in self._damaged_nodes:
+            return None
+        self._damaged_nodes.add(node)
+        text = f"{node}: its run record has lines that make no sense; they are ignored"
+        return Entry(at, text, "warning", node)
 
-    def _left(self, event: Event, at: float) -> Entry:
+    def _node_lost(self, node: str, at: float, fact: events.NodeLost) -> Entry:
+        return Entry(at, f"{node}: {fact.why}", "warning", node)
+
+    def _supervisor_gone(self, node: str, at: float, fact: events.SupervisorGone) -> Entry:
+        return Entry(at, f"{node}: its supervisor was killed", "warning", node)
+
+    def _ended(self, node: str, at: float, fact: events.Ended) -> Entry:
+        return Entry(at, f"{node}: ended", "info", node, aside=True)
+
+    def _left(self, node: str, at: float, fact: events.Left) -> Entry:
         return Entry(at, "a cockpit left; the run goes on", "info", aside=True)
 
 
-_TELLERS = {
-    "link": Timeline._link,
-    "launched": Timeline._launched,
-    "rank_started": Timeline._rank_started,
-    "rank_exited": Timeline._rank_ended,
-    "rank_lost": Timeline._rank_ended,
-    "stop_asked": Timeline._stop_asked,
-    "stop_requested": Timeline._stop_requested,
-    "stage": Timeline._stage,
-    "report": Timeline._report,
-    "survivors": Timeline._survivors,
-    "note": Timeline._note,
-    "supervisor_gone": Timeline._note,
-    "node_lost": Timeline._note,
-    "ended": Timeline._ended,
-    "left": Timeline._left,
+_TELLERS: dict[type[Fact], Callable[[Timeline, str, float, Any], Entry | None]] = {
+    events.LinkChanged: Timeline._link,
+    events.Launched: Timeline._launched,
+    events.RankStarted: Timeline._rank_started,
+    events.RankExited: Timeline._rank_ended,
+    events.RankLost: Timeline._rank_ended,
+    events.StopAsked: Timeline._stop_asked,
+    events.StopRequested: Timeline._stop_requested,
+    events.Stage: Timeline._stage,
+    events.Report: Timeline._report,
+    events.Survivors: Timeline._survivors,
+    events.Note: Timeline._note,
+    events.Damaged: Timeline._damaged,
+    events.SupervisorGone: Timeline._supervisor_gone,
+    events.NodeLost: Timeline._node_lost,
+    events.Ended: Timeline._ended,
+    events.Left: Timeline._left,
 }
 
-_NODE_NEWS = {"link": "link stands", "launched": "launched", "ended": "ended"}
+_NODE_NEWS: dict[type[Fact], str] = {
+    events.LinkChanged: "link stands",
+    events.Launched: "launched",
+    events.Ended: "ended",
+}
 """What nodes usually do all together."""
 
-_ON_NODE_CLOCK = {
-    "rank_started",
-    "rank_exited",
-    "rank_lost",
-    "stop_requested",
-    "stage",
-    "report",
-    "survivors",
-}
-"""Kinds that the node itself recorded, whose times are on its clock."""
+_ON_NODE_CLOCK = (
+    events.RankStarted,
+    events.RankExited,
+    events.RankLost,
+    events.StopRequested,
+    events.Stage,
+    events.Report,
+    events.Survivors,
+)
+"""What the node itself recorded, with times on its clock."""
 
 
-def survivor_text(node: str, process: Mapping[str, Any]) -> str:
+def survivor_text(node: str, process: events.Process) -> str:
     """One line about a process that no signal ended."""
-    name, pid, state = (process.get(field) for field in ("name", "pid", "state"))
-    return f"{node}: survivor: {name} (pid {pid}, state {state})"
+    return f"{node}: survivor: {process.name} (pid {process.pid}, state {process.state})"
 
 
-def _report_text(data: Mapping[str, Any]) -> str:
-    size, state = int(data.get("size") or 0), data.get("state")
-    if state == "writing":
-        return f"being written, {size / 1e6:.1f} MB so far"
-    return f"{state}: {data['text']}" if data.get("text") else str(state)
+def _report_text(fact: events.Report) -> str:
+    if fact.state == "writing":
+        return f"being written, {fact.size / 1e6:.1f} MB so far"
+    return f"{fact.state}: {fact.text}" if fact.text else fact.state

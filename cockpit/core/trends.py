@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from cockpit.base.events import GpuSample, NodeSample, Planned, RankSample, RankStarted, Sample
 from cockpit.core.events import Event
 
 LIMIT = 120
 """Points kept of each measurement; nodes are measured once a second."""
-
-GPUS = 64
-"""GPUs of one node whose measurements are kept: a node may claim any number."""
 
 RANK_NAMES = ("cpu_percent", "rss_bytes")
 NODE_NAMES = ("load", "memory_bytes")
@@ -25,8 +22,7 @@ _Series = dict[str, "array[float]"]
 class Trends:
     """Keeps what ``sample`` events tell of ranks, nodes and GPUs, newest last.
 
-    It learns from the ``planned`` event which rank is whose: a node speaks for its own ranks only. What is no
-    number is passed over.
+    It learns from the ``planned`` event which rank is whose: a node speaks for its own ranks only.
     """
 
     def __init__(self) -> None:
@@ -37,28 +33,24 @@ class Trends:
 
     def take(self, event: Event) -> None:
         """Take in an event of any kind."""
-        if event.kind == "planned":
-            nodes = event.data["nodes"]
-            self._owner = {rank: name for name, ranks in nodes.items() for rank in ranks}
-            self._nodes = {name: {} for name in nodes}
-        elif event.kind == "rank_started":
+        fact = event.fact
+        if isinstance(fact, Planned):
+            self._owner = {rank: name for name, ranks in fact.nodes.items() for rank in ranks}
+            self._nodes = {name: {} for name in fact.nodes}
+        elif isinstance(fact, RankStarted):
             # Another process from here on: its measurements do not go on from the last one's.
-            rank = event.data.get("rank")
-            if isinstance(rank, int) and self._owner.get(rank) == event.node:
-                self._ranks.pop(rank, None)
-        elif event.kind == "sample" and event.node in self._nodes:
-            self._sample(event.node, event.data)
+            if self._owner.get(fact.rank) == event.node:
+                self._ranks.pop(fact.rank, None)
+        elif isinstance(fact, Sample) and event.node in self._nodes:
+            self._sample(event.node, fact)
 
-    def _sample(self, node: str, data: Mapping[str, object]) -> None:
-        _keep(self._nodes[node], NODE_NAMES, data.get("sample"))
-        ranks = data.get("ranks")
-        for name, sample in ranks.items() if isinstance(ranks, Mapping) else ():
-            rank = int(name) if isinstance(name, str) and name.isascii() and name.isdecimal() else -1
+    def _sample(self, node: str, fact: Sample) -> None:
+        _keep(self._nodes[node], NODE_NAMES, fact.sample)
+        for rank, sample in fact.ranks.items():
             if self._owner.get(rank) == node:
                 _keep(self._ranks.setdefault(rank, {}), RANK_NAMES, sample)
-        gpus = data.get("gpus")
-        for index, sample in enumerate(gpus[:GPUS] if isinstance(gpus, (list, tuple)) else ()):
-            _keep(self._gpus.setdefault((node, index), {}), GPU_NAMES, sample)
+        for index, gpu in enumerate(fact.gpus):
+            _keep(self._gpus.setdefault((node, index), {}), GPU_NAMES, gpu)
 
     def rank(self, rank: int, name: str) -> Sequence[float]:
         """``cpu_percent`` (of one core) or ``rss_bytes`` of a rank's present process."""
@@ -73,12 +65,10 @@ class Trends:
         return tuple(self._gpus.get((node, index), {}).get(name, ()))
 
 
-def _keep(series: _Series, names: Iterable[str], sample: object) -> None:
-    if not isinstance(sample, Mapping):
-        return
+def _keep(series: _Series, names: Iterable[str], sample: NodeSample | RankSample | GpuSample) -> None:
     for name in names:
-        value = sample.get(name)
-        if not isinstance(value, (int, float)) or not abs(value) < 1e30 or math.isnan(value):
+        value = getattr(sample, name)
+        if value is None:
             continue
         points = series.get(name)
         if points is None:

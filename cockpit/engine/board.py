@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cockpit.base.events import ClockMeasured
 from cockpit.base.record import rank_log
 from cockpit.core.causes import Cause, find_cause
 from cockpit.core.events import Event
@@ -53,7 +54,7 @@ class Board:
         past.apply(planned(self.manifest))
         for name, node in self.model.nodes.items():
             # What is known of the clocks today puts the past in order too.
-            past.apply(Event(0.0, "clock", name, {"offset_s": node.offset_s, "rtt_s": node.rtt_s or 0.0}))
+            past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
         told = Timeline(past)
         events = [event for event in self.folder.journal() if event.kind != "clock"]
         for entry in self.manifest.nodes:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cockpit.base import verbs
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.joining import reach
 from cockpit.engine.link import Link, RemoteError
@@ -136,16 +137,16 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
 
 
 async def _collect_over(link: Link, node: NodeEntry, collected: Collected, index: int) -> None:
-    listed = (await link.call("reports", dir=node.dir))["files"]
+    listed = (await link.call(verbs.Reports(node.dir))).files
     known = {report.name: report for report in collected.reports if report.node == node.name}
-    names = [str(entry["name"]) for entry in listed]
-    if others := [name for name in names if not name.endswith(SUFFIXES)]:
+    if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
         collected.passed_over[node.name] = others
-    for name, entry in zip(names, listed, strict=True):
+    for entry in listed:
+        name = entry.name
         if name in known or not name.endswith(SUFFIXES):
             continue
         taken = {report.file for report in known.values()}
-        known[name] = Report(node.name, name, int(entry["size"]))
+        known[name] = Report(node.name, name, entry.size)
         known[name].file = _local_name(f"{index:04d}-{safe_name(node.name)}", name, taken)
         collected.reports.append(known[name])
     for report in known.values():
@@ -170,19 +171,17 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path) -> N
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
     # The node hashes while it sends: both take about as long.
-    wanted_task = asyncio.create_task(
-        link.call("digest", dir=node.dir, file=report.name, deadline_s=24 * 3600)
-    )
+    wanted_task = asyncio.create_task(link.call(verbs.Digest(node.dir, report.name), deadline_s=24 * 3600))
     try:
         if final.exists():
             digest, report.here = await asyncio.to_thread(_hash_file, final)
         else:
             digest, report.here = await _append(link, node, report, part)
         wanted = await wanted_task
-        report.size, report.sha256 = wanted["size"], wanted["sha256"]
-        if wanted["changed"]:
+        report.size, report.sha256 = wanted.size, wanted.sha256
+        if wanted.changed:
             report.state, report.why = "changed", "the node still writes it: collect again later"
-        elif digest == wanted["sha256"]:
+        elif digest == wanted.sha256:
             if not final.exists():
                 os.replace(part, final)
             report.state = "collected"
@@ -211,10 +210,10 @@ async def _append(link: Link, node: NodeEntry, report: Report, part: Path) -> tu
     with os.fdopen(number, "r+b") as file:
         await asyncio.to_thread(_hash_into, hasher, file)
         report.here = file.tell()
-        stream = await link.stream("read", dir=node.dir, file=report.name, offset=report.here, credit=_CREDIT)
+        stream = await link.stream(verbs.Read(node.dir, report.name, report.here, _CREDIT))
         try:
             async for item, data in stream.parts():
-                if item["offset"] != report.here:
+                if item.offset != report.here:
                     raise LinkError("sent another part of the file than asked for", where=node.name)
                 if report.here + len(data) > report.size + GROWTH:
                     what = f"sends more than the {report.size} bytes it listed"
@@ -250,7 +249,7 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         if node.name in collected.missing or any(report.node == node.name for report in collected.reports):
             continue
         recorded = model.nodes[node.name].reports.values()
-        said = [str(report.get("text")) for report in recorded if report.get("state") == "missing"]
+        said = [report.text for report in recorded if report.state == "missing"]
         if not folder.manifest.profile:
             why = "the run was not profiled: use --profile nsys"
         elif not model.nodes[node.name].over:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
-from cockpit.core.events import Event
+from cockpit.base import events, verbs
+from cockpit.base.answers import FoundRun, RunFacts
+from cockpit.core.events import Event, Record
 from cockpit.core.model import RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs, planned
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 
 T = TypeVar("T")
@@ -29,7 +32,7 @@ async def reach(fleet: Fleet, node: NodeEntry) -> Link:
     :raises LinkError: no link, or under that name another machine than the run's answers here
     """
     link = await fleet.open(node.name)
-    host = str(link.hello.get("host", ""))
+    host = link.hello.host
     if node.host and host != node.host:
         await close_all([link])
         what = f"is {host} from here, and the run is on {node.host}"
@@ -63,22 +66,22 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
-        events, alive = await recorded(link, node)
+        found, alive = await recorded(link, node)
         if measure and alive:
-            events.append(await _sample(link, node))
-        return events
+            found.append(await _sample(link, node))
+        return found
 
     answers, errors = await ask_all(manifest, ask)
     model = RunModel()
     model.apply(planned(manifest))
-    for events in answers.values():
-        for event in events:
+    for answer in answers.values():
+        for event in answer:
             model.apply(event)
     for name, error in list(errors.items()):
         state = "gone" if not getattr(error, "retry", False) else "stale"
-        model.apply(Event(time.time(), "link", name, {"state": state, "why": error.what}))
+        model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
         if isinstance(error, RemoteError) and error.kind == "gone":
-            model.apply(Event(time.time(), "node_lost", name, {"why": error.what}))
+            model.apply(Event(time.time(), name, events.NodeLost(error.what)))
     return model, errors
 
 
@@ -87,74 +90,113 @@ async def recorded(link: Link, node: NodeEntry) -> tuple[list[Event], bool]:
 
     :raises CockpitError: the node cannot say
     """
-    answer = await link.call("status", dir=node.dir)
-    events = [Event.from_json(line, node.name) for line in answer["events"]]
+    answer = await link.call(verbs.Status(node.dir))
+    record = Record(node.name, node.ranks)
+    found = record.events(answer.events.lines)
+    bad = answer.events.bad + record.bad
     await link.measure_clock()
-    clock = {"offset_s": link.clock.offset_s, "rtt_s": link.clock.rtt_s}
-    events.append(Event(time.time(), "clock", node.name, clock))
-    events.append(Event(time.time(), "link", node.name, {"state": "ok"}))
-    if not answer["alive"] and not any(event.kind == "ended" for event in events):
-        events.append(Event(time.time(), "supervisor_gone", node.name, {}))
-    return events, bool(answer["alive"])
+    facts: list[events.Fact] = [
+        events.ClockMeasured(link.clock.offset_s, link.clock.rtt_s),
+        events.LinkChanged("ok"),
+    ]
+    if bad:
+        facts.append(events.Damaged(bad))
+    if not answer.alive and not any(isinstance(event.fact, events.Ended) for event in found):
+        facts.append(events.SupervisorGone())
+    found += [Event(time.time(), node.name, fact) for fact in facts]
+    return found, bool(answer.alive)
 
 
 async def _sample(link: Link, node: NodeEntry) -> Event:
-    """The second sample: CPU shares are those since the first."""
-    stream = await link.stream("samples", dir=node.dir, interval=1.0)
-    data: dict[str, Any] = {}
+    """The second sample: CPU shares are those since the first.
+
+    :raises CockpitError: the node cannot measure
+    """
+    stream = await link.stream(verbs.Samples(node.dir, interval=1.0))
+    fact: events.Fact = events.Note("no measurements")
     number = 0
-    async for item, _ in stream.parts():
-        data = {"sample": item["node"], "ranks": item["ranks"], "gpus": item["gpus"]}
-        number += 1
-        if number == 2:
-            break
-    await stream.close()
-    return Event(time.time(), "sample", node.name, data)
+    try:
+        async for item, _ in stream.parts():
+            fact = events.Sample(item.node, item.ranks, item.gpus)
+            number += 1
+            if number == 2:
+                break
+    finally:
+        await stream.close()
+    return Event(time.time(), node.name, fact)
 
 
 async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
     """Make runs known here that are known only to their nodes; afterwards every verb takes them.
 
     :param base: folder for run folders on the nodes; empty: each node's own temporary folder
-    :return: an error for each node that did not answer
+    :return: an error for each node that did not answer, and for each run that could not be made known
     """
 
-    async def one(node: str) -> list[dict[str, Any]]:
+    async def one(node: str) -> list[_Part]:
         link = await fleet.open(node)
         try:
-            where = f"{base}/cockpit-{link.hello['uid']}" if base else link.hello["base"]
-            found: list[dict[str, Any]] = (await link.call("runs", base=where))["runs"]
-            return [{**run, "host": link.hello["host"]} for run in found]
+            where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
+            found = (await link.call(verbs.Runs(where))).runs
+            # On a shared file system each node shows the folders of all: a node speaks for itself only.
+            mine = [run for run in found if run.record.node == node and _is_below(run, where)]
+            return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
         finally:
             await close_all([link])
 
     answers, errors = await settle({node: one(node) for node in nodes})
     known = {folder.name for folder in list_runs()}
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, runs in answers.items():
-        for run in runs:
-            # On a shared file system each node shows the folders of all: a node speaks for itself only.
-            if run["record"]["node"] == name and run["record"]["run"] not in known:
-                found.setdefault(run["record"]["run"], {})[name] = run
-    for run_name, parts in found.items():
-        ordered = sorted(parts.items(), key=lambda part: int(part[1]["record"]["index"]))
-        record = ordered[0][1]["record"]
-        entries = [
-            NodeEntry(name, part["dir"], part["record"]["ranks"], host=part["host"]) for name, part in ordered
-        ]
-        RunFolder.create(
-            Manifest(
-                run=run_name,
-                created=float(record["t"]),
-                nodes=entries,
-                launcher=str(record["launcher"]),
-                program=["(found on its nodes)"],
-                cwd="",
-                pythons=fleet.pythons,
-                profile=record["profile"],
-                on_failure="wait",
-                transport=transport,
-                ssh_config=ssh_config,
-            )
-        ).close()
+    runs: dict[str, list[_Part]] = {}
+    for part in (part for parts in answers.values() for part in parts):
+        if part.record.run not in known:
+            runs.setdefault(part.record.run, []).append(part)
+    for name, parts in runs.items():
+        try:
+            RunFolder.create(_manifest(name, parts, fleet.pythons, transport, ssh_config)).close()
+        except CockpitError as error:
+            # One run that cannot be made known hides no other.
+            errors[name] = error
     return errors
+
+
+class _Part(NamedTuple):
+    """What one node has of a run."""
+
+    node: str
+    host: str
+    dir: str
+    record: RunFacts
+
+
+def _is_below(run: FoundRun, base: str) -> bool:
+    """Whether a run folder is where its name says; a node could name any folder."""
+    return posixpath.dirname(run.dir) == posixpath.join(base, run.record.run)
+
+
+def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str, ssh_config: str) -> Manifest:
+    """A manifest as far as the nodes of a run know it.
+
+    :raises CockpitError: two nodes claim one rank
+    """
+    parts = sorted(parts, key=lambda part: (part.record.index, part.node))
+    owner: dict[int, str] = {}
+    for part in parts:
+        for rank in part.record.ranks:
+            if owner.setdefault(rank, part.node) != part.node:
+                what = f"{owner[rank]} and {part.node} both say that rank {rank} is theirs"
+                raise CockpitError(what, where=name, code=Exit.NODE_UNFIT)
+    record = parts[0].record
+    profile = record.profile
+    return Manifest(
+        run=name,
+        created=record.t,
+        nodes=[NodeEntry(part.node, part.dir, list(part.record.ranks), host=part.host) for part in parts],
+        launcher=record.launcher,
+        program=["(found on its nodes)"],
+        cwd="",
+        pythons=pythons,
+        profile=None if profile is None else {"nsys": profile.nsys, "report": profile.report},
+        on_failure="wait",
+        transport=transport,
+        ssh_config=ssh_config,
+    )

@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic
 
-from cockpit.base.frames import Decoder, FrameError, Header, encode
+from cockpit.base.answers import REPLIES, Hello, Reply, Trouble
+from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode
+from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
+from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Port, Request, Resolve, Samples
 from cockpit.engine import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Pipe, Transport
 
 _NOISE_LIMIT = 1 << 20
 
-_WITH_PSUTIL = frozenset({"samples", "resolve", "port"})
+_QUEUED = 16
+"""Parts of an answer that may wait for whoever asked; the node is not read from while more come."""
+
+_OVERDRAFT = 8 << 20
+"""Bytes a node may send beyond what it was allowed: what is on its way while credit is given."""
+
+_WITH_PSUTIL = (Samples, Resolve, Port)
 """Requests before which the agent gets psutil, if it has none yet."""
 
 
@@ -66,10 +75,48 @@ class RemoteError(CockpitError):
 
 
 @dataclass
-class _Pending:
-    """A request under way: items come through the queue, the end as None or an error."""
+class _Done:
+    """The end of an answer."""
 
-    queue: asyncio.Queue[tuple[Header, bytes] | Header | Exception] = field(default_factory=asyncio.Queue)
+    answer: Any
+
+
+@dataclass
+class _Pending:
+    """A request under way: parts come through the queue, then its end or an error."""
+
+    name: str
+    reply: Reply
+    credit: int | None = None
+    """Bytes that the node may still send; None: each part is small and the queue is the limit."""
+    queue: asyncio.Queue[tuple[Any, bytes] | _Done | CockpitError] = field(
+        default_factory=lambda: asyncio.Queue(_QUEUED)
+    )
+    lost: CockpitError | None = None
+    """Why nothing more comes, although the answer has not ended."""
+
+    async def next(self) -> tuple[Any, bytes] | _Done:
+        """The next part, or the end.
+
+        :raises CockpitError: the agent says no, or the link broke
+        """
+        if self.lost is not None and self.queue.empty():
+            raise self.lost
+        part = await self.queue.get()
+        if isinstance(part, CockpitError):
+            raise part
+        return part
+
+    def end(self, error: CockpitError) -> None:
+        """Nothing more comes: wake whoever waits."""
+        self.lost = error
+        with suppress(asyncio.QueueFull):
+            self.queue.put_nowait(error)
+
+    def drain(self) -> None:
+        """Let go of what nobody will take, and of the reader that may wait to add to it."""
+        while not self.queue.empty():
+            self.queue.get_nowait()
 
 
 class Link:
@@ -87,19 +134,20 @@ class Link:
         self.transport = transport
         self.times = times or LinkTimes()
         self.clock = Clock()
-        self.hello: dict[str, Any] = {}
+        self.hello: Hello
+        """What the agent says of its node; there once the link is open."""
         self.heard = time.monotonic()
-        """When the last frame came (monotonic seconds)."""
+        """When the last answer came that makes sense (monotonic seconds)."""
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
-        self._equipping: asyncio.Task[dict[str, Any]] | None = None
+        self._equipping: asyncio.Task[Any] | None = None
         self._pipe: Pipe | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def open(self) -> dict[str, Any]:
+    async def open(self) -> Hello:
         """Connect, start the agent, and return its hello.
 
         :raises LinkError: no connection, no usable python, no agent
@@ -118,10 +166,10 @@ class Link:
         except CockpitError:
             await self.close()
             raise
-        if self.hello.get("format") != FORMAT:
+        if self.hello.format != FORMAT:
             await self.close()
             raise LinkError("the agent speaks another version", where=self.node, retry=False)
-        self._tasks = [asyncio.create_task(self._read(decoder)), asyncio.create_task(self._beat())]
+        self._tasks = [asyncio.create_task(self._lives(work)) for work in (self._read(decoder), self._beat())]
         return self.hello
 
     async def _boot(self, pipe: Pipe) -> Decoder:
@@ -163,7 +211,7 @@ class Link:
         while True:
             frame = next(iter(self._frames(decoder, data)), None)
             if frame is not None:
-                self.hello = frame[0]["hello"]
+                self.hello = self._greeting(frame[0])
                 return decoder
             data = await pipe.read(1 << 16)
             if not data:
@@ -184,81 +232,118 @@ class Link:
         try:
             return list(decoder.feed(data))
         except FrameError as error:
-            raise LinkError(f"the agent's answer is garbled: {error}", where=self.node) from None
+            raise self._nonsense(str(error)) from None
+
+    def _greeting(self, header: Header) -> Hello:
+        try:
+            return read(Hello, header.get("hello"))
+        except Malformed as error:
+            raise self._nonsense(f"hello{error}") from None
+
+    def _nonsense(self, what: str) -> LinkError:
+        """A node that sends what it must not is not believed any more."""
+        return LinkError(f"sent what makes no sense: {what}", where=self.node, retry=False)
 
     async def call(
-        self, verb: str, data: bytes = b"", *, deadline_s: float = 60, **fields: Any
-    ) -> dict[str, Any]:
+        self, request: Request[Answer, Item], data: bytes = b"", *, deadline_s: float = 60
+    ) -> Answer:
         """Ask for something and return the answer.
 
         :raises RemoteError: the agent says no
         :raises LinkError: the link broke, or no answer came within ``deadline_s``
         """
-        stream = await self._start(verb, data, fields)
+        stream = await self._start(request, data)
         try:
             return await asyncio.wait_for(stream.result(), deadline_s)
         except (TimeoutError, asyncio.TimeoutError):
-            await stream.close()
+            verb = NAMES[type(request)]
             raise LinkError(f"no answer to {verb} within {deadline_s:g} s", where=self.node) from None
+        finally:
+            await stream.close()
 
-    async def stream(self, verb: str, *, credit: int = 0, **fields: Any) -> Stream:
-        """Ask for something that answers in parts; ``credit`` bounds the payload bytes in flight."""
-        return await self._start(verb, b"", {**fields, "credit": credit})
+    async def stream(self, request: Request[Answer, Item]) -> Stream[Answer, Item]:
+        """Ask for something that answers in parts; its ``credit`` bounds the payload bytes in flight."""
+        return await self._start(request, b"")
 
-    async def _start(self, verb: str, data: bytes, fields: dict[str, Any]) -> Stream:
-        if verb in _WITH_PSUTIL:
-            if self._equipping is None:
-                self._equipping = asyncio.create_task(self.call("equip", payload.extras()))
-                # Who waited for it may be gone when it fails; whoever asks again is told.
-                self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.shield(self._equipping)  # others may wait for it too
+    async def _start(self, request: Request[Answer, Item], data: bytes) -> Stream[Answer, Item]:
+        if isinstance(request, _WITH_PSUTIL):
+            await self._equip()
+        kind = type(request)
         self._number += 1
-        pending = self._pending[self._number] = _Pending()
-        stream = Stream(self, self._number, pending)
+        number = self._number
+        pending = _Pending(NAMES[kind], REPLIES[kind], getattr(request, "credit", None))
+        self._pending[number] = pending
+        stream: Stream[Answer, Item] = Stream(self, number, pending)
         try:
-            await self._send({"id": self._number, "do": verb, **fields}, data)
+            await self._send({"id": number, "do": pending.name, **plain(request)}, data)
         except BaseException:
-            self._pending.pop(stream.number, None)
+            self._pending.pop(number, None)
             raise
         return stream
+
+    async def _equip(self) -> None:
+        """See to it that the agent has psutil."""
+        if self._equipping is None:
+            extras = await asyncio.to_thread(payload.extras)
+            if self._equipping is None:
+                self._equipping = asyncio.create_task(self.call(Equip(), extras))
+                # Who waited for it may be gone when it fails; whoever asks again is told.
+                self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._equipping)  # others may wait for it too
 
     async def _send(self, header: Header, data: bytes = b"") -> None:
         if self.lost.done() or self._pipe is None:
             raise LinkError("link is down", where=self.node)
         await self._pipe.write(encode(header, data))
 
-    async def _read(self, decoder: Decoder) -> None:
-        assert self._pipe
+    async def _lives(self, work: Coroutine[Any, Any, None]) -> None:
+        """Carry out one half of the link's life: however it ends, the link is lost, with the reason."""
         try:
-            while data := await self._pipe.read(1 << 18):
-                for header, body in self._frames(decoder, data):
-                    self._take(header, body)
-                self.heard = time.monotonic()
-            self._lose(LinkError(f"the agent ended{_quoted(self._pipe.last_words())}", where=self.node))
+            await work
         except CockpitError as error:
             self._lose(error)
+        except Exception as error:
+            self._lose(LinkError(f"internal error: {error!r}", where=self.node, retry=False))
 
-    def _take(self, header: Header, body: bytes) -> None:
-        pending = self._pending.get(header.get("id", -1))
-        if pending is None:
-            return  # a late answer to something nobody waits for any more
+    async def _read(self, decoder: Decoder) -> None:
+        assert self._pipe
+        while data := await self._pipe.read(1 << 18):
+            for header, body in self._frames(decoder, data):
+                await self._take(header, body)
+        raise LinkError(f"the agent ended{_quoted(self._pipe.last_words())}", where=self.node)
+
+    async def _take(self, header: Header, body: bytes) -> None:
+        """Check one frame; what makes sense goes to whoever asked, anything else ends the link.
+
+        :raises LinkError: it makes no sense
+        """
+        try:
+            number = NUMBER.read(header.get("id"))
+            pending = self._pending.get(number)
+            if pending is None:
+                return  # a late answer to something nobody waits for any more
+            part = self._part(pending, header, body)
+        except Malformed as error:
+            name = pending.name if pending is not None else "frame"
+            raise self._nonsense(f"{name}{error}") from None
+        self.heard = time.monotonic()
+        if not isinstance(part, tuple):
+            del self._pending[number]
+        await pending.queue.put(part)
+
+    def _part(
+        self, pending: _Pending, header: Header, body: bytes
+    ) -> tuple[Any, bytes] | _Done | CockpitError:
         if "item" in header:
-            pending.queue.put_nowait((header["item"], body))
-            return
-        del self._pending[header["id"]]
+            if pending.credit is not None:
+                pending.credit -= len(body)
+                if pending.credit < -_OVERDRAFT:
+                    raise Malformed(": more bytes than were asked for")
+            return read(pending.reply.item, header["item"]), body
         if "ok" in header:
-            pending.queue.put_nowait(header["ok"])
-        else:
-            error = header.get("error", {})
-            where = self.node
-            pending.queue.put_nowait(
-                RemoteError(
-                    str(error.get("kind")),
-                    str(error.get("what")),
-                    where=where,
-                    hint=str(error.get("hint", "")),
-                )
-            )
+            return _Done(read(pending.reply.answer, header["ok"]))
+        trouble = read(Trouble, header.get("error"))
+        return RemoteError(trouble.kind, trouble.what, where=self.node, hint=trouble.hint)
 
     async def measure_clock(self) -> None:
         """Ask for the node's clock once more; the best answer so far is in :attr:`clock`.
@@ -266,26 +351,29 @@ class Link:
         :raises CockpitError: no answer
         """
         sent = time.time()
-        answer = await self.call("ping", deadline_s=self.times.silence)
-        self.clock.measure(sent, float(answer["t"]), time.time())
+        answer = await self.call(Ping(), deadline_s=self.times.silence)
+        self.clock.measure(sent, answer.t, time.time())
 
     async def _beat(self) -> None:
-        try:
-            while True:
+        """Ping without end.
+
+        :raises CockpitError: the node is silent
+        """
+        while True:
+            try:
                 await self.measure_clock()
-                await asyncio.sleep(self.times.beat)
-        except CockpitError as error:
-            # A busy link answers pings late, but it speaks: only silence means loss.
-            if time.monotonic() - self.heard < self.times.silence and not self.lost.done():
-                self._tasks.append(asyncio.create_task(self._beat()))
-            else:
-                self._lose(error)
+            except LinkError:
+                # A busy link answers pings late, but it speaks: only silence means loss.
+                if time.monotonic() - self.heard >= self.times.silence or self.lost.done():
+                    raise
+                continue
+            await asyncio.sleep(self.times.beat)
 
     def _lose(self, error: CockpitError) -> None:
         if not self.lost.done():
             self.lost.set_result(error)
         for pending in self._pending.values():
-            pending.queue.put_nowait(error)
+            pending.end(error)
         self._pending.clear()
 
     def forget(self, number: int) -> bool:
@@ -303,7 +391,7 @@ class Link:
         await self.transport.close()
 
 
-class Stream:
+class Stream(Generic[Answer, Item]):
     """The answer to one request, part by part."""
 
     def __init__(self, link: Link, number: int, pending: _Pending) -> None:
@@ -311,35 +399,35 @@ class Stream:
         self._link = link
         self._pending = pending
 
-    async def parts(self) -> AsyncIterator[tuple[Header, bytes]]:
+    async def parts(self) -> AsyncIterator[tuple[Item, bytes]]:
         """Each part with its bytes; ends with the answer.
 
         :raises CockpitError: the agent says no, or the link broke
         """
-        while True:
-            part = await self._pending.queue.get()
-            if isinstance(part, Exception):
-                raise part
-            if isinstance(part, dict):
-                return
+        while isinstance(part := await self._pending.next(), tuple):
             yield part
 
-    async def result(self) -> dict[str, Any]:
-        """The final answer; parts are passed over."""
-        while True:
-            part = await self._pending.queue.get()
-            if isinstance(part, Exception):
-                raise part
-            if isinstance(part, dict):
-                return part
+    async def result(self) -> Answer:
+        """The final answer; parts are passed over.
+
+        :raises CockpitError: the agent says no, or the link broke
+        """
+        while isinstance(part := await self._pending.next(), tuple):
+            pass
+        answer: Answer = part.answer
+        return answer
 
     async def credit(self, size: int) -> None:
         """Allow ``size`` more bytes."""
+        if self._pending.credit is not None:
+            self._pending.credit += size
         await self._link._send({"do": "credit", "to": self.number, "bytes": size})
 
     async def close(self) -> None:
         """Cancel the request if it is still under way."""
-        if self._link.forget(self.number):
+        under_way = self._link.forget(self.number)
+        self._pending.drain()
+        if under_way:
             with suppress(CockpitError):
                 await self._link._send({"do": "cancel", "to": self.number})
 

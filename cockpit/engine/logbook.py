@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cockpit.base.events import ClockMeasured
 from cockpit.base.record import LAUNCHER_LOG, SIZES
 from cockpit.core.levels import Level, level_of
 from cockpit.core.segments import BATCH_BYTES, Collector, Unfinished
@@ -184,8 +185,8 @@ class Logbook:
         """How far each node's clock is ahead of ours, in seconds, as it was measured last."""
         offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
         for event in self._folder.journal():
-            if event.kind == "clock":
-                offsets[event.node] = float(event.data.get("offset_s", 0.0))
+            if isinstance(event.fact, ClockMeasured):
+                offsets[event.node] = event.fact.offset_s
             await turn.pause()
         return offsets
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
+from cockpit.base import verbs
+from cockpit.base.answers import SeekAnswer
 from cockpit.core.events import Event
 from cockpit.core.jobs import Job, choose, group
 from cockpit.core.model import LIVE, Rank, RankState, RunModel
@@ -106,7 +107,7 @@ class RunParty:
 
     async def targets(self, node: str, link: Link) -> list[Target]:
         """Processes with the run's tags; where one cannot be read any more, what the run record says."""
-        answer = await link.call("seek", run=self.run, node=node)
+        answer = await link.call(verbs.Seek(self.run, node))
         jobs = group({node: answer})
         ranks = self._model.ranks
         found = {
@@ -203,7 +204,7 @@ class JobParty:
 
     async def targets(self, node: str, link: Link) -> list[Target]:
         """The job's processes on this node now: a rank may have been started again."""
-        jobs = group({node: await link.call("seek")})
+        jobs = group({node: await link.call(verbs.Seek())})
         return [
             Target(rank, place.pid, place.ticks, place.local_rank)
             for job in jobs
@@ -222,8 +223,8 @@ async def find_jobs(
     :param found: called with each node that answered
     """
 
-    async def ask(node: str) -> Mapping[str, Any]:
-        answer = await (await links.get(node)).call("seek")
+    async def ask(node: str) -> SeekAnswer:
+        answer = await (await links.get(node)).call(verbs.Seek())
         found(node)
         return answer
 

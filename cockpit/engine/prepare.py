@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from cockpit.base import verbs
+from cockpit.base.answers import FactsAnswer
+from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
 from cockpit.engine.fleet import settle
 from cockpit.engine.link import Link
@@ -46,15 +49,15 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     :param node_dir: folder on the nodes for run folders, in place of their own temporary folder
     :raises ManyErrors: one line for each node that is unfit
     """
-    wish: dict[str, Any] = {
-        "cwd": job.cwd,
-        "setup": job.setup,
-        "python": job.python or "",
-        "nsys": (job.nsys.path or "") if job.nsys else "",
-        "script": job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
-    }
+    wish = verbs.Facts(
+        job.cwd,
+        job.setup,
+        job.python or "",
+        (job.nsys.path or "") if job.nsys else "",
+        job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
+    )
     answers, errors = await settle(
-        {name: link.call("facts", base=_base(link, node_dir), **wish) for name, link in links.items()}
+        {name: link.call(replace(wish, base=_base(link, node_dir))) for name, link in links.items()}
     )
     for name, answer in answers.items():
         problem = _unfit(job, answer)
@@ -64,49 +67,49 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         raise ManyErrors([errors[name] for name in links if name in errors])
     first = job.hosts[0].name
     address = job.master_addr or await _master_address(first, links)
-    port = (await links[first].call("port", port=job.master_port or 0))["port"]
+    port = (await links[first].call(verbs.Port(job.master_port or 0))).port
     facts = {name: NodeFacts.of(answer, address, port) for name, answer in answers.items()}
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
-    return Prepared(plans, specs, answers)
+    return Prepared(plans, specs, {name: plain(answer) for name, answer in answers.items()})
 
 
-def _unfit(job: Job, facts: Mapping[str, Any]) -> tuple[str, str] | None:
+def _unfit(job: Job, facts: FactsAnswer) -> tuple[str, str] | None:
     """Why a node cannot run the job, and what to do about it."""
-    python = facts["python"]
-    if job.launcher == "deepspeed" and not facts["deepspeed"]:
+    python = facts.python
+    if job.launcher == "deepspeed" and not facts.deepspeed:
         return (
             f"no deepspeed in {python}",
             f"try there: {python} -m pip install deepspeed, or another --python",
         )
-    if job.launcher == "torchrun" and not facts["torch"]:
+    if job.launcher == "torchrun" and not facts.torch:
         return f"no torch in {python}", f"try there: {python} -m pip install torch, or another --python"
-    if job.nsys and not facts["nsys"]:
+    if job.nsys and not facts.nsys:
         return "nsys is not on PATH, in CUDA's or in Nsight's folders", "give its path: --nsys PATH"
-    if not facts["script"]:
+    if not facts.script:
         return f"no {job.program[0]} in {job.cwd}", "run from a folder that every node has, or give --cwd DIR"
-    if job.nsys and facts["free_bytes"] < REPORT_ROOM:
-        room = f"{facts['free_bytes'] / 1e6:.0f} MB free for run folders, nsys needs {REPORT_ROOM / 1e6:.0f}"
+    if job.nsys and facts.free_bytes < REPORT_ROOM:
+        room = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, nsys needs {REPORT_ROOM / 1e6:.0f}"
         return room, "free some, or give another place: --node-dir DIR"
     return None
 
 
 def _base(link: Link, node_dir: str) -> str:
     """Where run folders go on a node; the last part is private to the user."""
-    return os.path.join(node_dir, f"cockpit-{link.hello['uid']}") if node_dir else str(link.hello["base"])
+    return os.path.join(node_dir, f"cockpit-{link.hello.uid}") if node_dir else link.hello.base
 
 
 async def _master_address(first: str, links: Mapping[str, Link]) -> str:
     """The first node's name if every node resolves it to an address the others can use, else its address."""
     name = host_of(first)
-    answers, errors = await settle({node: link.call("resolve", name=name) for node, link in links.items()})
+    answers, errors = await settle({node: link.call(verbs.Resolve(name)) for node, link in links.items()})
     if errors:
         raise ManyErrors(list(errors.values()))
     alone = len(links) == 1
-    if all(_usable(answer["addresses"], loopback=alone or node == first) for node, answer in answers.items()):
+    if all(_usable(answer.addresses, loopback=alone or node == first) for node, answer in answers.items()):
         return name
-    own: list[str] = answers[first]["own"]
-    machines = {link.hello["boot_id"] for link in links.values()}
+    own = answers[first].own
+    machines = {link.hello.boot_id for link in links.values()}
     reachable = [a for a in own if len(machines) == 1 or not ipaddress.ip_address(a).is_loopback]
     if not reachable:
         raise CockpitError(
@@ -118,7 +121,7 @@ async def _master_address(first: str, links: Mapping[str, Link]) -> str:
     return reachable[0]
 
 
-def _usable(addresses: list[str], *, loopback: bool) -> bool:
+def _usable(addresses: Sequence[str], *, loopback: bool) -> bool:
     return bool(addresses) and (loopback or not all(ipaddress.ip_address(a).is_loopback for a in addresses))
 
 

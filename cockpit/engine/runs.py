@@ -9,14 +9,17 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
+from cockpit.base.events import Planned
+from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS
-from cockpit.core.events import Event
+from cockpit.core.events import Event, Record, journaled
 from cockpit.core.model import RunModel
 from cockpit.errors import CockpitError
 
@@ -192,12 +195,19 @@ class RunFolder:
         os.write(self._journal, (json.dumps(event.as_json()) + "\n").encode())
 
     def journal(self) -> Iterator[Event]:
-        """Our own events so far; a line cut by a crash is passed over."""
-        yield from _events(self.path / "journal.jsonl", "")
+        """Our own events so far; damaged lines are passed over."""
+        for line in _read(self.path / "journal.jsonl").split(b"\n")[:-1]:
+            with suppress(Malformed):
+                if (event := journaled(line)) is not None:
+                    yield event
 
-    def recorded(self, node: NodeEntry) -> Iterator[Event]:
+    def run_record(self, node: NodeEntry) -> bytes:
+        """The bytes of a node's run record, as far as it is spooled."""
+        return _read(self.spool_dir(node) / EVENTS)
+
+    def recorded(self, node: NodeEntry) -> list[Event]:
         """The node's run record as far as it is spooled."""
-        yield from _events(self.spool_dir(node) / EVENTS, node.name)
+        return Record(node.name, node.ranks).feed(self.run_record(node))
 
     def model(self) -> RunModel:
         """The run's state as far as it is known here, without asking any node."""
@@ -226,9 +236,7 @@ class RunFolder:
 
 def planned(manifest: Manifest) -> Event:
     """The first event of every run."""
-    return Event(
-        manifest.created, "planned", "", {"nodes": {node.name: node.ranks for node in manifest.nodes}}
-    )
+    return Event(manifest.created, "", Planned({node.name: tuple(node.ranks) for node in manifest.nodes}))
 
 
 def list_runs() -> list[RunFolder]:
@@ -245,13 +253,8 @@ def safe_name(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in ".-_") else "_" for c in name).lstrip(".") or "_"
 
 
-def _events(file: Path, node: str) -> Iterator[Event]:
+def _read(file: Path) -> bytes:
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        return
-    for line in data.split(b"\n")[:-1]:
-        try:
-            yield Event.from_json(json.loads(line), node)
-        except ValueError:
-            continue
+        return b""

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
-from cockpit.core.events import Event
+from cockpit.base import events, verbs
+from cockpit.base.answers import FollowItem, StopAnswer
+from cockpit.base.events import Fact
+from cockpit.base.gate import Malformed
+from cockpit.base.record import EVENTS, SIZES, logged_rank
+from cockpit.base.verbs import Answer, Item, Request
+from cockpit.core.events import Event, Record
 from cockpit.core.model import LIVE, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.joining import reach
@@ -30,6 +35,9 @@ _RETRY_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries to get a lost link back; the last one repeats."""
 _SLOW_S = 60.0
 """The pause where trying again hardly helps."""
+
+_EVENTS_AT_ONCE = 500
+"""Events taken in before others have their turn: a node may send them without end."""
 
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
 """Answers after which nothing can come from a node any more."""
@@ -71,8 +79,9 @@ class Session:
         self._links: dict[str, Link] = {}
         self._spools = {name: Spool(folder.spool_dir(entry)) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
-        self._partial: dict[str, bytes] = {}
-        self._stop: dict[str, Any] | None = None
+        self._records = {name: Record(name, entry.ranks) for name, entry in self._nodes.items()}
+        self._strangers: set[str] = set()
+        self._stop: events.StopAsked | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
@@ -94,18 +103,18 @@ class Session:
         self._emit(planned(self.manifest))
         started, errors = await settle(
             {
-                name: link.call("launch", json.dumps(specs[name]).encode(), deadline_s=60)
+                name: link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=60)
                 for name, link in links.items()
             }
         )
         for name in list(started):
-            self._emit(Event(time.time(), "launched", name, {"dir": self._nodes[name].dir}))
+            self._note(name, events.Launched(self._nodes[name].dir))
         if not errors:
             return
         reason = f"launch failed on {', '.join(errors)}"
         for name in started:
             with suppress(CockpitError):
-                await links[name].call("stop", reason=reason, by="cockpit", hard=True)
+                await links[name].call(verbs.Stop(self._nodes[name].dir, reason, "cockpit", hard=True))
         await settle({name: self._take_back(links[name], name) for name in started})
         self.folder.discard()
         raise ManyErrors(list(errors.values()))
@@ -113,9 +122,9 @@ class Session:
     async def _take_back(self, link: Link, name: str) -> None:
         """Wait for the end of a supervisor that was told to stop, and remove its run folder."""
         folder = self._nodes[name].dir
-        while (await link.call("status", dir=folder))["alive"]:  # noqa: ASYNC110 (on another machine)
+        while (await link.call(verbs.Status(folder))).alive:  # noqa: ASYNC110 (on another machine)
             await asyncio.sleep(0.1)
-        await link.call("discard", dir=folder)
+        await link.call(verbs.Discard(folder))
 
     def rejoin(self) -> None:
         """Rebuild the model from what is known here."""
@@ -124,15 +133,9 @@ class Session:
             self.model.apply(event)
         for name, entry in self._nodes.items():
             self._offsets[name] = self._spools[name].offsets()
-            for event in self.folder.recorded(entry):
+            for event in self._records[name].feed(self.folder.run_record(entry)):
                 self.model.apply(event)
-            self._partial[name] = self._cut_line(entry)
-
-    def _cut_line(self, entry: NodeEntry) -> bytes:
-        try:
-            return (self.folder.spool_dir(entry) / EVENTS).read_bytes().rpartition(b"\n")[2]
-        except FileNotFoundError:
-            return b""
+            self._count_damage(name)
 
     # Watching
 
@@ -181,7 +184,7 @@ class Session:
                 await self._follow(entry, link)
             except RemoteError as error:
                 if error.kind in _NO_RUN_THERE:
-                    self._emit(Event(time.time(), "node_lost", name, {"why": error.what}))
+                    self._note(name, events.NodeLost(error.what))
                 else:
                     # A fault of one node or of its agent must not end the watch over the others.
                     await self._pause(name, link, error.what, _SLOW_S)
@@ -190,6 +193,13 @@ class Session:
                 pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
                 tries += 1
                 await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
+            except Malformed as error:
+                await self._pause(name, link, f"sent what makes no sense: {error}", _SLOW_S)
+            except CockpitError:
+                raise  # our own trouble, a full disk here: it is the same for every node
+            except Exception as error:
+                # A mistake of ours must not end the watch over the others.
+                await self._pause(name, link, f"internal error: {error!r}", _SLOW_S)
 
     async def _pause(
         self, name: str, link: Link | None, why: str, seconds: float, state: str = "gone"
@@ -200,97 +210,116 @@ class Session:
         await asyncio.sleep(seconds * random.uniform(0.7, 1.3))
 
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
-        if self._stop is not None and not self.model.nodes[entry.name].over:
-            await self._send_stop(entry.name, link)
-        offsets = self._offsets.setdefault(entry.name, {})
-        stream = await link.stream("follow", dir=entry.dir, offsets=offsets, credit=CREDIT)
+        name = entry.name
+        if self._stop is not None and not self.model.nodes[name].over:
+            await self._send_stop(name, link)
+        offsets = self._offsets.setdefault(name, {})
+        stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT))
         samples = asyncio.create_task(self._sample(entry, link))
         used = 0
         try:
             async for item, data in stream.parts():
-                try:
-                    self._take(entry, item, data)
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    raise RemoteError(
-                        "protocol", f"sent what makes no sense: {error!r}", where=entry.name
-                    ) from None
-                self._measure_clock(entry.name, link)
+                await self._take(entry, item, data)
+                self._measure_clock(name, link)
                 used += len(data)
                 if used >= CREDIT_PORTION:
                     await stream.credit(used)
                     used = 0
-                if self.model.nodes[entry.name].ended and not self.behind[entry.name]:
-                    self._emit(Event(time.time(), "complete", entry.name, {}))
+                if self.model.nodes[name].ended and not self.behind[name]:
+                    self._note(name, events.Complete())
                     return
         finally:
             samples.cancel()
             await stream.close()
 
-    def _take(self, entry: NodeEntry, item: Mapping[str, Any], data: bytes) -> None:
+    async def _take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
+        """Take in one part of what a node sends.
+
+        :raises Malformed: it does not fit what is here
+        :raises CockpitError: it cannot be kept
+        """
         name = entry.name
         offsets = self._offsets[name]
+        if sum(part.length for part in item.parts) != len(data):
+            raise Malformed("follow: other bytes than its parts say")
         start = 0
-        for file, offset, length in item["parts"]:
-            chunk = data[start : start + length]
-            start += length
-            if not _is_followed(file):
-                raise RemoteError("protocol", f"sent a file that was not asked for: {file!r}", where=name)
+        for part in item.parts:
+            chunk = data[start : start + part.length]
+            start += part.length
+            rank = logged_rank(part.file)
+            if rank is not None and rank not in entry.ranks:
+                self._ignore(name, part.file)
+                continue
+            here = offsets.get(part.file, 0)
+            if part.offset > here:
+                raise Malformed(f"follow: {part.file} from {part.offset}, and {here} bytes are here")
             if self.writer:
-                fresh = self._spools[name].append(file, offset, chunk)
+                fresh = self._spools[name].append(part.file, part.offset, chunk)
             else:
-                fresh = chunk[max(0, offsets.get(file, 0) - offset) :]
-            offsets[file] = max(offsets.get(file, 0), offset + length)
-            if file == EVENTS:
-                self._take_record(name, fresh)
-            elif fresh and file != SIZES:
-                rank = None if file == LAUNCHER_LOG else int(file[len("rank-") : -len(".log")])
-                self._listener.log(name, rank, offset + length - len(fresh), fresh)
-        self.behind[name] = sum(max(0, size - offsets.get(file, 0)) for file, size in item["sizes"].items())
-        for line in item.get("found", ()):
-            self._emit(Event.from_json(line, name))
-        if item["alive"] is False and not self.behind[name] and not self.model.nodes[name].over:
+                fresh = chunk[here - part.offset :]
+            offsets[part.file] = max(here, part.offset + part.length)
+            if part.file == EVENTS:
+                await self._take_record(name, fresh)
+            elif fresh and part.file != SIZES:
+                self._listener.log(name, rank, part.offset + part.length - len(fresh), fresh)
+        self.behind[name] = sum(
+            max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
+        )
+        for event in self._records[name].events(item.found.lines):
+            self._emit(event)
+        if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name)
 
-    def _supervisor_gone(self, name: str) -> None:
-        node = self.model.nodes[name]
-        if not any("supervisor was killed" in note for note in node.notes):
-            self._emit(Event(time.time(), "supervisor_gone", name, {}))
-        if not any(rank.state in LIVE for rank in self.model.on(name)):
-            self._emit(Event(time.time(), "ended", name, {}))
+    def _ignore(self, name: str, file: str) -> None:
+        """A log of a rank that is not of this node."""
+        if name not in self._strangers:
+            self._strangers.add(name)
+            text = f"sends {file}, the log of a rank that is not its own; such logs are ignored"
+            self._note(name, events.Note(text), record=False)
 
-    def _take_record(self, name: str, data: bytes) -> None:
-        *lines, self._partial[name] = (self._partial.get(name, b"") + data).split(b"\n")
-        for line in lines:
-            try:
-                event = Event.from_json(json.loads(line), name)
-            except ValueError:
-                continue  # the node's file is the truth, and it is spooled; we cannot make sense of this line
+    def _supervisor_gone(self, name: str) -> None:
+        if not self.model.nodes[name].supervisor_gone:
+            self._note(name, events.SupervisorGone())
+        if not any(rank.state in LIVE for rank in self.model.on(name)):
+            self._note(name, events.Ended())
+
+    async def _take_record(self, name: str, data: bytes) -> None:
+        for number, event in enumerate(self._records[name].feed(data), 1):
             self._emit(event, record=False)
+            if not number % _EVENTS_AT_ONCE:
+                await asyncio.sleep(0)
+        self._count_damage(name)
+
+    def _count_damage(self, name: str) -> None:
+        bad = self._records[name].bad
+        if bad != self.model.nodes[name].damaged:
+            self._note(name, events.Damaged(bad), record=False)
 
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
         try:
-            stream = await link.stream("samples", dir=entry.dir, credit=CREDIT)
+            stream = await link.stream(verbs.Samples(entry.dir))
             async for item, _ in stream.parts():
-                data = {"sample": item["node"], "ranks": item["ranks"], "gpus": item["gpus"]}
-                self._emit(Event(time.time(), "sample", entry.name, data), record=False)
+                self._note(entry.name, events.Sample(item.node, item.ranks, item.gpus), record=False)
         except LinkError:
             return  # the loss of the link shows elsewhere
-        except (RemoteError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except RemoteError as error:
             # A node without measurements still runs.
-            self._emit(
-                Event(time.time(), "note", entry.name, {"text": f"no measurements: {error}"}), record=False
-            )
+            self._note(entry.name, events.Note(f"no measurements: {error}"), record=False)
 
     def _measure_clock(self, name: str, link: Link) -> None:
         node, clock = self.model.nodes[name], link.clock
         if clock.rtt_s == float("inf"):
             return
         if node.rtt_s is None or abs(clock.offset_s - node.offset_s) > 0.005:
-            self._emit(Event(time.time(), "clock", name, {"offset_s": clock.offset_s, "rtt_s": clock.rtt_s}))
+            self._note(name, events.ClockMeasured(clock.offset_s, clock.rtt_s))
 
     def _link_event(self, name: str, state: str, why: str = "") -> None:
         if self.model.nodes[name].link != state:
-            self._emit(Event(time.time(), "link", name, {"state": state, "why": why}))
+            self._note(name, events.LinkChanged(state, why))
+
+    def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
+        """What we see of a node ourselves, now."""
+        self._emit(Event(time.time(), name, fact), record=record)
 
     def _emit(self, event: Event, *, record: bool = True) -> None:
         if record and self.writer:
@@ -305,16 +334,18 @@ class Session:
 
         :return: an error for each node that could not be asked now
         """
-        self._stop = {"reason": reason, "by": by, "hard": hard}
-        self._emit(Event(time.time(), "stop_asked", "", dict(self._stop)))
+        self._stop = events.StopAsked(reason, by, hard)
+        self._note("", self._stop)
         names = [name for name, node in self.model.nodes.items() if not node.over]
         links = {name: self._links[name] for name in names if name in self._links}
         _, errors = await settle({name: self._send_stop(name, link) for name, link in links.items()})
         return list(errors.values())
 
-    async def _send_stop(self, name: str, link: Link) -> None:
+    async def _send_stop(self, name: str, link: Link) -> StopAnswer:
         assert self._stop is not None
-        await link.call("stop", dir=self._nodes[name].dir, deadline_s=20, **self._stop)
+        stop = self._stop
+        request = verbs.Stop(self._nodes[name].dir, stop.reason, stop.by, stop.hard)
+        return await link.call(request, deadline_s=20)
 
     def keep(self) -> None:
         """Set the failure policy aside: what still runs is left alone until it ends or somebody stops it."""
@@ -344,13 +375,17 @@ class Session:
             return
         self.stops_at = None
 
-    async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
-        """One call about this run to a node whose link stands.
+    async def ask(self, node: str, request: Request[Answer, Item]) -> Answer:
+        """One call to a node whose link stands.
 
         :raises LinkError: there is no link now
         :raises RemoteError: the node refused
         """
-        return await self.link(node).call(verb, dir=self._nodes[node].dir, **fields)
+        return await self.link(node).call(request)
+
+    def dir(self, node: str) -> str:
+        """The run folder on a node."""
+        return self._nodes[node].dir
 
     def link(self, node: str) -> Link:
         """The link to a node, for a question of one's own.
@@ -374,10 +409,7 @@ class Session:
         self.folder.close()
 
 
-def _is_followed(file: object) -> bool:
-    if not isinstance(file, str):
-        return False
-    rank = file.removeprefix("rank-").removesuffix(".log")
-    return file in (EVENTS, SIZES, LAUNCHER_LOG) or (
-        f"rank-{rank}.log" == file and rank.isascii() and rank.isdigit()
-    )
+def _is_of(entry: NodeEntry, file: str) -> bool:
+    """Whether a file is a node's own, not the log of another node's rank."""
+    rank = logged_rank(file)
+    return rank is None or rank in entry.ranks

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
+from cockpit.base.gate import RANK_LIMIT
 from cockpit.base.stacks import Dump, dump_from_json, dump_json
-from cockpit.core.jobs import RANK_LIMIT
 from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cockpit.base import verbs
 from cockpit.base.stacks import Dump, unpack
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -266,11 +267,14 @@ class Stacks:
     async def _dumps(self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask) -> None:
         wanted = {target.rank: target.pid for target in targets}
         stream = await link.stream(
-            "stacks",
-            dir=self.party.folder(node),
-            targets=[{"rank": one.rank, "pid": one.pid, "ticks": one.ticks} for one in targets],
-            timeout_s=ask.timeout_s,
-            **_options(ask),
+            verbs.Stacks(
+                tuple(verbs.Target(one.rank, one.pid, one.ticks) for one in targets),
+                self.party.folder(node),
+                ask.native,
+                ask.locals,
+                ask.children,
+                ask.timeout_s,
+            )
         )
         try:
             parts = stream.parts()
@@ -301,10 +305,10 @@ class Stacks:
 
     async def _send_spy(self, link: Link) -> None:
         ours = await asyncio.to_thread(payload.spy)
-        answer = await link.call("spy", sha256=ours.sha256 if ours else "")
-        if answer.get("ready"):
+        answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
+        if answer.ready:
             return
-        machine = link.hello.get("machine")
+        machine = link.hello.machine
         hint = f"install it there: ssh {link.node} python3 -m pip install --user py-spy"
         if ours is None:
             what = "no py-spy on the node, and none here to send"
@@ -313,7 +317,7 @@ class Stacks:
             what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
             raise CockpitError(RemoteText.of(what).shown(limit=TEXT_LIMIT), where=link.node, hint=hint)
         async with self._gate:
-            await link.call("spy", ours.packed, sha256=ours.sha256, deadline_s=300)
+            await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
 
 
 def _options(ask: Ask) -> dict[str, bool]:

@@ -114,7 +114,7 @@ def _manifest(request: Request, prepared: Prepared, links: dict[str, Link], pyth
             prepared.specs[plan.node]["dir"],
             list(plan.ranks),
             links[plan.node].transport.kind,
-            str(links[plan.node].hello.get("host", "")),
+            links[plan.node].hello.host,
             prepared.facts[plan.node],
         )
         for plan in prepared.plans

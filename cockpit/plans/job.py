@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from cockpit.base.answers import FactsAnswer
 from cockpit.plans.hostfile import Host
 from cockpit.plans.profilers import NsysOptions
 
@@ -84,12 +84,21 @@ class NodeFacts:
     torchrun_tool: str | None = None
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any], address: str | None = None, port: int | None = None) -> NodeFacts:
+    def of(cls, answer: FactsAnswer, address: str | None = None, port: int | None = None) -> NodeFacts:
         """From the answer of the node's ``facts`` call (:func:`cockpit.node.facts.facts`)."""
-        tools = ("numactl", "nsys", "deepspeed_tool", "torchrun_tool")
-        names = (*tools, "python", "deepspeed", "no_ssh", "torch")
-        cores = ",".join(str(int(core)) for core in answer.get("cores") or ())
-        return cls(address, port, cores, **{name: answer[name] for name in names if name in answer})
+        return cls(
+            address,
+            port,
+            ",".join(map(str, answer.cores)),
+            answer.numactl,
+            answer.nsys,
+            answer.python,
+            answer.deepspeed,
+            answer.no_ssh,
+            answer.deepspeed_tool,
+            answer.torch,
+            answer.torchrun_tool,
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from cockpit.base.answers import EnvironAnswer
+from cockpit.base.events import GpuSample, NodeSample, RankSample
 from cockpit.base.record import rank_log
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import LIVE, Node, Rank, RankState, RunModel
@@ -50,7 +52,7 @@ class Sight:
     metrics: Metrics
     entry: NodeEntry
     plan: Mapping[str, Any]
-    environ: Mapping[str, Any] | str | None
+    environ: EnvironAnswer | str | None
     now: float
 
 
@@ -161,23 +163,21 @@ def _age(node: Node, rank: Rank | None, now: float, paper: _Paper) -> Iterator[L
 
 
 def _rank_measures(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
-    sample, trends = mapping(rank.sample), sight.trends
+    sample, trends = rank.sample or RankSample(), sight.trends
     points = trends.rank(rank.rank, "cpu_percent")
-    value = _percent(number(sample.get("cpu_percent")), points)
+    value = _percent(sample.cpu_percent, points)
     yield from paper.measure("cpu", points, value, "running", high=max(100.0, *points, 0.0))
     points = trends.rank(rank.rank, "rss_bytes")
-    size = number(sample.get("rss_bytes"))
+    size = sample.rss_bytes
     value = "" if size is None else size_text(size) + _most(points, size_text)
     yield from paper.measure("rss", points, value, "spark", **_span_of(points))
     index = _gpu_of(sight, node, rank, local)
     if index is not None:
-        gpu = mapping(node.gpus[index])
+        gpu = node.gpus[index]
         points = trends.gpu(node.name, index, "utilisation_percent")
-        busy = number(gpu.get("utilisation_percent"))
-        yield from paper.measure("gpu", points, _percent(busy, points), "spark", high=100)
+        yield from paper.measure("gpu", points, _percent(gpu.utilisation_percent, points), "spark", high=100)
         points = trends.gpu(node.name, index, "memory_bytes")
-        total = number(gpu.get("memory_total_bytes"))
-        yield from paper.measure("vram", points, _used(gpu), "spark", high=total)
+        yield from paper.measure("vram", points, _used(gpu), "spark", high=gpu.memory_total_bytes)
     series = sight.metrics.series("step_s", rank.rank)
     steps = [value for _, value in series if number(value) is not None]
     if steps:
@@ -190,7 +190,7 @@ def _rank_measures(sight: Sight, node: Node, rank: Rank, local: int, paper: _Pap
 def _gpu_of(sight: Sight, node: Node, rank: Rank, local: int) -> int | None:
     """The GPU that the rank's process is on; where the driver does not tell, the one of its slot."""
     for index, gpu in enumerate(node.gpus):
-        if rank.pid and str(rank.pid) in mapping(mapping(gpu).get("processes")):
+        if rank.pid and rank.pid in gpu.processes:
             return index
     slots = sight.plan.get("slots") or ()
     index = slots[local] if local < len(slots) else local
@@ -210,8 +210,8 @@ def _most(points: Sequence[float], text: Any) -> str:
     return f"  max {text(max(points))}" if len(points) > 1 else ""
 
 
-def _used(gpu: Mapping[str, Any]) -> str:
-    used, total = number(gpu.get("memory_bytes")), number(gpu.get("memory_total_bytes"))
+def _used(of: NodeSample | GpuSample) -> str:
+    used, total = of.memory_bytes, of.memory_total_bytes
     if used is None:
         return ""
     return part_text(used, total) if total else size_text(used)
@@ -228,10 +228,9 @@ def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) ->
     if rank.ended_at is not None:
         text = f"{clock_text(sight.model.ended_at(rank))}, {safe(rank.text, 500)}"
         yield from paper.row("ended", text, state_name(rank))
-    sample = mapping(rank.sample)
-    for name in ("threads", "children"):
-        count = number(sample.get(name))
-        yield from paper.row(name, "" if count is None else f"{count:,.0f}")
+    sample = rank.sample or RankSample()
+    for name, count in (("threads", sample.threads), ("children", sample.children)):
+        yield from paper.row(name, "" if count is None else f"{count:,}")
     if rank.attempt or rank.max_restarts:
         yield from paper.row("attempt", f"{rank.attempt + 1} of {rank.max_restarts + 1}")
     yield from paper.row("its log", f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}")
@@ -281,12 +280,13 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
     yield from _reports(node, paper)
     if node.survivors:
         yield from paper.heading("Survivors", "no signal ended them")
-        for process in map(mapping, node.survivors):
-            pid, name, state = (safe(process.get(field)) for field in ("pid", "name", "state"))
-            yield from paper.text(f"{name}  pid {pid}  state {state}", "error")
-    if node.notes:
+        for process in node.survivors:
+            text = f"{safe(process.name)}  pid {process.pid}  state {safe(process.state)}"
+            yield from paper.text(text, "error")
+    notes = _notes(node)
+    if notes:
         yield from paper.heading("Notes")
-        for note in node.notes:
+        for note in notes:
             yield from hanging((Piece("- ", "label"),), safe(note, 1000), paper.width)
     yield from _command(sight, paper)
     given = mapping(sight.plan.get("env"))
@@ -296,19 +296,27 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
             yield from _variable(name, value, paper)
 
 
+def _notes(node: Node) -> list[str]:
+    notes = list(node.notes)
+    if node.notes_dropped:
+        notes.append(f"and {node.notes_dropped:,} more notes, which are not kept")
+    if node.damaged:
+        lines = "1 line" if node.damaged == 1 else f"{node.damaged:,} lines"
+        notes.append(f"{lines} of its run record made no sense and were ignored")
+    return notes
+
+
 def _node_measures(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
-    sample, trends = mapping(node.sample), sight.trends
+    sample, trends = node.sample or NodeSample(), sight.trends
     points = trends.node(node.name, "load")
-    load = number(sample.get("load"))
-    value = "" if load is None else f"{load:,.1f}"
-    cores = number(sample.get("cores"))
+    value = "" if sample.load is None else f"{sample.load:,.1f}"
+    cores = sample.cores
     of = "" if cores is None else f" on {cores:,.0f} cores"
-    high = max(cores or 1.0, *points, 0.0)
+    high = max(float(cores or 1), *points, 0.0)
     yield from paper.measure("load", points, value and value + of, "running", high=high)
-    total = number(sample.get("memory_total_bytes"))
     points = trends.node(node.name, "memory_bytes")
-    yield from paper.measure("mem", points, _used(sample), "spark", high=total)
-    free = number(sample.get("disk_free_bytes"))
+    yield from paper.measure("mem", points, _used(sample), "spark", high=sample.memory_total_bytes)
+    free = sample.disk_free_bytes
     if free is not None:
         role = "error" if free < 1 << 30 else ""
         yield Line((Piece("disk  ", "label"), Piece(f"{size_text(free)} free for the run's files", role)))
@@ -319,11 +327,11 @@ def _gpus(node: Node, paper: _Paper) -> Iterator[Line]:
         return
     yield from paper.heading("GPUs")
     yield Line((Piece(f"gpu  {'busy':>5}  {'memory':>14}  name", "label"),))
-    for index, gpu in enumerate(map(mapping, node.gpus)):
-        busy = number(gpu.get("utilisation_percent"))
+    for index, gpu in enumerate(node.gpus):
+        busy = gpu.utilisation_percent
         share = "?" if busy is None else f"{busy:.0f} %"
         head = f"{index:>3}  {share:>5}  {_used(gpu) or '?':>14}  "
-        yield from hanging((Piece(head),), safe(gpu.get("name")), paper.width, "label")
+        yield from hanging((Piece(head),), safe(gpu.name), paper.width, "label")
 
 
 def _link(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
@@ -372,12 +380,11 @@ def _reports(node: Node, paper: _Paper) -> Iterator[Line]:
     if not node.reports:
         return
     yield from paper.heading("Reports")
-    for report in map(mapping, node.reports.values()):
-        size = number(report.get("size"))
-        words = [safe(report.get("name") or "none"), safe(report.get("state"))]
-        yield from paper.text("  ".join([*words, size_text(size)] if size else words))
-        if report.get("text"):
-            yield from hanging((Piece("  "),), safe(report["text"], 1000), paper.width, "label")
+    for report in node.reports.values():
+        words = [safe(report.name or "none"), safe(report.state)]
+        yield from paper.text("  ".join([*words, size_text(report.size)] if report.size else words))
+        if report.text:
+            yield from hanging((Piece("  "),), safe(report.text, 1000), paper.width, "label")
 
 
 # Both
@@ -398,14 +405,15 @@ def _command(sight: Sight, paper: _Paper) -> Iterator[Line]:
 def _environment(sight: Sight, rank: Rank, paper: _Paper) -> Iterator[Line]:
     environ = sight.environ
     ended = rank.state not in LIVE
-    if isinstance(environ, Mapping):
-        got = mapping(environ.get("environ"))
+    if isinstance(environ, EnvironAnswer):
+        got = environ.environ
         count = f"{len(got):,} variables its process was started with" + (", while it lived" if ended else "")
         yield from paper.heading("Environment", count)
         yield from _variables(got, mapping(sight.plan.get("env")), paper)
-        more = number(environ.get("left_out"))
-        if more:
-            yield from paper.text(f"{more:,.0f} more are left out: too much for one answer", "warning")
+        if environ.left_out:
+            yield from paper.text(
+                f"{environ.left_out:,} more are left out: too much for one answer", "warning"
+            )
         return
     yield from paper.heading("Environment")
     if environ:

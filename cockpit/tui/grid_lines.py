@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
+from cockpit.base.events import NodeSample
 from cockpit.core.model import LIVE, Node, Rank, RunModel
 from cockpit.core.text import RemoteText
-from cockpit.tui.detail_lines import STALE_S, mapping, number
+from cockpit.tui.detail_lines import STALE_S
 from cockpit.tui.glyphs import UNICODE, Glyphs, state_name
 from cockpit.tui.spark import bar
 
@@ -275,10 +276,10 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
     """Bars of a node's cores, memory and GPUs; blank where it has told nothing."""
     if not columns.bar:
         return
-    sample = mapping(node.sample)
-    memory = _share(sample.get("memory_bytes"), sample.get("memory_total_bytes"))
+    sample = node.sample or NodeSample()
+    memory = _share(sample.memory_bytes, sample.memory_total_bytes)
     shares = [
-        (_share(sample.get("load"), sample.get("cores")), "bar"),
+        (_share(sample.load, sample.cores), "bar"),
         (memory, "scarce" if memory is not None and memory >= SCARCE else "bar"),
         (_gpu_share(node), "gpu"),
     ]
@@ -296,17 +297,14 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
             yield Piece(f"{'' if share is None else f'{share:.0%}':>5}", "stale" if old else "number")
 
 
-def _share(part: object, whole: object) -> float | None:
-    """A part of a whole, 0 to 1, of what a node sent."""
-    some, everything = number(part), number(whole)
-    if some is None or not everything or everything < 0:
-        return None
-    return min(1.0, max(0.0, some / everything))
+def _share(part: float | None, whole: float | None) -> float | None:
+    """A part of a whole, 0 to 1; None where one of them is not known."""
+    return None if part is None or not whole else min(1.0, part / whole)
 
 
 def _gpu_share(node: Node) -> float | None:
     """How busy the GPUs of a node are, all together."""
-    found = [_share(mapping(gpu).get("utilisation_percent"), 100) for gpu in node.gpus]
+    found = [_share(gpu.utilisation_percent, 100) for gpu in node.gpus]
     shares = [share for share in found if share is not None]
     return sum(shares) / len(shares) if shares else None
 

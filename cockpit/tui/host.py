@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 
 from cockpit import paths
+from cockpit.base.events import Left
 from cockpit.config import Config
 from cockpit.core.events import Event
 from cockpit.engine.session import Session
@@ -110,7 +111,7 @@ class Host(App[int]):
         over = session.model.over
         if not over and not session.model.done:
             with suppress(OSError):  # a full disk must not keep anybody here
-                session.folder.write(Event(time.time(), "left", "", {}))
+                session.folder.write(Event(time.time(), "", Left()))
         await session.close()
         self.exit(int(session.model.exit_code() if over else Exit.LEFT))
 

@@ -15,9 +15,9 @@ from cockpit.errors import Exit
 def model(*events: tuple[float, str, str, dict[str, Any]]) -> RunModel:
     """A run of ranks 0, 1 on a and 2, 3 on b, after these events (at, kind, node, data)."""
     made = RunModel()
-    made.apply(Event(0, "planned", "", {"nodes": {"a": [0, 1], "b": [2, 3]}}))
+    made.apply(Event.of(0, "planned", "", {"nodes": {"a": [0, 1], "b": [2, 3]}}))
     for at, kind, node, data in events:
-        made.apply(Event(at, kind, node, data))
+        made.apply(Event.of(at, kind, node, data))
     return made
 
 
@@ -31,7 +31,7 @@ def started(at: float, node: str, rank: int, attempt: int = 0, restarts: int = 0
 
 def test_states_and_words() -> None:
     seen = model(started(1, "a", 0), exited(2, "a", 0, 3), exited(2, "a", 1, None, 9))
-    seen.apply(Event(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
+    seen.apply(Event.of(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
     assert [seen.ranks[n].text for n in range(4)] == [
         "exited 3",
         "killed by SIGKILL",
@@ -61,14 +61,14 @@ def test_ranks_ended_by_a_stop_did_not_fail_first() -> None:
 def test_a_rank_that_is_started_again_has_not_failed() -> None:
     again = model(started(1, "a", 0, 0, 2), exited(2, "a", 0, 1))
     assert again.first_failure() is None
-    again.apply(Event(3, "rank_started", "a", {"rank": 0, "pid": 10, "attempt": 2, "max_restarts": 2}))
+    again.apply(Event.of(3, "rank_started", "a", {"rank": 0, "pid": 10, "attempt": 2, "max_restarts": 2}))
     assert again.ranks[0].state is RankState.RUNNING
     # The end of the attempt before, recorded late, is none of the new one's.
     for kind in ("rank_exited", "rank_lost"):
-        again.apply(Event(2, kind, "a", {"rank": 0, "attempt": 1, "code": 1, "signal": None}))
+        again.apply(Event.of(2, kind, "a", {"rank": 0, "attempt": 1, "code": 1, "signal": None}))
     assert again.ranks[0].state is RankState.RUNNING
     assert again.first_failure() is None
-    again.apply(Event(4, "rank_exited", "a", {"rank": 0, "attempt": 2, "code": 1, "signal": None}))
+    again.apply(Event.of(4, "rank_exited", "a", {"rank": 0, "attempt": 2, "code": 1, "signal": None}))
     assert again.first_failure() is not None
 
 
@@ -95,7 +95,7 @@ def test_done_means_ended_and_here() -> None:
     ended = model((9, "ended", "a", {}), (9, "node_lost", "b", {"why": "gone"}))
     assert ended.over
     assert not ended.done
-    ended.apply(Event(10, "complete", "a", {}))
+    ended.apply(Event.of(10, "complete", "a", {}))
     assert ended.done
 
 
@@ -108,6 +108,8 @@ KINDS = st.sampled_from(
 def test_any_order_of_events_is_survived(events: list[tuple[str, str, int]]) -> None:
     made = model()
     for at, (kind, node, rank) in enumerate(events):
-        changed = made.apply(Event(at, kind, node, {"rank": rank, "code": 0, "signal": None, "state": "ok"}))
+        changed = made.apply(
+            Event.of(at, kind, node, {"rank": rank, "code": 0, "signal": None, "state": "ok"})
+        )
         assert changed <= {*made.nodes, *made.ranks}
     assert set(made.ranks) == {0, 1, 2, 3}

@@ -18,7 +18,7 @@ class Story:
         self.tell("planned", "", nodes={"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]})
 
     def tell(self, kind: str, node: str, at: float = 10.0, **data: Any) -> Entry | None:
-        event = Event(at, kind, node, data)
+        event = Event.of(at, kind, node, data)
         self.model.apply(event)
         return self.timeline.tell(event)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 
+from cockpit.base import verbs
 from cockpit.engine.link import Link, LinkTimes, RemoteError
 from cockpit.transport.base import LinkError, Pipe
 from cockpit.transport.local import LocalTransport
@@ -45,10 +46,10 @@ def test_hello_and_clock() -> None:
 def test_errors_come_back_as_sentences() -> None:
     async def use(link: Link) -> None:
         with pytest.raises(RemoteError, match="here: no directory /nowhere; create it"):
-            await link.call("facts", cwd="/nowhere")
+            await link.call(verbs.Facts(cwd="/nowhere"))
         with pytest.raises(RemoteError, match="unknown request"):
             await link.call("no such verb")
-        assert (await link.call("ping"))["t"] > 0
+        assert (await link.call(verbs.Ping()))["t"] > 0
 
     with_link(use)
 
@@ -57,19 +58,19 @@ def test_a_free_port_and_one_in_use() -> None:
     import socket
 
     async def use(link: Link) -> None:
-        free = (await link.call("port"))["port"]
+        free = (await link.call(verbs.Port()))["port"]
         with socket.socket() as holder:
             holder.bind(("", free))
             holder.listen()
             with pytest.raises(RemoteError, match=f"port {free}: Address already in use, held by"):
-                await link.call("port", port=free)
+                await link.call(verbs.Port(port=free))
 
     with_link(use)
 
 
 def test_samples_come_from_the_psutil_sent_along(tmp_path: Path) -> None:
     async def use(link: Link) -> None:
-        stream = await link.stream("samples", dir=str(tmp_path))
+        stream = await link.stream(verbs.Samples(dir=str(tmp_path)))
         async for item, _ in stream.parts():
             assert item["node"]["memory_total_bytes"] > item["node"]["memory_bytes"] > 0
             break
@@ -86,23 +87,23 @@ def test_facts_after_the_setup(tmp_path: Path) -> None:
 
     async def use(link: Link) -> None:
         setup = f'echo noise; PATH="{bin_dir}:$PATH"'
-        facts = await link.call("facts", cwd=str(tmp_path), setup=setup, script="run.py")
+        facts = await link.call(verbs.Facts(cwd=str(tmp_path), setup=setup, script="run.py"))
         assert facts["python"] == str(bin_dir / "python")
         assert facts["script"] is True
         assert set(facts["cores"]) == os.sched_getaffinity(0)
-        facts = await link.call("facts", cwd=str(tmp_path), setup=setup, script="other.py")
+        facts = await link.call(verbs.Facts(cwd=str(tmp_path), setup=setup, script="other.py"))
         assert facts["script"] is False
         with pytest.raises(RemoteError, match="--setup or python fails"):
-            await link.call("facts", cwd=str(tmp_path), setup="source /nowhere/activate || exit 5")
+            await link.call(verbs.Facts(cwd=str(tmp_path), setup="source /nowhere/activate || exit 5"))
         with pytest.raises(RemoteError, match="no python /nowhere/python"):
-            await link.call("facts", cwd=str(tmp_path), python="/nowhere/python")
+            await link.call(verbs.Facts(cwd=str(tmp_path), python="/nowhere/python"))
 
     with_link(use)
 
 
 def test_no_python_at_all() -> None:
     with pytest.raises(LinkError, match=r"no python found \(tried /nowhere/py\); give one"):
-        with_link(lambda link: link.call("ping"), ["/nowhere/py"])
+        with_link(lambda link: link.call(verbs.Ping()), ["/nowhere/py"])
 
 
 def test_an_old_python_is_named(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
     )
     old.chmod(old.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(LinkError, match=r"its python is 3\.6, 3\.8 or newer is needed"):
-        with_link(lambda link: link.call("ping"), [str(old)])
+        with_link(lambda link: link.call(verbs.Ping()), [str(old)])
 
 
 class Scripted:
@@ -162,13 +163,13 @@ def test_a_login_shell_that_waits_is_given_up() -> None:
 
 def test_an_agent_that_dies_ends_what_waits_for_it() -> None:
     async def use(link: Link) -> None:
-        stream = await link.stream("follow", dir="/", credit=1)
+        stream = await link.stream(verbs.Follow(dir="/", credit=1))
         os.kill(link.hello["pid"], 9)
         with pytest.raises(LinkError, match="the agent ended"):
             async for _ in stream.parts():
                 pass
         assert link.lost.done()
         with pytest.raises(LinkError, match="link is down"):
-            await link.call("ping")
+            await link.call(verbs.Ping())
 
     with_link(use)

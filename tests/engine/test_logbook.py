@@ -113,7 +113,7 @@ def test_what_is_fed_before_and_while_it_loads_comes_once_and_after(
 
 def test_history_is_merged_by_the_clocks_of_the_nodes(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", NODES)
-    folder.write(Event(CREATED, "clock", "gpu2", {"offset_s": 5.0, "rtt_s": 0.1}))
+    folder.write(Event.of(CREATED, "clock", "gpu2", {"offset_s": 5.0, "rtt_s": 0.1}))
     writer = Writer(folder)
     writer.write("gpu1", 0, b"first\n")
     writer.tick(CREATED + 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from cockpit.base import verbs
 from cockpit.engine import payload
 from cockpit.engine.link import Link
 from cockpit.transport.base import LinkError
@@ -34,7 +35,7 @@ def test_an_agent_over_ssh_and_the_command_is_constant(tmp_path: Path) -> None:
         async with place.server("alpha") as counts:
             link = Link("alpha", place.hops().transport("alpha"), ["/no such python", sys.executable])
             assert (await link.open())["format"] == 1
-            assert (await link.call("ping"))["t"] > 0
+            assert (await link.call(verbs.Ping()))["t"] > 0
             await link.close()
             assert counts.commands == [payload.COMMAND]
 

@@ -19,7 +19,7 @@ W = TypeVar("W", bound=Widget)
 
 def happens(model: RunModel, node: str, kind: str, at: float = NOW, **data: Any) -> set[str | int]:
     """One event."""
-    return model.apply(Event(at, kind, node, data))
+    return model.apply(Event.of(at, kind, node, data))
 
 
 def running(nodes: int | Sequence[str], slots: int) -> RunModel:

@@ -87,7 +87,7 @@ class Stage:
 
     def happens(self, node: str, *, kind: str, at: float | None = None, **data: Any) -> None:
         """One event of a node."""
-        event = Event(time.time() if at is None else at, kind, node, data)
+        event = Event.of(time.time() if at is None else at, kind, node, data)
         changed = self.model.apply(event)
         if self.board is None:
             self._early.append(event)

@@ -69,7 +69,7 @@ class Run:
         self.tell(0, "planned", "", nodes={"gpu01": [0, 1], "gpu02": [2, 3]})
 
     def tell(self, at: float, kind: str, node: str, **data: Any) -> None:
-        event = Event(T0 + at, kind, node, data)
+        event = Event.of(T0 + at, kind, node, data)
         self.model.apply(event)
         self.trends.take(event)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -15,6 +15,8 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from cockpit.base.answers import EnvironAnswer
+from cockpit.base.verbs import Environ
 from cockpit.core.model import RankState
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.summary import endings
@@ -109,7 +111,7 @@ class RunScreen(RunActions):
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
         super().__init__(board, session, flight)
         self._notes = list(notes)
-        self._environ: dict[tuple[int, int], Mapping[str, Any] | str] = {}
+        self._environ: dict[tuple[int, int], EnvironAnswer | str] = {}
         """What each rank's environment is, by rank and attempt."""
         self._asking: set[tuple[int, int]] = set()
         self._behind_since: float | None = None
@@ -292,7 +294,8 @@ class RunScreen(RunActions):
     @work(group="environ", exit_on_error=True)
     async def _fetch_environ(self, node: str, key: tuple[int, int]) -> None:
         try:
-            self._environ[key] = await self.session.ask(node, "environ", rank=key[0])
+            answer = await self.session.ask(node, Environ(self.session.dir(node), key[0]))
+            self._environ[key] = answer
         except RemoteError as error:
             self._environ[key] = RemoteText.of(error.what).shown(limit=300)
         except LinkError:
@@ -324,7 +327,7 @@ class RunScreen(RunActions):
         elif starting:
             text = f"{age} after the launch: waiting for ranks {ranks_text(starting)} to start"
         else:
-            children = sum(_count(rank.sample.get("children")) for rank in model.ranks.values())
+            children = sum(rank.sample.children or 0 for rank in model.ranks.values() if rank.sample)
             text = f"{age} after the launch: all ranks run"
             text += f", with {children} child processes" if children else "; imports may take a while"
         if text != self._log.empty_text:
@@ -491,11 +494,6 @@ class RunScreen(RunActions):
         if rank is not None:
             return [(node, rank)]
         return [(node, None), *((node, number) for number in self.board.entry(node).ranks)]
-
-
-def _count(told: object) -> int:
-    """A count that a node told; nothing where it is no number."""
-    return told if isinstance(told, int) else 0
 
 
 def _title(number: str, text: str) -> Content:

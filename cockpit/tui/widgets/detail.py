@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cockpit.base.answers import EnvironAnswer
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import RunModel
 from cockpit.core.trends import Trends
@@ -28,7 +29,7 @@ class Detail(TextPane):
         metrics: Metrics,
         entry: NodeEntry,
         plan: Mapping[str, Any],
-        environ: Mapping[str, Any] | str | None,
+        environ: EnvironAnswer | str | None,
         now: float,
     ) -> None:
         """Draw a node, or one rank of it; to be called again when anything of it may have changed.
