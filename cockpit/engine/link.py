@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -169,7 +169,8 @@ class Link:
         if self.hello.format != FORMAT:
             await self.close()
             raise LinkError("the agent speaks another version", where=self.node, retry=False)
-        self._tasks = [asyncio.create_task(self._lives(work)) for work in (self._read(decoder), self._beat())]
+        halves = (lambda: self._read(decoder), self._beat)
+        self._tasks = [asyncio.create_task(self._lives(half)) for half in halves]
         return self.hello
 
     async def _boot(self, pipe: Pipe) -> Decoder:
@@ -296,10 +297,10 @@ class Link:
             raise LinkError("link is down", where=self.node)
         await self._pipe.write(encode(header, data))
 
-    async def _lives(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _lives(self, half: Callable[[], Awaitable[None]]) -> None:
         """Carry out one half of the link's life: however it ends, the link is lost, with the reason."""
         try:
-            await work
+            await half()
         except CockpitError as error:
             self._lose(error)
         except Exception as error:

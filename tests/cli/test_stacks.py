@@ -82,7 +82,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     told: list[Any] = []
 
     class Link(FakeLink):
-        async def stream(self, verb: str, **fields: Any) -> Answer:
+        async def stream(self, request: object) -> Answer:
             return Talk(told)
 
     @asynccontextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from cockpit.core.events import Event
-from cockpit.core.trends import GPUS, LIMIT, Trends
+from cockpit.core.trends import LIMIT, Trends
 
 
 def trends(*samples: tuple[str, dict[str, Any]]) -> Trends:
@@ -62,27 +60,3 @@ def test_another_attempt_begins_anew() -> None:
     seen.take(Event.of(5.0, "rank_started", "a", {"rank": 0, "attempt": 1}))
     assert not seen.rank(0, "cpu_percent")
     assert seen.node("a", "load") == (1.5,)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {},
-        {"sample": 5, "ranks": [], "gpus": {"0": 1}},
-        {"sample": None, "ranks": {"0": None, "zero": {}, "²": {}}, "gpus": [None, 5]},
-        sample(None),
-        sample("50"),
-        sample(float("nan")),
-        sample(float("inf")),
-        sample(10**400),
-    ],
-)
-def test_nonsense_is_passed_over(data: dict[str, Any]) -> None:
-    seen = trends(("a", data), ("a", sample(10)))
-    assert seen.rank(0, "cpu_percent") == (10,)
-
-
-def test_a_node_cannot_claim_endless_gpus() -> None:
-    seen = trends(("a", {"gpus": [{"memory_bytes": 1}] * 1000}))
-    assert seen.gpu("a", GPUS - 1, "memory_bytes") == (1,)
-    assert not seen.gpu("a", GPUS, "memory_bytes")

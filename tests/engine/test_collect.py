@@ -6,11 +6,16 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cockpit.base import verbs
+from cockpit.base.answers import DigestAnswer, ReadItem, ReportFile, ReportsAnswer
+from cockpit.base.gate import Malformed, read
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.fleet import Fleet
@@ -31,16 +36,16 @@ class Node:
         self.cut_after = -1
         """Chunks until the link breaks."""
         self.lost: asyncio.Future[None] = asyncio.Future()
-        self.hello: dict[str, Any] = {}
+        self.hello = SimpleNamespace(host="")
 
-    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        if verb == "reports":
-            return {"files": [{"name": n, "size": len(d), "mtime": 0} for n, d in self.reports.items()]}
-        data = self.reports[fields["file"]]
-        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "changed": False}
+    async def call(self, request: Any, **how: Any) -> Any:
+        if isinstance(request, verbs.Reports):
+            return ReportsAnswer(tuple(ReportFile(n, len(d)) for n, d in self.reports.items()))
+        data = self.reports[request.file]
+        return DigestAnswer(hashlib.sha256(data).hexdigest(), len(data), changed=False)
 
-    async def stream(self, verb: str, **fields: Any) -> Stream:
-        return Stream(self, fields["file"], fields["offset"])
+    async def stream(self, request: verbs.Read) -> Stream:
+        return Stream(self, request.file, request.offset)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -52,7 +57,7 @@ class Stream:
     def __init__(self, node: Node, name: str, offset: int) -> None:
         self.node, self.name, self.offset = node, name, offset
 
-    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+    async def parts(self) -> AsyncIterator[tuple[ReadItem, bytes]]:
         data = self.node.reports[self.name]
         for offset in range(self.offset, len(data), CHUNK):
             if self.node.cut_after == 0:
@@ -61,7 +66,7 @@ class Stream:
             self.node.cut_after -= 1
             piece = data[offset : offset + CHUNK]
             self.node.sent.append((self.name, offset, len(piece)))
-            yield {"offset": offset}, piece
+            yield ReadItem(offset), piece
 
     async def credit(self, size: int) -> None:
         """It sends without."""
@@ -141,10 +146,10 @@ def test_an_endless_report_is_not_taken(
     monkeypatch.setattr(collecting, "GROWTH", 500)
     honest = Node.call
 
-    async def call(self: Node, verb: str, **fields: Any) -> dict[str, Any]:
-        answer = await honest(self, verb, **fields)
-        for file in answer.get("files", ()):
-            file["size"] = min(file["size"], 2000)
+    async def call(self: Node, request: Any, **how: Any) -> Any:
+        answer = await honest(self, request, **how)
+        if isinstance(answer, ReportsAnswer):
+            return ReportsAnswer(tuple(replace(file, size=min(file.size, 2000)) for file in answer.files))
         return answer
 
     monkeypatch.setattr(Node, "call", call)
@@ -167,10 +172,10 @@ def test_one_unreadable_report_does_not_cost_the_others(
 ) -> None:
     whole = Node.stream
 
-    async def stream(self: Node, verb: str, **fields: Any) -> Stream:
-        if fields["file"] == "a.nsys-rep":
+    async def stream(self: Node, request: verbs.Read) -> Stream:
+        if request.file == "a.nsys-rep":
             raise RemoteError("os", "Permission denied", where="node1")
-        return await whole(self, verb, **fields)
+        return await whole(self, request)
 
     monkeypatch.setattr(Node, "stream", stream)
     collected, _ = gather(folder, tmp_path, {"a.nsys-rep": DATA, "c.nsys-rep": DATA})
@@ -197,23 +202,21 @@ def test_names_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> 
     place.mkdir()
     target = place / "reports"
     names = [
-        "../../outside.nsys-rep",
-        f"{place}/absolute.nsys-rep",
         "..nsys-rep",
         ".nsys-rep",
         "line\nfeed\x1b[2J.nsys-rep",
         "a b.nsys-rep",
         "a_b.nsys-rep",
         "surrogate \udc80 \ud800.nsys-rep",
-        "n" * 3000 + "1.nsys-rep",
-        "n" * 3000 + "2.nsys-rep",
-        "../manifest.json",
+        "n" * 240 + "1.nsys-rep",
+        "n" * 240 + "2.nsys-rep",
+        "manifest.json",
         "run.sh",
     ]
     reports = {name: name.encode(errors="surrogatepass") for name in names}
     collected, _ = gather(folder, target, reports)
     assert collected.complete
-    assert sorted(collected.passed_over["node1"]) == ["../manifest.json", "run.sh"]
+    assert sorted(collected.passed_over["node1"]) == ["manifest.json", "run.sh"]
     assert [path.name for path in place.iterdir()] == ["reports"]
     assert {path.name for path in target.iterdir()} == {"0000-node1", "0001-node2", "manifest.json"}
     found = [path.read_bytes() for path in (target / "0000-node1").iterdir()]
@@ -221,3 +224,9 @@ def test_names_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> 
     for path in (target / "0000-node1").iterdir():
         assert path.name.isprintable()
         assert len(path.name) < 120
+
+
+@pytest.mark.parametrize("name", ["../../outside.nsys-rep", "/absolute.nsys-rep", "..", "", "n" * 256])
+def test_a_name_that_is_none_does_not_pass_the_gate(name: str) -> None:
+    with pytest.raises(Malformed):
+        read(ReportsAnswer, {"files": [{"name": name, "size": 1}]})

@@ -13,6 +13,7 @@ from typing import TypeVar
 import pytest
 
 from cockpit.base import verbs
+from cockpit.base.answers import Hello
 from cockpit.engine.link import Link, LinkTimes, RemoteError
 from cockpit.transport.base import LinkError, Pipe
 from cockpit.transport.local import LocalTransport
@@ -36,7 +37,7 @@ def with_link(use: Callable[[Link], Awaitable[T]], pythons: list[str] | None = N
 
 def test_hello_and_clock() -> None:
     async def use(link: Link) -> None:
-        assert link.hello["uid"] == os.geteuid()
+        assert link.hello.uid == os.geteuid()
         await link.measure_clock()
         assert abs(link.clock.offset_s) <= link.clock.rtt_s
 
@@ -47,9 +48,9 @@ def test_errors_come_back_as_sentences() -> None:
     async def use(link: Link) -> None:
         with pytest.raises(RemoteError, match="here: no directory /nowhere; create it"):
             await link.call(verbs.Facts(cwd="/nowhere"))
-        with pytest.raises(RemoteError, match="unknown request"):
-            await link.call("no such verb")
-        assert (await link.call(verbs.Ping()))["t"] > 0
+        with pytest.raises(RemoteError, match="not a request that can be met"):
+            await link.call(verbs.Status("not/absolute"))
+        assert (await link.call(verbs.Ping())).t > 0
 
     with_link(use)
 
@@ -58,7 +59,7 @@ def test_a_free_port_and_one_in_use() -> None:
     import socket
 
     async def use(link: Link) -> None:
-        free = (await link.call(verbs.Port()))["port"]
+        free = (await link.call(verbs.Port())).port
         with socket.socket() as holder:
             holder.bind(("", free))
             holder.listen()
@@ -72,7 +73,7 @@ def test_samples_come_from_the_psutil_sent_along(tmp_path: Path) -> None:
     async def use(link: Link) -> None:
         stream = await link.stream(verbs.Samples(dir=str(tmp_path)))
         async for item, _ in stream.parts():
-            assert item["node"]["memory_total_bytes"] > item["node"]["memory_bytes"] > 0
+            assert (item.node.memory_total_bytes or 0) > (item.node.memory_bytes or 0) > 0
             break
         await stream.close()
 
@@ -88,11 +89,11 @@ def test_facts_after_the_setup(tmp_path: Path) -> None:
     async def use(link: Link) -> None:
         setup = f'echo noise; PATH="{bin_dir}:$PATH"'
         facts = await link.call(verbs.Facts(cwd=str(tmp_path), setup=setup, script="run.py"))
-        assert facts["python"] == str(bin_dir / "python")
-        assert facts["script"] is True
-        assert set(facts["cores"]) == os.sched_getaffinity(0)
+        assert facts.python == str(bin_dir / "python")
+        assert facts.script is True
+        assert set(facts.cores) == os.sched_getaffinity(0)
         facts = await link.call(verbs.Facts(cwd=str(tmp_path), setup=setup, script="other.py"))
-        assert facts["script"] is False
+        assert facts.script is False
         with pytest.raises(RemoteError, match="--setup or python fails"):
             await link.call(verbs.Facts(cwd=str(tmp_path), setup="source /nowhere/activate || exit 5"))
         with pytest.raises(RemoteError, match="no python /nowhere/python"):
@@ -133,10 +134,10 @@ class Scripted:
         await self._local.close()
 
 
-def opened(command: Callable[[str], str], times: LinkTimes | None = None) -> dict[str, object]:
+def opened(command: Callable[[str], str], times: LinkTimes | None = None) -> Hello:
     """Open a link over a scripted transport and return the hello."""
 
-    async def main() -> dict[str, object]:
+    async def main() -> Hello:
         link = Link("here", Scripted(command), [sys.executable], times)
         try:
             return await link.open()
@@ -148,7 +149,7 @@ def opened(command: Callable[[str], str], times: LinkTimes | None = None) -> dic
 
 def test_a_login_shell_that_prints_is_no_trouble() -> None:
     hello = opened(lambda command: f"echo Welcome; printf 'no newline %s' cockpit-; {command}")
-    assert hello["uid"] == os.geteuid()
+    assert hello.uid == os.geteuid()
 
 
 def test_a_login_shell_that_ends_is_quoted() -> None:
@@ -164,7 +165,7 @@ def test_a_login_shell_that_waits_is_given_up() -> None:
 def test_an_agent_that_dies_ends_what_waits_for_it() -> None:
     async def use(link: Link) -> None:
         stream = await link.stream(verbs.Follow(dir="/", credit=1))
-        os.kill(link.hello["pid"], 9)
+        os.kill(link.hello.pid, 9)
         with pytest.raises(LinkError, match="the agent ended"):
             async for _ in stream.parts():
                 pass

@@ -7,12 +7,17 @@ import errno
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cockpit.base import verbs
+from cockpit.base.answers import FollowItem, StopAnswer
+from cockpit.base.events import LinkChanged, StopAsked
+from cockpit.base.gate import read
 from cockpit.core.events import Event
-from cockpit.core.model import RunModel
+from cockpit.core.model import NOTES, RunModel
 from cockpit.engine import session as sessions
 from cockpit.engine.fleet import Fleet
 from cockpit.engine.link import Clock
@@ -48,20 +53,21 @@ class Node:
         self.scripts = list(scripts)
         self.asked: list[dict[str, int]] = []
         """Offsets of each follow request."""
-        self.stops: list[dict[str, Any]] = []
+        self.stops: list[verbs.Stop] = []
         self.lost: asyncio.Future[None] = asyncio.Future()
-        self.hello: dict[str, Any] = {}
+        self.hello = SimpleNamespace(host="")
         self.clock = Clock()
 
-    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        assert verb == "stop"
-        self.stops.append(fields)
-        return {"alive": True}
+    async def call(self, request: object, **how: Any) -> StopAnswer:
+        assert isinstance(request, verbs.Stop)
+        self.stops.append(request)
+        return StopAnswer(alive=True)
 
-    async def stream(self, verb: str, **fields: Any) -> Stream:
-        if verb == "samples":
+    async def stream(self, request: object) -> Stream:
+        if isinstance(request, verbs.Samples):
             return Stream([asyncio.CancelledError()])
-        self.asked.append(dict(fields["offsets"]))
+        assert isinstance(request, verbs.Follow)
+        self.asked.append(dict(request.offsets))
         return Stream(self.scripts.pop(0) if self.scripts else [])
 
     async def close(self) -> None:
@@ -69,16 +75,16 @@ class Node:
 
 
 class Stream:
-    """Parts in order; an exception among them is raised; at the end nothing more comes."""
+    """Parts in order, as they pass the gate; an exception among them is raised; then nothing more comes."""
 
     def __init__(self, parts: list[Part]) -> None:
         self._parts = parts
 
-    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+    async def parts(self) -> AsyncIterator[tuple[FollowItem, bytes]]:
         for each in self._parts:
             if isinstance(each, BaseException):
                 raise each
-            yield each
+            yield read(FollowItem, {"t": 1.0, **each[0]}), each[1]
         await asyncio.Event().wait()
 
     async def credit(self, size: int) -> None:
@@ -160,7 +166,11 @@ def test_a_cut_link_goes_on_at_the_next_byte() -> None:
     assert heard.text == b"one\ntwo\n"
     spool = session.folder.spool_dir(session.manifest.nodes[0])
     assert (spool / "rank-0.log").read_bytes() == b"one\ntwo\n"
-    assert [event.data["state"] for event in heard.events if event.kind == "link"] == ["ok", "stale", "ok"]
+    assert [event.fact.state for event in heard.events if isinstance(event.fact, LinkChanged)] == [
+        "ok",
+        "stale",
+        "ok",
+    ]
     assert session.model.exit_code() == 0
 
 
@@ -179,7 +189,9 @@ def test_ended_is_not_done_before_all_bytes_are_here() -> None:
         part(("rank-0.log\n", 0, b"x")),
         ({"parts": 5, "sizes": {}, "alive": True}, b""),
         ({"alive": True}, b""),
-        part(("events.jsonl", 0, lines({"e": "rank_exited", "rank": "many"})), sizes={}),
+        part(("rank-0.log", 1 << 30, b"x")),
+        part(("rank-1" + 300 * "1" + ".log", 0, b"x")),
+        ({"parts": [["rank-0.log", 0, 5]], "sizes": {}, "alive": True}, b"x"),
         ({"parts": [["rank-0.log", "zero", 1]], "sizes": {}, "alive": True}, b"x"),
     ],
 )
@@ -193,18 +205,81 @@ def test_nonsense_from_one_node_ends_nothing_else(nonsense: Part) -> None:
     ]
     session, heard, _ = watch({"a": bad, "b": [good]})
     assert heard.text == b"fine\n"
-    assert any(event.kind == "link" and event.data["state"] == "gone" for event in heard.events)
+    assert any(isinstance(event.fact, LinkChanged) and event.fact.state == "gone" for event in heard.events)
     assert session.model.ranks[1].text == "exited 0"
     here = {path.name for path in session.folder.path.rglob("*")}
     assert "x" not in here
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 200_000,
+        b'{"t": 1, "e": "rank_exited", "rank": 0, "code": 1e400}',
+        b'{"t": 1, "e": "rank_exited", "rank": 0, "code": ' + b"9" * 400 + b"}",
+        b'{"t": ' + b"9" * 400 + b', "e": "ended"}',
+        b'{"t": 1, "e": "rank_started"}',
+        b'{"t": 1, "e": "rank_exited", "rank": "many", "code": 0}',
+        b'{"t": 1, "e": "rank_exited", "rank": 1, "code": 1}',
+        b'{"t": 1, "e": "report", "name": {}}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_line_that_makes_no_sense_is_counted_and_ignored(line: bytes) -> None:
+    session, heard, _ = watch({"a": [[part(("events.jsonl", 0, line + b"\n" + ENDED))]]})
+    assert session.model.ranks[0].text == "exited 0"
+    assert session.model.nodes["a"].damaged == 1
+    assert not any(
+        isinstance(event.fact, LinkChanged) and event.fact.state == "gone" for event in heard.events
+    )
+    # It is spooled, so every later look at the run reads it again.
+    again = session.folder.model()
+    assert (again.ranks[0].text, again.done) == ("exited 0", True)
+
+
+def test_a_node_cannot_plan_the_run_anew_or_speak_of_links() -> None:
+    told = lines(
+        {"e": "planned", "nodes": {"evil": [7]}},
+        {"e": "link", "state": "gone"},
+        {"e": "node_lost", "why": "x"},
+        {"e": "stop_asked", "reason": "x"},
+    )
+    session, _, _ = watch({"a": [[part(("events.jsonl", 0, told + ENDED))]]})
+    assert list(session.model.nodes) == ["a"]
+    assert list(session.model.ranks) == [0]
+    assert not session.model.stop_reason
+    assert not session.model.nodes["a"].lost
+
+
+def test_a_line_without_end_is_given_up_and_the_next_one_read() -> None:
+    flood = b"x" * (1 << 20) + b"y" * 100
+    chunks = [part(("events.jsonl", 0, flood)), part(("events.jsonl", len(flood), b"z\n" + ENDED))]
+    session, _, _ = watch({"a": [chunks]})
+    assert session.model.ranks[0].text == "exited 0"
+    assert session.model.nodes["a"].damaged == 1
+
+
+def test_notes_without_end_are_counted() -> None:
+    many = lines(*({"e": "note", "text": f"note {number}"} for number in range(NOTES + 50)))
+    session, _, _ = watch({"a": [[part(("events.jsonl", 0, many + ENDED))]]})
+    node = session.model.nodes["a"]
+    assert (len(node.notes), node.notes_dropped) == (NOTES, 50)
+
+
+def test_logs_of_ranks_of_other_nodes_are_ignored() -> None:
+    mixed = part(("rank-7.log", 0, b"not mine\n"), ("rank-0.log", 0, b"mine\n"), ("events.jsonl", 0, ENDED))
+    session, heard, _ = watch({"a": [[mixed]]})
+    assert heard.text == b"mine\n"
+    spool = session.folder.spool_dir(session.manifest.nodes[0])
+    assert not (spool / "rank-7.log").exists()
+    assert any("not its own" in note for note in session.model.nodes["a"].notes)
+
+
 def test_a_failure_stops_the_rest_once() -> None:
     failed = [part(("events.jsonl", 0, FAILED))]
     _, heard, nodes = watch({"a": [failed], "b": [[]]}, until="stop_asked", failure_wait_s=0.0)
-    assert [event.data["reason"] for event in heard.events if event.kind == "stop_asked"] == [
-        "rank 0 on a exited 1"
-    ]
+    reasons = [event.fact.reason for event in heard.events if isinstance(event.fact, StopAsked)]
+    assert reasons == ["rank 0 on a exited 1"]
     assert len(nodes["a"].stops) == len(nodes["b"].stops) == 1
 
 

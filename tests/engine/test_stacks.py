@@ -6,11 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 
+from cockpit.base import verbs
+from cockpit.base.answers import SpyAnswer
 from cockpit.base.stacks import Dump, Frame, Process, Thread, pack
 from cockpit.core.events import Event
 from cockpit.core.snapshot import Place, Sample, Snapshot
@@ -56,24 +59,24 @@ class FakeLink:
 
     def __init__(self, node: str, *, machine: str = "x86_64", has_spy: bool = True) -> None:
         self.node = node
-        self.hello = {"machine": machine}
+        self.hello = SimpleNamespace(machine=machine)
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         self.has_spy = has_spy
         self.sent = 0
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[verbs.Stacks] = []
         self.answer = Answer()
 
-    async def call(self, verb: str, data: bytes = b"", **fields: Any) -> dict[str, Any]:
-        assert verb == "spy"
+    async def call(self, request: object, data: bytes = b"", **how: Any) -> SpyAnswer:
+        assert isinstance(request, verbs.Spy)
         if data:
             await asyncio.sleep(0)
             self.sent += 1
             self.has_spy = True
-        return {"ready": self.has_spy}
+        return SpyAnswer(ready=self.has_spy)
 
-    async def stream(self, verb: str, **fields: Any) -> Answer:
-        assert verb == "stacks"
-        self.asked.append(fields)
+    async def stream(self, request: object) -> Answer:
+        assert isinstance(request, verbs.Stacks)
+        self.asked.append(request)
         return self.answer
 
 
@@ -240,8 +243,8 @@ def test_one_rank_alone_is_no_sample(tmp_path: Path) -> None:
             link.answer.queue.put_nowait(part)
         found = await stacks.look(1, native=True)
         assert found == dump(1)
-        assert link.asked[0]["native"] is True
-        assert [target["rank"] for target in link.asked[0]["targets"]] == [1]
+        assert link.asked[0].native is True
+        assert [target.rank for target in link.asked[0].targets] == [1]
         assert stacks.snapshot.samples == []
         with pytest.raises(CockpitError, match="no node that was asked"):
             await stacks.look(99)
@@ -275,7 +278,7 @@ def test_only_the_ranks_that_were_asked_are_in_the_snapshot(tmp_path: Path) -> N
         for part in (pack([dump(1)]), None):
             link.answer.queue.put_nowait(part)
         await stacks.take()
-        assert [target["rank"] for target in link.asked[0]["targets"]] == [1]
+        assert [target.rank for target in link.asked[0].targets] == [1]
         folder = await stacks.kept()
         assert list(snapshots.load(folder).ranks) == [1]
         assert stacks.snapshot.missing() == {}

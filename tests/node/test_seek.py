@@ -18,6 +18,8 @@ from uuid import uuid4
 
 import pytest
 
+from cockpit.base import gate
+from cockpit.base.answers import SeekAnswer
 from cockpit.core.jobs import group
 from cockpit.node import procfs, seek
 from cockpit.node.calls import Call
@@ -357,7 +359,7 @@ def test_two_processes_for_one_rank_are_both_told(stage: Stage) -> None:
     processes = [stage.start(stage.python(), stage.env(0)) for _ in range(2)]
     stage.told(2)
     assert sorted(stage.pids()) == [(0, process.pid) for process in processes]
-    (job,) = group({"here": {"ranks": stage.found()}})
+    (job,) = group({"here": gate.read(SeekAnswer, {"ranks": stage.found()})})
     assert "rank 0 is there twice" in job.problems[0]
 
 
@@ -440,7 +442,7 @@ def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch
     mine = [rank for rank in answer["ranks"] if rank["job"]["addr"] == stage.addr]
     assert [rank["rank"] for rank in mine] == [0, 2]
     assert [one["pid"] for one in answer["stuck"]] == [processes[1].pid]
-    (job,) = group({"here": {**answer, "ranks": mine}})
+    (job,) = group({"here": gate.read(SeekAnswer, {**answer, "ranks": mine})})
     assert f"process {processes[1].pid} " in job.problems[-1]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cockpit.base.answers import FactsAnswer
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans import filters
 from cockpit.plans.hostfile import parse
@@ -201,7 +202,7 @@ def test_host_part() -> None:
 
 
 def test_facts_from_a_node() -> None:
-    facts = NodeFacts.of({"cores": [0, 1, 5], "deepspeed": "1", "no_ssh": True, "more": 1}, port=7)
+    facts = NodeFacts.of(FactsAnswer("/p", "3.11", (0, 1, 5), deepspeed="1", no_ssh=True), port=7)
     assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", 7, None)
 
 

@@ -34,8 +34,8 @@ def test_an_agent_over_ssh_and_the_command_is_constant(tmp_path: Path) -> None:
         place = Place(tmp_path)
         async with place.server("alpha") as counts:
             link = Link("alpha", place.hops().transport("alpha"), ["/no such python", sys.executable])
-            assert (await link.open())["format"] == 1
-            assert (await link.call(verbs.Ping()))["t"] > 0
+            assert (await link.open()).format == 1
+            assert (await link.call(verbs.Ping())).t > 0
             await link.close()
             assert counts.commands == [payload.COMMAND]
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
+from cockpit.base.gate import plain
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
@@ -68,7 +69,7 @@ class Stage:
         self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
-        self.happens("", **dict(planned(self.manifest).data), kind="planned")
+        self.happens("", **plain(planned(self.manifest).fact), kind="planned")
 
     # The flight
 

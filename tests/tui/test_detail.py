@@ -15,6 +15,8 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
+from cockpit.base.answers import EnvironAnswer
+from cockpit.base.gate import read
 from cockpit.core.events import Event
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import RunModel
@@ -272,7 +274,7 @@ def test_the_gpu_is_the_one_the_process_is_on() -> None:
 @pytest.mark.parametrize("width", [45, 90])
 def test_the_environment(width: int) -> None:
     got = {"NCCL_DEBUG": "WARN", "PATH": "/usr/bin:" * 30, "HF_TOKEN": "(secret, 4 characters)", "B": ""}
-    lines = shown(Run().running(), 3, width, environ={"environ": got, "left_out": 7})
+    lines = shown(Run().running(), 3, width, environ=read(EnvironAnswer, {"environ": got, "left_out": 7}))
     at = next(number for number, line in enumerate(lines) if line.startswith("Environment"))
     text = "\n".join(lines[at:])
     names = [line.partition("=")[0] for line in lines[at:] if "=" in line]
@@ -414,7 +416,13 @@ def test_selected_text_is_whole_again() -> None:
         assert "".join(marked).startswith("nk 3")
 
     pane = Detail()
-    drive_detail(pane, Run().running(), 3, script, environ={"environ": {"A": value}, "left_out": 0})
+    drive_detail(
+        pane,
+        Run().running(),
+        3,
+        script,
+        environ=read(EnvironAnswer, {"environ": {"A": value}, "left_out": 0}),
+    )
 
 
 @given(st.text(), st.integers(1, 20))
