@@ -50,8 +50,8 @@ snapshots: $(STAMP)  ## draw every state of the app anew for the tests; look at 
 screenshots: $(STAMP)  ## draw the pictures of the docs anew
 	$(BIN)/python -m tests.tui.screenshots docs/screenshots
 
-docs: $(STAMP)  ## draw the tables of keys in the docs anew
-	$(BIN)/python -m tests.keydocs
+docs: $(STAMP)  ## draw the tables in the docs anew: keys, events, verbs
+	$(BIN)/python -m tests.tables
 
 coldstart: $(STAMP)  ## print the slowest imports of the command line (microseconds: own, with its own imports)
 	@$(BIN)/python -X importtime -c 'import cockpit.cli.main' 2>&1 | sort -t '|' -k 2 -n | tail -n 20

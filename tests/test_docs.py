@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.keydocs import DRAWN, ROOT, renewed
+from tests.tables import DRAWN, ROOT, renewed
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
 
@@ -46,13 +46,13 @@ def help_of(verb: str) -> str:
 @pytest.mark.parametrize("name", DRAWN)
 def test_keys_are_those_of_the_app(name: str) -> None:
     text = (ROOT / name).read_text()
-    assert text == renewed(text, DRAWN[name]()), "type: make docs"
+    assert text == renewed(text, [table() for table in DRAWN[name]]), "type: make docs"
 
 
 @pytest.mark.parametrize("text", ["", "<!-- until here -->\n<!-- drawn by `make docs` -->\n"])
 def test_a_page_without_the_part_is_not_touched(text: str) -> None:
-    with pytest.raises(ValueError, match="not exactly one part"):
-        renewed(text, "")
+    with pytest.raises(ValueError, match="not 1 parts"):
+        renewed(text, [""])
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)

@@ -318,14 +318,15 @@ class Link:
 
         :raises LinkError: it makes no sense
         """
+        name = "frame"
         try:
             number = NUMBER.read(header.get("id"))
             pending = self._pending.get(number)
             if pending is None:
                 return  # a late answer to something nobody waits for any more
+            name = pending.name
             part = self._part(pending, header, body)
         except Malformed as error:
-            name = pending.name if pending is not None else "frame"
             raise self._nonsense(f"{name}{error}") from None
         self.heard = time.monotonic()
         if not isinstance(part, tuple):

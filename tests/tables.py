@@ -1,0 +1,119 @@
+"""Tables of the docs that are drawn from the code: keys, events, verbs of the wire (``make docs``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cockpit.base import gate
+from cockpit.base.answers import REPLIES, Nothing
+from cockpit.base.events import OWN, RECORD
+from cockpit.base.verbs import VERBS
+from cockpit.tui.commands import BY_ID, key_table, shown
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MARKS = ("<!-- drawn by `make docs` -->", "<!-- until here -->")
+"""What stands around a drawn part."""
+
+FIRST_KEYS = (
+    "help",
+    "palette",
+    "open",
+    "back",
+    "nodes",
+    "log",
+    "detail",
+    "events",
+    "commands",
+    "mark",
+    "stacks",
+    "filter",
+    "next_match",
+    "next_error",
+    "failed_log",
+    "follow",
+    "zoom",
+    "freeze",
+    "copy",
+    "copy_command",
+    "stop",
+    "keep",
+    "leave",
+)
+"""The commands that a newcomer needs, in the order of the README."""
+
+
+def short_table() -> str:
+    """The keys of the README in Markdown."""
+    lines = ["| key | what it does |", "|---|---|"]
+    for name in FIRST_KEYS:
+        keys = " ".join(f"`{shown(key)}`" for key in BY_ID[name].keys)
+        lines.append(f"| {keys} | {BY_ID[name].title} |")
+    return "\n".join(lines) + "\n"
+
+
+def event_table(kinds: Mapping[str, type[Any]]) -> str:
+    """Kinds of events with their fields in Markdown."""
+    lines = ["| kind | fields | meaning |", "|---|---|---|"]
+    for kind, fact in kinds.items():
+        lines.append(f"| `{kind}` | {_names(fact)} | {_doc(fact)} |")
+    return "\n".join(lines) + "\n"
+
+
+def verb_table() -> str:
+    """The verbs of the agent in Markdown."""
+    lines = ["| verb | asks | answers |", "|---|---|---|"]
+    for verb, asks in VERBS.items():
+        reply = REPLIES[asks]
+        names = _names(asks)
+        items = "" if reply.item is Nothing else f"items: {_doc(reply.item)}"
+        answer = "" if reply.answer is Nothing else _doc(reply.answer)
+        asked = f"{_doc(asks)}: {names}" if names else _doc(asks)
+        lines.append(f"| `{verb}` | {asked} | {'; then '.join(filter(None, (items, answer)))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _names(definition: type[Any]) -> str:
+    names = " ".join(name for name, _, _ in gate.fields(definition))
+    return f"`{names}`" if names else ""
+
+
+def _doc(definition: type[Any]) -> str:
+    return (definition.__doc__ or "").strip().replace("\n", " ")
+
+
+DRAWN: dict[str, list[Callable[[], str]]] = {
+    "README.md": [short_table],
+    "docs/keys.md": [key_table],
+    "docs/how-it-works.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
+}
+"""Which file has which tables, in their order."""
+
+
+def renewed(text: str, tables: Sequence[str]) -> str:
+    """A page with its drawn parts replaced.
+
+    :raises ValueError: it has more or fewer such parts than there are tables
+    """
+    begin, end = MARKS
+    pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
+    if len(pattern.findall(text)) != len(tables):
+        raise ValueError(f"not {len(tables)} parts between {begin} and {end}")
+    rest = iter(tables)
+    return pattern.sub(lambda _: f"{begin}\n{next(rest)}{end}", text)
+
+
+def main() -> None:
+    """Write every table anew."""
+    for name, tables in DRAWN.items():
+        path = ROOT / name
+        path.write_text(renewed(path.read_text(), [table() for table in tables]))
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
