@@ -170,7 +170,8 @@ class _Part(NamedTuple):
 
 def _is_below(run: FoundRun, base: str) -> bool:
     """Whether a run folder is where its name says; a node could name any folder."""
-    return posixpath.dirname(run.dir) == posixpath.join(base, run.record.run)
+    above = posixpath.join(base, run.record.run)
+    return posixpath.normpath(run.dir) == run.dir and posixpath.dirname(run.dir) == above
 
 
 def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str, ssh_config: str) -> Manifest:

@@ -128,7 +128,7 @@ def test_every_definition_has_bounds_for_every_field(definition: type[Any]) -> N
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda found: str(found.__name__))
 def test_whatever_comes_is_a_value_or_malformed(definition: type[Any], data: st.DataObject) -> None:
