@@ -13,6 +13,8 @@ from typing import Any
 from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, Line, read_line
 from cockpit.base.gate import NODE_NAME, Malformed
 
+_JOURNALED = {**RECORD, **OWN}
+
 LINE_LIMIT = 1 << 20
 """Bytes of one line of a run record; a longer one makes no sense."""
 
@@ -45,7 +47,7 @@ class Event:
 
         :raises Malformed: there is no such kind, or a field is not what it should be
         """
-        line = read_line({**fields, "t": at, "e": kind}, {**RECORD, **OWN})
+        line = read_line({**fields, "t": at, "e": kind}, _JOURNALED)
         if line is None:
             raise Malformed(f"no kind of event: {kind}")
         return cls(line.t, node, line.fact)
@@ -106,10 +108,12 @@ class Record:
 def journaled(line: bytes) -> Event | None:
     """The event of a line of our journal; None for a kind of a later version.
 
+    It has kinds of run records too: what a dead supervisor did not live to write down.
+
     :raises Malformed: it is none
     """
     value = parsed(line)
-    found = read_line(value, OWN)
+    found = read_line(value, _JOURNALED)
     if found is None:
         return None
     node = value.get("node", "")

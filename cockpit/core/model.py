@@ -256,10 +256,11 @@ class RunModel:
         rank = self._rank_of(node, fact)
         if rank is None:
             return set()
-        self.ranks[rank.rank] = Rank(
-            rank.rank,
-            node.name,
-            RankState.RUNNING,
+        # Our journal, read before the node's record, may have the end of this very attempt already.
+        ended = rank.state not in LIVE and rank.attempt == fact.attempt
+        known = rank if ended else Rank(rank.rank, node.name, RankState.RUNNING)
+        self.ranks[rank.rank] = replace(
+            known,
             pid=fact.pid,
             ticks=fact.ticks,
             attempt=fact.attempt,
@@ -278,6 +279,7 @@ class RunModel:
             code=fact.code,
             signal=fact.signal,
             ended_at=at,
+            why="",
         )
         return {node.name, rank.rank}
 

@@ -93,6 +93,22 @@ def test_exit_codes() -> None:
     )
 
 
+def test_the_journal_may_come_before_the_record() -> None:
+    # What a dead supervisor did not record is in our journal, and the journal is read first.
+    seen = model(
+        (0, "launched", "a", {}),
+        (8, "rank_lost", "a", {"rank": 0, "attempt": 0, "why": "nobody saw it"}),
+        (9, "ended", "a", {}),
+        started(1, "a", 0),
+        started(1, "a", 1),
+        exited(2, "a", 1, 0),
+    )
+    assert [seen.ranks[n].text for n in (0, 1)] == ["lost: nobody saw it", "exited 0"]
+    assert (seen.ranks[0].pid, seen.ranks[0].started_at, seen.ranks[1].why) == (9, 1, "")
+    seen.apply(Event.of(10, *started(10, "a", 0, attempt=1)[1:]))
+    assert seen.ranks[0].text == "running"
+
+
 def test_done_means_ended_and_here() -> None:
     ended = model((9, "ended", "a", {}), (9, "node_lost", "b", {"why": "gone"}))
     assert ended.over

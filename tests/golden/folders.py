@@ -22,7 +22,7 @@ FORMATS = sorted(path for path in HERE.glob("format*") if path.is_dir())
 NODES = ("gpu01", "gpu02")
 WHO = "golden"
 """The person who records and asks."""
-SCENARIOS = ("healthy", "failed", "stopped", "left", "profiled")
+SCENARIOS = ("healthy", "failed", "stopped", "left", "lost", "profiled")
 
 AS_IT_IS = {".pyz", ".nsys-rep"}
 _OF_THE_MOMENT = {"link_since", "offset_s", "rtt_s", "sample", "gpus", "sampled_at", "t"}

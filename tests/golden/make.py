@@ -240,6 +240,7 @@ _RECORD: dict[str, Callable[[Path], None]] = {
     "failed": _failed,
     "stopped": _stopped,
     "left": _left,
+    "lost": _lost,
     "profiled": _profiled,
 }
 
