@@ -9,6 +9,12 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 
 from cockpit.base.stacks import Frame
 
+BRANCHES = 50_000
+"""Branches of one tree: nobody reads more, and each takes half a kilobyte."""
+
+FULL = Frame("(not in the tree: it has %s calls already)" % format(BRANCHES, ","), "", 0)
+"""Stands in a tree that is full for what is called from there on."""
+
 
 class Branch:
     """A call in the tree.
@@ -32,11 +38,12 @@ class Branch:
 
 
 class StackTree:
-    """A prefix tree of stacks; the order in which they are added does not matter."""
+    """A prefix tree of stacks; until it is full, the order in which they are added does not matter."""
 
     def __init__(self) -> None:
         self.ranks = 0
         self.below: Dict[Frame, Branch] = {}
+        self._room = BRANCHES
 
     def branches(self) -> List[Branch]:
         """The outermost calls, in the order of a program."""
@@ -53,10 +60,21 @@ class StackTree:
         self.ranks |= ranks
         level = self.below
         for frame in frames:
-            branch = level.get(frame) or level.setdefault(frame, Branch(frame))
+            branch = self._into(level, frame)
             branch.ranks |= ranks
             level = branch.below
+            if branch.frame is FULL:
+                break
         branch.ends |= ranks
+
+    def _into(self, level: Dict[Frame, Branch], frame: Frame) -> Branch:
+        """The branch of this call; in a full tree, where there is none, the one that says so."""
+        branch = level.get(frame)
+        if branch is None:
+            frame = frame if self._room > 0 else FULL
+            self._room -= 1
+            branch = level.get(frame) or level.setdefault(frame, Branch(frame))
+        return branch
 
     def merge(self, other: StackTree) -> None:
         """Take in another tree."""
@@ -65,10 +83,13 @@ class StackTree:
         while todo:
             into, what = todo.pop()
             for frame, branch in what.items():
-                mine = into.get(frame) or into.setdefault(frame, Branch(frame))
+                mine = self._into(into, frame)
                 mine.ranks |= branch.ranks
-                mine.ends |= branch.ends
-                todo.append((mine.below, branch.below))
+                if mine.frame is FULL:
+                    mine.ends |= branch.ranks
+                else:
+                    mine.ends |= branch.ends
+                    todo.append((mine.below, branch.below))
 
     def walk(self) -> Iterator[Tuple[int, Branch]]:
         """Every branch with its depth from 0, parents before their children, in the order of a program."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,8 +10,11 @@ from cockpit.base.kinds import kind
 from cockpit.base.stacks import Frame
 from cockpit.base.tree import Branch, StackTree
 
-Key = tuple[Frame, ...]
-"""A place in the tree: the frames down to it."""
+Key = int
+"""A place in the tree: the same number for the same frames down to it; 0 above all of them."""
+
+LEVELS = 50
+"""Calls that are drawn each further to the right than its caller; further calls are drawn straight down."""
 
 FOLD = 3
 """So many frames and more are folded into one line, where they say nothing new."""
@@ -48,6 +51,19 @@ class Row:
     note: str = ""
 
 
+def place(frames: Iterable[Frame]) -> Key:
+    """The place of a call in a tree: where a stack of these frames ends."""
+    key = 0
+    for frame in frames:
+        key = _below_key(key, frame)
+    return key
+
+
+def _below_key(key: Key, frame: Frame) -> Key:
+    # A number, not the frames themselves: there would be as many as the square of a stack's depth.
+    return hash((key, frame))
+
+
 def rows(
     tree: StackTree, opened: Set[Key] = frozenset(), odd: int = 0, *, library: bool = False
 ) -> list[Row]:
@@ -61,7 +77,7 @@ def rows(
     :param library: whether library frames are all shown
     """
     walk = _Walk(tree, opened, odd, library)
-    walk.level(tree.branches(), tree.ranks, (), "")
+    walk.level(tree.branches(), tree.ranks, 0, "")
     # Not by recursion: a stack may be deeper than ours may become.
     while walk.todo:
         walk.step(walk.todo.pop())
@@ -112,14 +128,14 @@ class _Walk:
         if not step.chain and len(chain) >= FOLD:
             self._fold(step, chain)
             return
-        branch, key = step.branch, (*step.key, step.branch.frame)
+        branch, key = step.branch, _below_key(step.key, step.branch.frame)
         self._row(step, key, branch.frame, 0, kind(branch.frame), "")
         below = _below(step)
         if len(step.chain) > 1:
             self.todo.append(_Step(step.chain[1], branch.ranks, key, below, True, step.chain[1:]))
             return
         if step.again:
-            fold = (*key, _ABOVE)
+            fold = _below_key(key, _ABOVE)
             size = self._sizes[id(branch)]
             child = step._replace(above=branch.ranks, indent=below, last=True, key=key)
             self._row(child, fold, None, size, "", f"as above, {size} frames")
@@ -128,12 +144,14 @@ class _Walk:
         self.level(branch.branches(), branch.ranks, key, below)
 
     def _fold(self, step: _Step, chain: tuple[Branch, ...]) -> None:
-        key = (*step.key, step.branch.frame)
+        key = _below_key(step.key, step.branch.frame)
         self._row(step, key, None, len(chain), "", f"{len(chain)} library frames")
         if key in self._opened:
             self.todo.append(_Step(step.branch, step.branch.ranks, step.key, _below(step), True, chain))
             return
-        inner = (*step.key, *(one.frame for one in chain))
+        inner = step.key
+        for one in chain:
+            inner = _below_key(inner, one.frame)
         self.level(chain[-1].branches(), chain[-1].ranks, inner, _below(step))
 
     def _row(self, step: _Step, key: Key, frame: Frame | None, folded: int, word: str, note: str) -> None:
@@ -149,6 +167,8 @@ class _Walk:
 
 
 def _below(step: _Step) -> str:
+    if len(step.indent) > 2 * LEVELS:
+        return step.indent
     return step.indent + ("  " if step.last else "│ ") if step.key else " "
 
 

@@ -13,7 +13,7 @@ from cockpit.base.kinds import WAITING
 from cockpit.base.masks import count
 from cockpit.core.classes import RankClass
 from cockpit.core.ranks import mask_text, mask_within
-from cockpit.core.stackrows import Key, Row
+from cockpit.core.stackrows import Key, Row, place
 from cockpit.tui.stack_sight import Folding, Sight
 from cockpit.tui.stack_words import cut, cut_start
 from cockpit.tui.widgets.cursor_pane import CursorPane
@@ -215,4 +215,4 @@ def _sources(classes: Iterable[RankClass]) -> Iterator[tuple[Key, str]]:
         frame = each.doing.frame
         if each.source and frame is not None:
             inner = len(each.frames) - each.frames[::-1].index(frame) if frame in each.frames else 0
-            yield each.frames[:inner], each.source
+            yield place(each.frames[:inner]), each.source
