@@ -16,12 +16,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
+from cockpit.base.answers import SpyAnswer
 from cockpit.config import Config
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.flight import Flight, Launching
@@ -189,20 +190,18 @@ async def ranks(rounds: int) -> dict[str, Any]:
 class _Recorded:
     """A node's link whose agent answers at once with what was packed before."""
 
-    hello: ClassVar[dict[str, str]] = {"machine": "x86_64"}
-
     def __init__(self, packed: bytes) -> None:
         self.lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._packed = packed
 
-    async def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        return {"ready": True}
+    async def call(self, request: Any) -> Any:
+        return SpyAnswer(True)
 
-    async def stream(self, verb: str, **fields: Any) -> Any:
+    async def stream(self, request: Any) -> Any:
         return self
 
-    async def parts(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
-        yield {}, self._packed
+    async def parts(self) -> AsyncIterator[tuple[Any, bytes]]:
+        yield None, self._packed
 
     async def close(self) -> None:
         pass
@@ -242,7 +241,7 @@ def _shows(app: App[Any], text: str) -> bool:
 
 async def stacks(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each: from the key, as the screen is pushed, to what is on it."""
-    from cockpit.base.stacks import pack
+    from cockpit.base.dumps import pack
     from cockpit.engine.stacks import Ask, Stacks
     from cockpit.tui.screens.stacks import StackScreen
     from cockpit.tui.stacks_app import StacksApp

@@ -1,17 +1,38 @@
-"""Stacks of ranks: what a dump of one rank holds, and how the dumps of many travel as one tree.
+"""Stacks of ranks: what a dump of one rank holds, and how much that may be.
 
 Frames are outermost first, as a program is read; py-spy tells them the other way round.
+
+A node cuts its dumps to the bounds below (:func:`fitted`) and says so in their notes; ``cockpit.base.dumps``
+refuses what is beyond them.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-UNPACKED_LIMIT = 64 << 20
-"""Bytes of one packed answer when unpacked: a node may be broken, memory is ours."""
+DEPTH = 4000
+"""Frames of one stack."""
+
+OUTERMOST = 1000
+"""Of a stack that is deeper, so many of the outermost frames stay, and as many of the innermost as fit."""
+
+THREADS = 1000
+"""Threads of one process."""
+
+CHILDREN = 1000
+"""Processes below a rank."""
+
+FRAMES = 50_000
+"""Frames of one rank: of all its threads and children together."""
+
+LOCALS = 100_000
+"""Characters of a rank's local variables, with :data:`LOCAL_COST` for each of them."""
+
+LOCAL_COST = 20
+
+NOTES = 20
+"""Notes of one dump."""
 
 
 class Frame(NamedTuple):
@@ -33,6 +54,10 @@ class Frame(NamedTuple):
         """Where it is, as people write it: ``train.py:188``."""
         file = self.file[2:] if self.file.startswith("./") else self.file
         return "%s:%d" % (file, self.line) if self.line else file
+
+
+LEFT_OUT = Frame("(frames left out)", "", 0)
+"""Stands in a stack that was cut for the frames that are not there."""
 
 
 class Thread(NamedTuple):
@@ -128,183 +153,69 @@ class Dump:
         return self.threads[0].frames if self.threads else ()
 
 
-@dataclass
-class _Table:
-    """Every distinct string and stack once: ranks of one job are mostly at the same few places."""
-
-    frames: List[List[Any]] = field(default_factory=list)
-    nodes: List[List[int]] = field(default_factory=list)
-    _frame_of: Dict[Frame, int] = field(default_factory=dict)
-    _node_of: Dict[Tuple[int, int], int] = field(default_factory=dict)
-
-    def stack(self, frames: Iterable[Frame]) -> int:
-        """The number of the node in which this stack ends; -1 for an empty one."""
-        node = -1
-        for frame in frames:
-            number = self._frame_of.setdefault(frame, len(self._frame_of))
-            if number == len(self.frames):
-                self.frames.append([frame.name, frame.file, frame.line, int(frame.native)])
-            key = (node, number)
-            node = self._node_of.setdefault(key, len(self._node_of))
-            if node == len(self.nodes):
-                self.nodes.append([key[0], key[1]])
-        return node
+# -- cut to its bounds -------------------------------------------------------------------------------
 
 
-def pack(dumps: Iterable[Dump]) -> bytes:
-    """Dumps as one compressed prefix tree and what each rank adds to it; :func:`unpack` is the way back."""
-    table = _Table()
-    told = [_dump_out(dump, lambda thread: _thread_out(thread, table.stack(thread.frames))) for dump in dumps]
-    text = json.dumps(
-        {"frames": table.frames, "nodes": table.nodes, "dumps": told}, separators=(",", ":")
-    ).encode()
-    return zlib.compress(text, 1)
-
-
-def unpack(data: bytes, clean: Callable[[str], str]) -> List[Dump]:
-    """The dumps of :func:`pack`.
-
-    :param clean: makes text of a node harmless; every string passes through it
-    :raises ValueError: this is not what :func:`pack` makes
-    """
-    try:
-        inflater = zlib.decompressobj()
-        text = inflater.decompress(data, UNPACKED_LIMIT)
-        if inflater.unconsumed_tail or not inflater.eof:
-            raise ValueError("too large, or cut off")
-        answer = json.loads(text.decode())
-        stacks = _stacks(answer["frames"], answer["nodes"], clean)
-        return [_dump_in(dump, clean, lambda number: stacks[number]) for dump in answer["dumps"]]
-    except (zlib.error, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        raise ValueError("not a packed dump: %s" % error) from None
-
-
-def _stacks(
-    frames: List[List[Any]], nodes: List[List[int]], clean: Callable[[str], str]
-) -> Dict[int, Tuple[Frame, ...]]:
-    known = [Frame(clean(str(n)), clean(str(f)), int(line), bool(nat)) for n, f, line, nat in frames]
-    stacks: Dict[int, Tuple[Frame, ...]] = {-1: ()}
-    for number, (parent, frame) in enumerate(nodes):
-        # A parent stands before its children: anything else would be a circle.
-        stacks[number] = (*stacks[parent], known[frame])
-    return stacks
-
-
-def dump_json(dump: Dump) -> Dict[str, Any]:
-    """One dump as a JSON object that people and programs can read: frames in full."""
-    return _dump_out(
-        dump,
-        lambda thread: _thread_out(thread, [[*frame[:3], int(frame.native)] for frame in thread.frames]),
-    )
-
-
-def dump_from_json(data: Dict[str, Any], clean: Callable[[str], str]) -> Dump:
-    """The dump of :func:`dump_json`.
-
-    :raises ValueError: this is not what :func:`dump_json` makes
-    """
-
-    def frames(told: List[List[Any]]) -> Tuple[Frame, ...]:
-        return tuple(Frame(clean(str(n)), clean(str(f)), int(line), bool(nat)) for n, f, line, nat in told)
-
-    try:
-        return _dump_in(data, clean, frames)
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ValueError("not a dump: %s" % error) from None
-
-
-def _thread_out(thread: Thread, stack: Any) -> Dict[str, Any]:
-    told: Dict[str, Any] = {
-        "name": thread.name,
-        "tid": thread.tid,
-        "active": thread.active,
-        "gil": thread.gil,
-        "stack": stack,
-    }
-    if thread.locals:
-        told["locals"] = list(thread.locals)
-    return told
-
-
-def _thread_in(
-    told: Dict[str, Any], clean: Callable[[str], str], frames: Callable[[Any], Tuple[Frame, ...]]
-) -> Thread:
-    variables = tuple(
-        {clean(str(name)): clean(str(value)) for name, value in one.items()} for one in told.get("locals", ())
-    )
-    return Thread(
-        clean(str(told["name"])),
-        int(told["tid"]),
-        bool(told["active"]),
-        bool(told["gil"]),
-        frames(told["stack"]),
-        variables,
-    )
-
-
-def _dump_out(dump: Dump, thread_out: Callable[[Thread], Dict[str, Any]]) -> Dict[str, Any]:
-    process: Optional[Dict[str, Any]] = None
-    if dump.process is not None:
-        process = dump.process._asdict()
-        process["children"] = [
-            dict(child._asdict(), threads=[thread_out(thread) for thread in child.threads])
-            for child in dump.process.children
+def fitted(dump: Dump) -> Dump:
+    """A dump within the bounds; what had to be left out is said in its notes."""
+    cut = _Cut()
+    threads = cut.threads(dump.threads, "threads")
+    process = dump.process
+    if process is not None:
+        some = process.children[:CHILDREN]
+        if len(some) < len(process.children):
+            cut.note("child processes", len(process.children), CHILDREN)
+        children = [
+            child._replace(threads=cut.threads(child.threads, "threads of a child")) for child in some
         ]
-    return {
-        "rank": dump.rank,
-        "at": dump.at,
-        "way": dump.way,
-        "error": dump.error,
-        "what": dump.what,
-        "hint": dump.hint,
-        "notes": list(dump.notes),
-        "source": dump.source,
-        "took_s": round(dump.took_s, 4),
-        "process": process,
-        "threads": [thread_out(thread) for thread in dump.threads],
-    }
+        process = process._replace(children=tuple(children))
+    if not cut.notes:
+        return dump
+    notes = (*dump.notes[: NOTES - len(cut.notes)], *cut.notes)
+    return replace(dump, threads=threads, process=process, notes=notes)
 
 
-def _dump_in(
-    told: Dict[str, Any], clean: Callable[[str], str], frames: Callable[[Any], Tuple[Frame, ...]]
-) -> Dump:
-    process = None if told["process"] is None else _process_in(told["process"], clean, frames)
-    return Dump(
-        rank=int(told["rank"]),
-        at=float(told["at"]),
-        process=process,
-        way=clean(str(told["way"])),
-        threads=tuple(_thread_in(thread, clean, frames) for thread in told["threads"]),
-        source=clean(str(told["source"])),
-        error=clean(str(told["error"])),
-        what=clean(str(told["what"])),
-        hint=clean(str(told["hint"])),
-        notes=tuple(clean(str(note)) for note in told["notes"]),
-        took_s=float(told["took_s"]),
-    )
+class _Cut:
+    """What is left of the bounds of one dump."""
+
+    def __init__(self) -> None:
+        self.notes: Dict[str, None] = {}
+        self._frames = FRAMES
+        self._locals = LOCALS
+
+    def note(self, what: str, found: int, most: int) -> None:
+        self.notes["%s cut at %s of %s" % (what, format(most, ","), format(found, ","))] = None
+
+    def threads(self, threads: Sequence[Thread], what: str) -> Tuple[Thread, ...]:
+        if len(threads) > THREADS:
+            self.note(what, len(threads), THREADS)
+        return tuple(self._thread(thread) for thread in threads[:THREADS])
+
+    def _thread(self, thread: Thread) -> Thread:
+        frames, variables = thread.frames, thread.locals
+        if len(frames) > DEPTH:
+            self.note("stack", len(frames), DEPTH)
+            frames, variables = shortened(frames, LEFT_OUT), shortened(variables, {})
+        if len(frames) > self._frames:
+            self.notes["stacks of further threads are left out: %s frames" % format(FRAMES, ",")] = None
+            frames, variables = (), ()
+        self._frames -= len(frames)
+        return thread._replace(frames=frames, locals=self._variables(variables))
+
+    def _variables(self, variables: Sequence[Dict[str, str]]) -> Tuple[Dict[str, str], ...]:
+        """The innermost tell most; those of the outer frames are left out."""
+        kept: List[Dict[str, str]] = []
+        for one in reversed(variables):
+            size = sum(LOCAL_COST + len(name) + len(value) for name, value in one.items())
+            self._locals -= size
+            if size and self._locals < 0:
+                self.notes["local variables of outer frames are left out"] = None
+            kept.append(one if self._locals >= 0 else {})
+        return tuple(reversed(kept)) if any(kept) else ()
 
 
-def _process_in(
-    told: Dict[str, Any], clean: Callable[[str], str], frames: Callable[[Any], Tuple[Frame, ...]]
-) -> Process:
-    children = tuple(
-        Child(
-            int(child["pid"]),
-            clean(str(child["name"])),
-            clean(str(child["state"])),
-            tuple(_thread_in(thread, clean, frames) for thread in child["threads"]),
-        )
-        for child in told["children"]
-    )
-    return Process(
-        pid=int(told["pid"]),
-        ticks=int(told["ticks"]),
-        state=clean(str(told["state"])),
-        wchan=clean(str(told["wchan"])),
-        call=clean(str(told["call"])),
-        target=clean(str(told["target"])),
-        cpu_s=float(told["cpu_s"]),
-        main_cpu_s=float(told["main_cpu_s"]),
-        switches=int(told["switches"]),
-        children=children,
-    )
+def shortened(parts: Sequence[Any], instead: Any) -> Tuple[Any, ...]:
+    """A stack of at most :data:`DEPTH` parts, with ``instead`` in place of those that are left out."""
+    if len(parts) <= DEPTH:
+        return tuple(parts)
+    return (*parts[:OUTERMOST], instead, *parts[len(parts) - (DEPTH - OUTERMOST - 1) :])

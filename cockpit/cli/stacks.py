@@ -216,7 +216,13 @@ async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress)
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(left.wait(), args.interval)
             if not left.is_set():
-                await _sample(stacks, f"sample {number + 1} of {args.samples}", progress)
+                try:
+                    await _sample(stacks, f"sample {number + 1} of {args.samples}", progress)
+                except CockpitError as error:
+                    if not number:
+                        raise
+                    say(str(error))
+                    return True
             if left.is_set():
                 say(f"left at sample {len(stacks.snapshot.samples)} of {args.samples}; this has come:")
                 return False

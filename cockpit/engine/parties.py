@@ -115,7 +115,7 @@ class RunParty:
             for job in jobs
             for rank, place in job.ranks.items()
             # A child that outlives its rank has that rank's environment: the run record knows better.
-            if rank in ranks and ranks[rank].state in LIVE
+            if rank in ranks and ranks[rank].node == node and ranks[rank].state in LIVE
         }
         for rank in self._model.on(node):
             if rank.rank not in found and rank.state in LIVE and rank.pid and rank.ticks:

@@ -2,7 +2,8 @@
 
 =================  ====================================================================================
 ``snapshot.json``  what was asked of whom, when, and who did not answer
-``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none
+``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none;
+                   ranks without any have no file
 ``tree.json``      for each sample the merged tree: its branches with their depth and their ranks
 ``verdict.json``   the verdict with its evidence
 =================  ====================================================================================
@@ -12,14 +13,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base.gate import RANK_LIMIT
-from cockpit.base.stacks import Dump, dump_from_json, dump_json
+from cockpit.base.dumps import ANYTHING, FromJson, Room, dump_json
+from cockpit.base.gate import (
+    COUNT,
+    FLAG,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    TIME,
+    Digits,
+    ListOf,
+    MapOf,
+    Maybe,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+    read,
+)
+from cockpit.base.stacks import Dump
 from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -31,8 +51,59 @@ FORMAT = 1
 
 MAIN = "snapshot.json"
 
-_BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+FILE_LIMIT = 32 << 20
+"""Bytes of one file: what is larger is neither written nor read."""
+
+ROOM = 1 << 30
+"""Bytes that a snapshot from disk may take up, as :class:`cockpit.base.dumps.Room` counts them."""
+
+_BROKEN = (OSError, ValueError, RecursionError)
 """What reading a file raises that is not as it was written."""
+
+_WORDS = Text(10_000)
+
+
+@dataclass(frozen=True)
+class _Place:
+    node: str = bound(_WORDS)
+    local_rank: int | None = bound(Maybe(Whole(0, RANK_LIMIT)))
+    pid: int | None = bound(Maybe(PID))
+    why: str = bound(_WORDS)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    at: float = bound(TIME)
+    took_s: float | None = bound(Maybe(TIME))
+    silent: dict[str, str] = bound(MapOf(_WORDS, _WORDS, 1 << 16))
+
+
+@dataclass(frozen=True)
+class _Head:
+    """``snapshot.json``."""
+
+    name: str = bound(_WORDS)
+    title: str = bound(_WORDS)
+    run: str = bound(_WORDS)
+    options: dict[str, bool] = bound(MapOf(_WORDS, FLAG, 100))
+    ranks: dict[int, _Place] = bound(MapOf(Digits(RANK), Of(_Place), RANK_LIMIT))
+    samples: tuple[_Sample, ...] = bound(ListOf(Of(_Sample), 100_000))
+    files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
+
+
+@dataclass(frozen=True)
+class _Version:
+    """That part of ``snapshot.json`` which every version has."""
+
+    format: int = bound(COUNT)
+    version: str = bound(_WORDS, "")
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """``rank-N.json``; its dumps are read one by one."""
+
+    samples: tuple[Any, ...] = bound(ListOf(ANYTHING, 100_000))
 
 
 def new_folder(root: Path, snapshot: Snapshot) -> Path:
@@ -59,6 +130,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
 
     :raises CockpitError: one cannot be written
     """
+    files = [rank for rank in snapshot.ranks if any(rank in sample.dumps for sample in snapshot.samples)]
     head = {
         "format": FORMAT,
         "version": __version__,
@@ -70,16 +142,15 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "samples": [
             {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
         ],
+        "files": files,
     }
     try:
-        for rank, place in snapshot.ranks.items():
-            dumps = [sample.dumps.get(rank) for sample in snapshot.samples]
-            told = [None if dump is None else dump_json(dump) for dump in dumps]
-            _write(folder / f"rank-{rank}.json", {"rank": rank, "node": place.node, "samples": told})
-        _write(folder / "tree.json", [_tree_json(sample) for sample in snapshot.samples])
-        _write(folder / "verdict.json", verdict_json(verdict(snapshot)))
+        for rank in files:
+            _write(folder / f"rank-{rank}.json", [_rank_text(rank, snapshot)])
+        _write(folder / "tree.json", _tree_text(snapshot))
+        _write(folder / "verdict.json", [json.dumps(verdict_json(verdict(snapshot)))])
         # Last: the folder is a snapshot from here on.
-        _write(folder / MAIN, head)
+        _write(folder / MAIN, [json.dumps(head)])
     except OSError as error:
         raise CockpitError(f"cannot write: {error.strerror}", where=str(error.filename or folder)) from None
 
@@ -93,38 +164,40 @@ def load(folder: Path) -> Snapshot:
     """
     file = folder / MAIN
     try:
-        head = _read(file)
-        if int(head["format"]) > FORMAT:
-            what = f"written by cockpit {_clean(str(head.get('version')))}, which is newer than this one"
+        told = _read(file)
+        written = read(_Version, told)
+        if written.format > FORMAT:
+            what = f"written by cockpit {_clean(written.version)}, which is newer than this one"
             raise CockpitError(what, where=str(file))
-        snapshot = Snapshot(
-            _clean(head["name"]),
-            _clean(head["title"]),
-            _clean(head["run"]),
-            {_rank(rank): _place(place) for rank, place in head["ranks"].items()},
-            [
-                Sample(
-                    _seconds(sample["at"]),
-                    {},
-                    {_clean(node): _clean(why) for node, why in sample["silent"].items()},
-                    None if sample["took_s"] is None else _seconds(sample["took_s"]),
-                )
-                for sample in head["samples"]
-            ],
-            {str(name): bool(value) for name, value in head["options"].items()},
-        )
+        head = read(_Head, told)
     except (FileNotFoundError, NotADirectoryError):
         known = newest(folder) or newest(folder / "stacks")
         hint = f"see: cockpit stacks {known}" if known else "give the folder that `cockpit stacks` named"
         raise CockpitError(f"is no snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
     except _BROKEN as error:
         raise CockpitError(_why(error), where=str(file)) from None
-    for rank in snapshot.ranks:
-        dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples)
+    snapshot = _opened(head)
+    reader = FromJson(_clean, Room(ROOM, ROOM))
+    for rank in snapshot.ranks if head.files is None else set(head.files) & set(snapshot.ranks):
+        dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples, reader)
         for sample, dump in zip(snapshot.samples, dumps, strict=True):
             if dump is not None:
                 sample.dumps[rank] = dump
     return snapshot
+
+
+def _opened(head: _Head) -> Snapshot:
+    """The snapshot, still without dumps."""
+    samples = [
+        Sample(one.at, {}, {_clean(node): _clean(why) for node, why in one.silent.items()}, one.took_s)
+        for one in head.samples
+    ]
+    ranks = {
+        rank: Place(_clean(one.node), one.local_rank, one.pid, _clean(one.why))
+        for rank, one in head.ranks.items()
+    }
+    options = {_clean(name): value for name, value in head.options.items()}
+    return Snapshot(_clean(head.name), _clean(head.title), _clean(head.run), ranks, samples, options)
 
 
 def is_snapshot(folder: Path) -> bool:
@@ -148,49 +221,50 @@ def verdict_json(found: Verdict) -> dict[str, Any]:
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
-    return f"is damaged, or no file of a snapshot: {RemoteText.of(repr(error)).shown(limit=200)}"
+    return f"is damaged, or no file of a snapshot: {RemoteText.of(str(error)).shown(limit=200)}"
 
 
-def _dumps(file: Path, rank: int, samples: Sequence[Sample]) -> list[Dump | None]:
+def _dumps(file: Path, rank: int, samples: Sequence[Sample], reader: FromJson) -> list[Dump | None]:
     try:
-        told = _read(file)["samples"]
+        told = read(_Rank, _read(file)).samples
         if len(told) != len(samples):
             raise ValueError(f"{len(told)} samples, not {len(samples)}")
-        return [None if dump is None else _of_rank(rank, dump) for dump in told]
+        return [None if dump is None else _of_rank(rank, reader(dump)) for dump in told]
     except _BROKEN as error:
         what = f"{file.name} {_why(error)}"
         return [Dump(rank, sample.at, error="failed", what=what) for sample in samples]
 
 
-def _of_rank(rank: int, told: dict[str, Any]) -> Dump:
-    dump = dump_from_json(told, _clean)
+def _of_rank(rank: int, dump: Dump) -> Dump:
     if dump.rank != rank:
         raise ValueError(f"a dump of rank {dump.rank}")
     return dump
 
 
-def _rank(text: str) -> int:
-    rank = int(text)
-    if not 0 <= rank < RANK_LIMIT:
-        raise ValueError(f"no rank: {text}")
-    return rank
+def _rank_text(rank: int, snapshot: Snapshot) -> str:
+    """What is in a rank's file; where that would be too large, that it would be."""
+    dumps = [sample.dumps.get(rank) for sample in snapshot.samples]
+    node = json.dumps(snapshot.ranks[rank].node)
+    told: list[str] = []
+    size = 0
+    for dump in dumps:
+        told.append("null" if dump is None else json.dumps(dump_json(dump)))
+        size += len(told[-1])
+        if size > FILE_LIMIT - (1 << 20):
+            what = f"its stacks take up more than {FILE_LIMIT >> 20} MiB and are not kept"
+            instead = [dump and Dump(rank, dump.at, error="failed", what=what) for dump in dumps]
+            told = [json.dumps(dump and dump_json(dump)) for dump in instead]
+            break
+    return f'{{"rank": {rank}, "node": {node}, "samples": [{", ".join(told)}]}}'
 
 
-def _seconds(told: float) -> float:
-    # What no calendar has could not be shown, and what is no number is no JSON.
-    if not 0 <= float(told) < 1 << 36:
-        raise ValueError(f"no time: {told}")
-    return float(told)
-
-
-def _place(told: dict[str, Any]) -> Place:
-    local, pid = told["local_rank"], told["pid"]
-    return Place(
-        _clean(told["node"]),
-        None if local is None else int(local),
-        None if pid is None else int(pid),
-        _clean(told["why"]),
-    )
+def _tree_text(snapshot: Snapshot) -> Iterator[str]:
+    """The trees of all samples, one after the other."""
+    between = "["
+    for sample in snapshot.samples:
+        yield between + json.dumps(_tree_json(sample))
+        between = ", "
+    yield "]" if snapshot.samples else "[]"
 
 
 def _tree_json(sample: Sample) -> list[dict[str, Any]]:
@@ -208,20 +282,30 @@ def _tree_json(sample: Sample) -> list[dict[str, Any]]:
     ]
 
 
-def _clean(text: object) -> str:
-    if not isinstance(text, str):
-        raise ValueError(f"expected text, got {type(text).__name__}")
+def _clean(text: str) -> str:
     return RemoteText.of(text).shown()
 
 
 def _read(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
+    with file.open("rb") as source:
+        # One byte more tells what is too large; a size may be that of no file.
+        data = source.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise ValueError(f"larger than {FILE_LIMIT >> 20} MiB")
+    return json.loads(data.decode())
 
 
-def _write(file: Path, data: object) -> None:
+def _write(file: Path, parts: Iterable[str]) -> None:
+    """Write JSON, without indentation: only that is fast, and a job may have a thousand ranks."""
     beside = file.with_name(file.name + ".new")
-    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as target:
-        # In one piece and without indentation: only that is fast, and a job may have a thousand ranks.
-        target.write(json.dumps(data))
-    os.replace(beside, file)
+    try:
+        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(number, "w", encoding="ascii") as target:
+            target.writelines(parts)
+        os.replace(beside, file)
+    except OSError as error:
+        # A write names no file.
+        error.filename = error.filename or str(file)
+        with suppress(OSError):
+            beside.unlink()
+        raise

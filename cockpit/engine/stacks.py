@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cockpit.base import verbs
-from cockpit.base.stacks import Dump, unpack
+from cockpit.base.dumps import KEPT, Room, unpack
+from cockpit.base.stacks import Dump
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
 from cockpit.engine import payload, snapshots
@@ -27,6 +28,9 @@ SENDING = 16
 
 TEXT_LIMIT = 500
 """Characters of a name, a path or a value that are kept of what a node says."""
+
+SNAPSHOT_LIMIT = 512 << 20
+"""Bytes that the samples of one snapshot may take up, as :class:`cockpit.base.dumps.Room` counts them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,10 @@ class Ask:
     def silence_s(self) -> float:
         """Seconds without an answer after which a node is silent: every way a dump may go, and more."""
         return 4 * self.timeout_s + 5
+
+    def whole_s(self, ranks: int) -> float:
+        """Seconds after which so many ranks of one node are through: it looks at two at once, or more."""
+        return self.silence_s * max(1, (ranks + 1) // 2)
 
 
 @dataclass(frozen=True)
@@ -134,10 +142,14 @@ class Stacks:
         self.trouble = ""
         """Why the snapshot could not be kept on disk; empty while it can."""
         self._saved: Path | None = None
-        self._taking: asyncio.Task[Any] | None = None
+        self._taking: asyncio.Future[Any] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._equipped: dict[Link, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(SENDING)
+        self._used = [0]
+        """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
+        # One at a time: threads that compute keep the loop from its turn, and each takes memory.
+        self._unpacking = asyncio.Lock()
 
     @property
     def busy(self) -> bool:
@@ -159,13 +171,20 @@ class Stacks:
         self.snapshot.ranks.update({rank: places[rank] for rank in places if self.ask.wants(rank)})
 
     async def take(self) -> Sample:
-        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer."""
+        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.
+
+        :raises CockpitError: the snapshot has no room for another one
+        """
+        left = self._room_left()
         sample = Sample(time.time())
         began = time.monotonic()
         self._look_around()
         self.snapshot.samples.append(sample)
-        work = [self._node(node, sample, self.ask) for node in self.party.nodes]
-        self._taking = asyncio.ensure_future(_together(work))
+        nodes = self.party.nodes
+        share = min(KEPT, left // max(1, len(nodes)))
+        self._used.append(0)
+        work = [self._node(node, sample, self.ask, share) for node in nodes]
+        self._taking = asyncio.gather(*work)
         try:
             await self._taking
         except asyncio.CancelledError:
@@ -178,6 +197,15 @@ class Stacks:
         self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
 
+    def _room_left(self) -> int:
+        """Bytes that another sample may take up."""
+        left = SNAPSHOT_LIMIT - sum(self._used)
+        if left < max(self._used):
+            number, size = len(self.snapshot.samples), sum(self._used) / 1e6
+            what = f"this snapshot is full: its {number} samples take up {size:,.0f} MB"
+            raise CockpitError(what, hint=f"begin another one: {self.command}")
+        return left
+
     async def _keep(self, before: asyncio.Task[None] | None, snapshot: Snapshot) -> None:
         """Every sample goes to disk unasked: the job may be killed, and we too."""
         if before is not None:
@@ -187,6 +215,9 @@ class Stacks:
             self.trouble = ""
         except CockpitError as error:
             self.trouble = str(error)
+        except Exception as error:
+            # A mistake of ours.
+            self.trouble = f"internal error: {error!r}"
 
     async def look(
         self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
@@ -201,8 +232,8 @@ class Stacks:
             raise CockpitError(why, where=f"rank {rank}")
         sample = Sample(time.time())
         ask = replace(self.ask, native=native, locals=locals, children=children, ranks=1 << rank)
-        await self._node(place.node, sample, ask)
-        if place.node in sample.silent:
+        await self._node(place.node, sample, ask, KEPT)
+        if place.node in sample.silent and rank not in sample.dumps:
             raise CockpitError(sample.silent[place.node], where=place.node, code=Exit.NODE_UNFIT)
         if rank not in sample.dumps:
             raise CockpitError(self.snapshot.ranks[rank].why or "no answer", where=f"rank {rank}")
@@ -237,24 +268,35 @@ class Stacks:
         snapshots.save(snapshot, self._saved)
         return self._saved
 
-    async def _node(self, node: str, sample: Sample, ask: Ask) -> None:
-        """Everything about one node; what goes wrong is noted in the sample."""
+    async def _node(self, node: str, sample: Sample, ask: Ask, share: int) -> None:
+        """Everything about one node; what goes wrong is noted in the sample and costs no other node's answer.
+
+        :param share: bytes that its dumps may take up
+        """
         try:
             link = await self.party.link(node)
             targets = await self._targets(node, link, ask)
             if targets:
                 await self._equip(link)
-                await self._dumps(node, link, targets, sample, ask)
+                await self._dumps(node, link, targets, sample, ask, Room(share))
         except CockpitError as error:
             text = f"{error.what}; {error.hint}" if error.hint else error.what
-            sample.silent[node] = RemoteText.of(text).shown(limit=TEXT_LIMIT)
+            sample.silent[node] = clean(text)
         except asyncio.CancelledError:
             sample.silent[node] = "cancelled before it answered"
             raise
+        except Exception as error:
+            # A mistake of ours.
+            sample.silent[node] = clean(f"internal error: {error!r}")
 
     async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
-        targets = [target for target in await self.party.targets(node, link) if ask.wants(target.rank)]
+        """The ranks of a node that are asked; it cannot take one that another node has."""
         known = self.snapshot.ranks
+        targets = [
+            target
+            for target in await self.party.targets(node, link)
+            if ask.wants(target.rank) and known.get(target.rank, Place(node)).node in ("", node)
+        ]
         found = {target.rank: Place(node, target.local_rank, target.pid) for target in targets}
         gone = {
             rank: replace(place, why="gone: its process is not there any more")
@@ -264,33 +306,47 @@ class Stacks:
         known.update({**gone, **found})
         return targets
 
-    async def _dumps(self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask) -> None:
-        wanted = {target.rank: target.pid for target in targets}
-        stream = await link.stream(
-            verbs.Stacks(
-                tuple(verbs.Target(one.rank, one.pid, one.ticks) for one in targets),
-                self.party.folder(node),
-                ask.native,
-                ask.locals,
-                ask.children,
-                ask.timeout_s,
-            )
-        )
+    async def _dumps(
+        self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask, room: Room
+    ) -> None:
+        asked = {target.rank for target in targets}
+        wanted = set(asked)
+        asks = [verbs.Target(one.rank, one.pid, one.ticks) for one in targets]
+        request = verbs.Stacks(tuple(asks), self.party.folder(node), timeout_s=ask.timeout_s, **_options(ask))
+        whole_s = ask.whole_s(len(targets))
+        end = time.monotonic() + whole_s
+        stream = await link.stream(request)
         try:
             parts = stream.parts()
             while True:
-                try:
-                    _, data = await asyncio.wait_for(anext(parts), ask.silence_s)
-                except StopAsyncIteration:
-                    return
-                for dump in _unpacked(node, data):
-                    # A node speaks for the ranks it was asked about, and for no others.
-                    if dump.rank in wanted:
-                        sample.dumps[dump.rank] = dump
+                patience = min(ask.silence_s, max(0.0, end - time.monotonic()))
+                _, data = await asyncio.wait_for(anext(parts), patience)
+                await self._take_in(node, data, wanted, sample, room)
+        except StopAsyncIteration:
+            return
         except (TimeoutError, asyncio.TimeoutError):
-            raise LinkError(f"no answer within {ask.silence_s:g} s", where=node) from None
+            quiet = patience == ask.silence_s or not sample.dumps.keys() & asked
+            what = f"no answer within {ask.silence_s:g} s" if quiet else f"not through within {whole_s:g} s"
+            raise LinkError(what, where=node) from None
         finally:
             await stream.close()
+
+    async def _take_in(self, node: str, data: bytes, wanted: set[int], sample: Sample, room: Room) -> None:
+        """Put what came into the sample; each part of an answer tells of ranks that have not been told of.
+
+        :raises RemoteError: it is no such part
+        """
+        before = room.used
+        async with self._unpacking:
+            dumps, why = await asyncio.to_thread(_unpacked, data, wanted, room)
+        if any(one is sample for one in self.snapshot.samples[-1:]):
+            self._used[-1] += room.used - before
+        sample.dumps.update(dumps)
+        wanted -= dumps.keys()
+        if not dumps and not why:
+            why = "a part of its answer without a stack"
+        if why:
+            raise RemoteError("protocol", f"sent what is no dump: {why}", where=node)
 
     async def _equip(self, link: Link) -> None:
         """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
@@ -315,7 +371,7 @@ class Stacks:
             raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
         if ours.machine != machine:
             what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
-            raise CockpitError(RemoteText.of(what).shown(limit=TEXT_LIMIT), where=link.node, hint=hint)
+            raise CockpitError(clean(what), where=link.node, hint=hint)
         async with self._gate:
             await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
 
@@ -324,24 +380,25 @@ def _options(ask: Ask) -> dict[str, bool]:
     return {"native": ask.native, "locals": ask.locals, "children": ask.children}
 
 
-def _unpacked(node: str, data: bytes) -> list[Dump]:
+def _unpacked(data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
+    """The dumps in a part of an answer, and what is wrong with the rest of it; empty: nothing."""
+    dumps: dict[int, Dump] = {}
     try:
-        return unpack(data, clean)
+        for dump in unpack(data, clean, room):
+            # A node speaks for the ranks it was asked about, for no others, and once.
+            if dump.rank not in wanted:
+                return dumps, f"of rank {dump.rank}, which it was not asked about"
+            if dump.rank in dumps:
+                return dumps, f"of rank {dump.rank}, twice"
+            dumps[dump.rank] = dump
     except ValueError as error:
-        raise RemoteError("protocol", f"sent what is no dump: {error}", where=node) from None
+        return dumps, str(error)
+    return dumps, ""
 
 
 def clean(text: str) -> str:
     """Text of a node, harmless and of bounded length."""
     return RemoteText.of(text).shown(limit=TEXT_LIMIT)
-
-
-async def _together(work: Sequence[Awaitable[None]]) -> None:
-    """All at once; a mistake of ours in one is raised when the others are through."""
-    answers = await asyncio.gather(*work, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
 
 
 class Recorded:

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base import verbs
-from cockpit.base.frames import MAX_PAYLOAD
-from cockpit.base.stacks import Child, Dump, Thread, pack
+from cockpit.base.dumps import TooLarge, pack
+from cockpit.base.stacks import Child, Dump, Thread, fitted
 from cockpit.base.verbs import Target
 from cockpit.node import kernel, permission, procfs, running, spied, spy
 from cockpit.node.calls import Call
@@ -101,7 +101,7 @@ class _Dumps:
                 return
             began, at = time.monotonic(), time.time()
             try:
-                dump = _Look(self, target.pid, target.ticks).rank(target.rank, at)
+                dump = fitted(_Look(self, target.pid, target.ticks).rank(target.rank, at))
             except Exception:
                 # A fault of ours with one rank is told in its place, and costs no other rank's answer.
                 import traceback
@@ -110,15 +110,16 @@ class _Dumps:
             self._done.put(replace(dump, took_s=time.monotonic() - began))
 
     def _send(self, dumps: List[Dump]) -> None:
-        payload = pack(dumps)
-        if len(payload) <= MAX_PAYLOAD:
-            self._call.item({"ranks": [dump.rank for dump in dumps]}, payload)
-        elif len(dumps) > 1:
-            self._send(dumps[: len(dumps) // 2])
-            self._send(dumps[len(dumps) // 2 :])
-        else:
-            what = "its stacks are too large to be told (%d bytes)" % len(payload)
-            self._send([replace(dumps[0], threads=(), way="kernel", error="failed", what=what)])
+        try:
+            payload = pack(dumps)
+        except TooLarge as error:
+            if len(dumps) > 1:
+                self._send(dumps[: len(dumps) // 2])
+                self._send(dumps[len(dumps) // 2 :])
+                return
+            what = "its stacks are too large to be sent (%s)" % error
+            payload = pack([replace(dumps[0], threads=(), process=None, way="", error="failed", what=what)])
+        self._call.item({"ranks": [dump.rank for dump in dumps]}, payload)
 
     def cancelled(self) -> bool:
         """Whether nobody wants the answer any more."""

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cockpit.base import record, verbs
+from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.base.secret import is_secret
 from cockpit.node import claims, kernel, procfs
 from cockpit.node.calls import Call
@@ -24,11 +25,14 @@ from cockpit.node.spied import harmless
 COMMAND_LIMIT = 200
 """Characters of a command line that are told."""
 
+PLACE_LIMIT = 300
+"""Characters of a job's address or name that are told."""
+
 STUCK_S = 0.5
 """Reading one file of /proc takes no longer, or it is given up: its process may hold a lock for ever."""
 
 OTHERS = 50
-"""Other people's jobs that are told."""
+"""Other people's jobs, and processes that cannot be looked at, that are told."""
 
 LEVELS = 10
 """Processes above another person's Python that are looked at."""
@@ -87,9 +91,9 @@ def seek(call: Call) -> Dict[str, Any]:
     run, node = asked.run, asked.node
     scan = _scan(run, node)
     return {
-        "ranks": _ranks(scan.processes),
+        "ranks": _ranks(scan.processes)[:RANKS_A_NODE],
         "others": [] if run else _others(scan.refused),
-        "stuck": list(_stuck(scan.stuck)),
+        "stuck": list(_stuck(scan.stuck[:OTHERS])),
         "machine": "%s %s" % (procfs.boot_id(), _link("/proc/self/ns/pid")),
     }
 
@@ -216,7 +220,7 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
             continue
         wrapped = bool(top.claim.run) and _is_wrapped(main or top, processes)
         found.append(_Rank(main or top, main is not None, wrapped, top.stat.parent))
-    told = [_told(one) for one in _newest(found) if _unchanged(one.process)]
+    told = [_told(one) for one in _newest(found) if _can_be(one.process.claim) and _unchanged(one.process)]
     return sorted(told, key=lambda one: (one["rank"], one["pid"]))
 
 
@@ -255,6 +259,11 @@ def _newest(found: List[_Rank]) -> List[_Rank]:
         best[said.place] = max(best.get(said.place, worth), worth)
         kept.append((said.place, worth, one))
     return [one for place, worth, one in kept if worth == best[place]]
+
+
+def _can_be(said: claims.Claim) -> bool:
+    """Whether these are numbers that a job can have: other programs have such variables too."""
+    return said.rank < RANK_LIMIT and (said.size or 0) <= RANK_LIMIT and (said.local or 0) <= RANK_LIMIT
 
 
 def _below(top: _Process, children: Dict[int, List[_Process]]) -> Iterator[_Process]:
@@ -366,7 +375,11 @@ def _told(one: _Rank) -> Dict[str, Any]:
         "pid": pid,
         "ticks": one.process.stat.ticks,
         "state": one.process.stat.state,
-        "job": {"addr": said.addr, "port": said.port, "id": said.job or _job(one)},
+        "job": {
+            "addr": said.addr[:PLACE_LIMIT],
+            "port": said.port[:PLACE_LIMIT],
+            "id": (said.job or _job(one))[:PLACE_LIMIT],
+        },
         "net": _link("/proc/%d/ns/net" % pid),
         "launcher": said.launcher,
         "run": said.run,

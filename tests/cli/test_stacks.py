@@ -19,7 +19,8 @@ import pytest
 
 from cockpit import paths
 from cockpit.base import kinds
-from cockpit.base.stacks import Frame, Thread, pack
+from cockpit.base.dumps import pack
+from cockpit.base.stacks import Frame, Thread
 from cockpit.cli import stacks
 from cockpit.cli.progress import Progress
 from cockpit.core import verdict
@@ -82,7 +83,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     told: list[Any] = []
 
     class Link(FakeLink):
-        async def stream(self, request: object) -> Answer:
+        async def stream(self, request: Any) -> Answer:
             return Talk(told)
 
     @asynccontextmanager

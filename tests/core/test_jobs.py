@@ -259,6 +259,10 @@ def test_what_nodes_send_is_harmless_in_a_title() -> None:
         said(others=5),
         said(stuck=["x"]),
         said(machine=3),
+        said(*(told(0) for _ in range(5000))),
+        said(told(True)),
+        said({**told(0), "rank": 10**400}),
+        said(told(0, started=10**400)),
     ],
 )
 def test_nonsense_does_not_pass_the_gate(answer: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import SpyAnswer
-from cockpit.base.stacks import Dump, Frame, Process, Thread, pack
+from cockpit.base.dumps import pack
+from cockpit.base.stacks import Dump, Frame, Process, Thread
 from cockpit.core.events import Event
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.verdict import verdict
@@ -66,15 +67,15 @@ class FakeLink:
         self.asked: list[verbs.Stacks] = []
         self.answer = Answer()
 
-    async def call(self, request: object, data: bytes = b"", **how: Any) -> SpyAnswer:
+    async def call(self, request: Any, data: bytes = b"", **fields: Any) -> SpyAnswer:
         assert isinstance(request, verbs.Spy)
         if data:
             await asyncio.sleep(0)
             self.sent += 1
             self.has_spy = True
-        return SpyAnswer(ready=self.has_spy)
+        return SpyAnswer(self.has_spy)
 
-    async def stream(self, request: object) -> Answer:
+    async def stream(self, request: Any) -> Answer:
         assert isinstance(request, verbs.Stacks)
         self.asked.append(request)
         return self.answer
@@ -243,7 +244,7 @@ def test_one_rank_alone_is_no_sample(tmp_path: Path) -> None:
             link.answer.queue.put_nowait(part)
         found = await stacks.look(1, native=True)
         assert found == dump(1)
-        assert link.asked[0].native is True
+        assert link.asked[0].native
         assert [target.rank for target in link.asked[0].targets] == [1]
         assert stacks.snapshot.samples == []
         with pytest.raises(CockpitError, match="no node that was asked"):

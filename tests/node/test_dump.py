@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.base.stacks import Dump, unpack
+from cockpit.base.dumps import unpack
+from cockpit.base.stacks import Dump
 from cockpit.node import dump, permission, procfs, spied, spy
 from cockpit.node.calls import Call, NodeError
 from tests.node import spies
