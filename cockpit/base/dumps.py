@@ -56,8 +56,8 @@ from cockpit.base.stacks import (
     fitted,
 )
 
-LINE = 1 << 20
-"""Bytes of a line of a packed answer."""
+LINE = 1 << 19
+"""Bytes of a line of a packed answer; while one is parsed, nothing else runs."""
 
 TEXT = 64 << 20
 """Bytes that all answers of a node to one request may unpack to."""
@@ -127,7 +127,7 @@ class Room:
         """
         self.text -= size + _LINE_COST * lines
         if self.text < 0:
-            raise TooLarge("it unpacks to more than it may")
+            raise TooLarge("more text than an answer may have")
 
     def keep(self, size: int) -> None:
         """Note that something of this size is to be kept.
@@ -136,7 +136,9 @@ class Room:
         """
         self.kept -= size
         if self.kept < 0:
-            raise TooLarge("stacks of more than %s MB" % format(self._most / 1e6, ".3g"))
+            raise TooLarge(
+                "stacks of more than %s MB; --ranks asks fewer ranks" % format(self._most / 1e6, ".2g")
+            )
 
 
 # -- packed for a link -------------------------------------------------------------------------------
@@ -204,7 +206,8 @@ def unpack(data: bytes, clean: Clean, room: Optional[Room] = None) -> Iterator[D
 
     :param clean: makes text of a node harmless; every string passes through it
     :param room: how much may be taken in
-    :raises ValueError: this is not what :func:`pack` makes, or there is no room for it
+    :raises TooLarge: there is no room for it
+    :raises ValueError: this is not what :func:`pack` makes
     """
     room = room or Room()
     tree = _Tree(clean, room)
@@ -222,8 +225,8 @@ def unpack(data: bytes, clean: Clean, room: Optional[Room] = None) -> Iterator[D
                 yield _Reading(clean, room, tree.stack).dump(value)
             else:
                 raise Malformed("expected frames, nodes or dump")
-    except (ValueError, RecursionError, zlib.error) as error:
-        raise ValueError("not a packed dump: %s" % error) from None
+    except (RecursionError, zlib.error) as error:
+        raise Malformed(str(error)) from None
 
 
 def _lines(data: bytes, room: Room) -> Iterator[bytes]:
@@ -337,12 +340,10 @@ class FromJson:
     def __call__(self, value: Any) -> Dump:
         """The dump.
 
-        :raises ValueError: this is not what :func:`dump_json` makes, or there is no room for it
+        :raises TooLarge: there is no room for it
+        :raises ValueError: this is not what :func:`dump_json` makes
         """
-        try:
-            return self._reading.dump(value)
-        except (ValueError, RecursionError) as error:
-            raise ValueError("not a dump: %s" % error) from None
+        return self._reading.dump(value)
 
     def _stack(self, told: Any) -> Tuple[Tuple[Frame, ...], int]:
         if not isinstance(told, list):

@@ -26,7 +26,7 @@ CHILDREN = 1000
 FRAMES = 50_000
 """Frames of one rank: of all its threads and children together."""
 
-LOCALS = 100_000
+LOCALS = 60_000
 """Characters of a rank's local variables, with :data:`LOCAL_COST` for each of them."""
 
 LOCAL_COST = 20

@@ -248,29 +248,43 @@ def _rank_text(rank: int, snapshot: Snapshot) -> str:
     told: list[str] = []
     size = 0
     for dump in dumps:
-        told.append("null" if dump is None else json.dumps(dump_json(dump)))
+        told.append(_dump_text(dump))
         size += len(told[-1])
         if size > FILE_LIMIT - (1 << 20):
             what = f"its stacks take up more than {FILE_LIMIT >> 20} MiB and are not kept"
             instead = [dump and Dump(rank, dump.at, error="failed", what=what) for dump in dumps]
-            told = [json.dumps(dump and dump_json(dump)) for dump in instead]
+            told = [_dump_text(dump) for dump in instead]
             break
     return f'{{"rank": {rank}, "node": {node}, "samples": [{", ".join(told)}]}}'
 
 
+def _dump_text(dump: Dump | None) -> str:
+    if dump is None:
+        return "null"
+    told = dump_json(dump)
+    # One by one: nothing else runs while something is written by one call, and the app is to stay awake.
+    threads = ", ".join(map(json.dumps, told.pop("threads")))
+    return f'{json.dumps(told)[:-1]}, "threads": [{threads}]}}'
+
+
 def _tree_text(snapshot: Snapshot) -> Iterator[str]:
-    """The trees of all samples, one after the other."""
+    """The trees of all samples, one after the other, branch by branch."""
     between = "["
     for sample in snapshot.samples:
-        yield between + json.dumps(_tree_json(sample))
+        yield between + "["
+        between = ""
+        for branch in _branches(sample):
+            yield between + json.dumps(branch)
+            between = ", "
+        yield "]"
         between = ", "
     yield "]" if snapshot.samples else "[]"
 
 
-def _tree_json(sample: Sample) -> list[dict[str, Any]]:
+def _branches(sample: Sample) -> Iterator[dict[str, Any]]:
     """The tree as a list, parents before their children: a nested one may be too deep for a parser."""
-    return [
-        {
+    for depth, branch in sample.tree().walk():
+        yield {
             "depth": depth,
             "name": branch.frame.name,
             "file": branch.frame.file,
@@ -278,8 +292,6 @@ def _tree_json(sample: Sample) -> list[dict[str, Any]]:
             "native": branch.frame.native,
             "ranks": mask_text(branch.ranks),
         }
-        for depth, branch in sample.tree().walk()
-    ]
 
 
 def _clean(text: str) -> str:

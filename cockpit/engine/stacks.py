@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cockpit.base import verbs
-from cockpit.base.dumps import KEPT, Room, unpack
+from cockpit.base.dumps import KEPT, Room, TooLarge, unpack
 from cockpit.base.stacks import Dump
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -201,8 +201,9 @@ class Stacks:
         """Bytes that another sample may take up."""
         left = SNAPSHOT_LIMIT - sum(self._used)
         if left < max(self._used):
-            number, size = len(self.snapshot.samples), sum(self._used) / 1e6
-            what = f"this snapshot is full: its {number} samples take up {size:,.0f} MB"
+            number = len(self.snapshot.samples)
+            size = f"{number} sample{'s' * (number != 1)}, {sum(self._used) / 1e6:,.0f} MB"
+            what = f"this snapshot is full ({size})"
             raise CockpitError(what, hint=f"begin another one: {self.command}")
         return left
 
@@ -342,11 +343,11 @@ class Stacks:
         if any(one is sample for one in self.snapshot.samples[-1:]):
             self._used[-1] += room.used - before
         sample.dumps.update(dumps)
-        wanted -= dumps.keys()
+        wanted.difference_update(dumps)
         if not dumps and not why:
-            why = "a part of its answer without a stack"
+            why = "a part of an answer without a dump"
         if why:
-            raise RemoteError("protocol", f"sent what is no dump: {why}", where=node)
+            raise RemoteError("protocol", f"sent {why}", where=node)
 
     async def _equip(self, link: Link) -> None:
         """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
@@ -387,12 +388,14 @@ def _unpacked(data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump
         for dump in unpack(data, clean, room):
             # A node speaks for the ranks it was asked about, for no others, and once.
             if dump.rank not in wanted:
-                return dumps, f"of rank {dump.rank}, which it was not asked about"
+                return dumps, f"a dump of rank {dump.rank}, of which it was not asked one"
             if dump.rank in dumps:
-                return dumps, f"of rank {dump.rank}, twice"
+                return dumps, f"a dump of rank {dump.rank} twice"
             dumps[dump.rank] = dump
+    except TooLarge as error:
+        return dumps, f"too much: {error}"
     except ValueError as error:
-        return dumps, str(error)
+        return dumps, f"what is no dump: {error}"
     return dumps, ""
 
 

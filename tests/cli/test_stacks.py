@@ -26,6 +26,7 @@ from cockpit.cli.progress import Progress
 from cockpit.core import verdict
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.engine import snapshots
+from cockpit.engine import stacks as engine
 from cockpit.engine.runs import Manifest, RunFolder
 from cockpit.errors import CockpitError, Exit
 from tests.engine.test_stacks import MAIN, Answer, FakeLink, FakeParty, dump
@@ -248,6 +249,17 @@ def test_ctrl_c_shows_and_keeps_what_has_come(job: list[Any], capsys: pytest.Cap
     assert "left at sample 1 of 2" in err
     kept = snapshots.load(Path(err.rpartition("snapshot: ")[2].strip()))
     assert list(kept.samples[0].dumps) == [0]
+
+
+def test_a_snapshot_that_is_full_is_shown_as_it_is(
+    job: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.append(pack([dump(0), dump(1)]))
+    monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 5000)
+    assert stacks.main(["hostfile", "--json", "--samples", "9", "--interval", "0"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert "this snapshot is full (1 sample, 0 MB)" in err
+    assert len(json.loads(out)["samples"]) == 1
 
 
 def test_a_reader_that_went_away_is_met_before_the_end(

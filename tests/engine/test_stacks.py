@@ -13,16 +13,19 @@ from unittest.mock import AsyncMock
 import pytest
 
 from cockpit.base import verbs
-from cockpit.base.answers import SpyAnswer
+from cockpit.base.answers import SeekAnswer, SpyAnswer
 from cockpit.base.dumps import pack
+from cockpit.base.gate import read
 from cockpit.base.stacks import Dump, Frame, Process, Thread
 from cockpit.core.events import Event
+from cockpit.core.model import RunModel
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.verdict import verdict
 from cockpit.engine import parties, payload, snapshots
+from cockpit.engine import stacks as engine
 from cockpit.engine.link import RemoteError
-from cockpit.engine.parties import open_run
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.engine.parties import RunParty, open_run
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import Ask, Recorded, Stacks, Target
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -136,15 +139,168 @@ def test_what_a_quick_node_says_is_there_before_a_slow_one_answers(tmp_path: Pat
     play(scene)
 
 
-def test_a_node_speaks_for_its_own_ranks_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parts", "kept", "why"),
+    [
+        ([pack([dump(0), dump(3, what="a lie")])], [0], "a dump of rank 3, of which it was not asked one"),
+        ([pack([dump(0), dump(10**5)])], [0], "a dump of rank 100000"),
+        ([pack([dump(0), dump(0, what="no, so")])], [0], "a dump of rank 0 twice"),
+        ([pack([dump(0)]), pack([dump(0, what="no, so")]), pack([dump(1)])], [0], "a dump of rank 0"),
+        ([pack([dump(1)]), pack([])], [1], "a part of an answer without a dump"),
+        ([pack([dump(0)]), b"junk"], [0], "what is no dump"),
+        ([pack([dump(0, *[STEP] * 5000)])], [], "too much: a stack of more than 4000 frames"),
+    ],
+)
+def test_a_node_speaks_once_for_each_of_its_own_ranks_and_for_no_other(
+    tmp_path: Path, parts: list[bytes], kept: list[int], why: str
+) -> None:
     async def scene() -> None:
         links = [FakeLink("gpu01"), FakeLink("gpu02")]
         stacks = Stacks(FakeParty(links), Ask(), tmp_path)
-        for part in (pack([dump(0), dump(3, what="a lie"), dump(10**6)]), None):
+        for part in parts:
             links[0].answer.queue.put_nowait(part)
-        links[1].answer.queue.put_nowait(None)
+        for good in (pack([dump(2), dump(3)]), None):
+            links[1].answer.queue.put_nowait(good)
         sample = await stacks.take()
+        assert sorted(sample.dumps) == [*kept, 2, 3]
+        assert all(not one.what for one in sample.dumps.values())
+        assert list(sample.silent) == ["gpu01"]
+        assert f"sent {why}" in sample.silent["gpu01"]
+        assert links[0].answer.closed
+        assert sorted(snapshots.load(await stacks.kept()).samples[0].dumps) == [*kept, 2, 3]
+
+    play(scene)
+
+
+def test_a_node_cannot_take_a_rank_from_another_one(tmp_path: Path) -> None:
+    class Greedy(FakeParty):
+        async def targets(self, node: str, link: Any) -> list[Target]:
+            return [Target(rank, 1000 + rank, 7, number) for number, rank in enumerate(range(4))]
+
+    async def scene() -> None:
+        links = [FakeLink("gpu01"), FakeLink("gpu02")]
+        stacks = Stacks(Greedy(links), Ask(), tmp_path)
+        for link, part in zip(links, (pack([dump(0), dump(1)]), pack([dump(2), dump(3)])), strict=True):
+            link.answer.queue.put_nowait(part)
+            link.answer.queue.put_nowait(None)
+        sample = await stacks.take()
+        assert [target.rank for link in links for target in link.asked[0].targets] == [0, 1, 2, 3]
+        assert {rank: place.node for rank, place in stacks.snapshot.ranks.items()} == {
+            0: "gpu01",
+            1: "gpu01",
+            2: "gpu02",
+            3: "gpu02",
+        }
+        assert not sample.silent
+
+    play(scene)
+
+
+def test_a_node_of_a_run_is_asked_about_its_own_ranks_only() -> None:
+    class Lies:
+        async def call(self, request: verbs.Seek) -> SeekAnswer:
+            assert request == verbs.Seek("otter", "gpu02")
+            told = {
+                "world_size": 2, "local_rank": 0, "ticks": 7, "state": "S", "run": "otter",
+                "job": {}, "user": "ada", "launcher": "command", "command": "python", "started": 1.0,
+            }  # fmt: skip
+            return read(
+                SeekAnswer, {"ranks": [{**told, "rank": rank, "pid": 65 + rank} for rank in range(3)]}
+            )
+
+    async def scene() -> None:
+        manifest = a_run().manifest
+        model = RunModel()
+        model.apply(planned(manifest))
+        for node, rank in (("gpu01", 0), ("gpu02", 1)):
+            model.apply(started(node, rank))
+        link: Any = Lies()
+        party = RunParty(manifest, model, AsyncMock(return_value=link))
+        assert await party.targets("gpu02", link) == [Target(1, 66, 7, 0)]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("where", ["link", "targets", "folder"])
+def test_a_mistake_of_ours_with_one_node_costs_no_other_one(tmp_path: Path, where: str) -> None:
+    class Faulty(FakeParty):
+        async def link(self, node: str) -> Any:
+            self.fails("link", node)
+            return await super().link(node)
+
+        async def targets(self, node: str, link: Any) -> list[Target]:
+            self.fails("targets", node)
+            return await super().targets(node, link)
+
+        def folder(self, node: str) -> str:
+            self.fails("folder", node)
+            return ""
+
+        def fails(self, here: str, node: str) -> None:
+            if here == where and node == "gpu01":
+                raise KeyError("sizes\x1b[31m")
+
+    async def scene() -> None:
+        links = [FakeLink("gpu01"), FakeLink("gpu02")]
+        stacks = Stacks(Faulty(links), Ask(), tmp_path)
+        for good in (pack([dump(2), dump(3)]), None):
+            links[1].answer.queue.put_nowait(good)
+        sample = await stacks.take()
+        assert sorted(sample.dumps) == [2, 3]
+        assert sample.silent["gpu01"].startswith("internal error: KeyError")
+        assert "\x1b" not in sample.silent["gpu01"]
+
+    play(scene)
+
+
+def test_a_node_that_is_slow_with_every_rank_is_given_up_in_the_end(tmp_path: Path) -> None:
+    class Hasty(Ask):
+        silence_s = 30.0
+
+        def whole_s(self, ranks: int) -> float:
+            return 0.3
+
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Hasty(), tmp_path)
+        link.answer.queue.put_nowait(pack([dump(0)]))
+        sample = await stacks.take()
+        assert sample.silent["gpu01"] == "not through within 0.3 s"
         assert list(sample.dumps) == [0]
+
+    play(scene)
+
+
+def test_a_snapshot_holds_no_more_than_it_may_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+
+        async def taken() -> Sample:
+            for part in (pack([dump(0), dump(1)]), None):
+                link.answer.queue.put_nowait(part)
+            return await stacks.take()
+
+        await taken()
+        one = sum(stacks._used)
+        assert 2000 < one < 10_000
+        monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 3 * one)
+        for _ in range(2):
+            assert not (await taken()).silent
+        with pytest.raises(CockpitError, match=r"snapshot is full \(3 samples, 0 MB\); begin another one"):
+            await taken()
+        assert len(stacks.snapshot.samples) == 3
+        # One rank alone is no part of it.
+        assert await stacks.look(0) == dump(0)
+        # A node has its share, and its line where that is too little.
+        monkeypatch.setattr(engine, "KEPT", one - 100)
+        monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 9 * one)
+        link.answer.queue = asyncio.Queue()
+        sample = await taken()
+        assert list(sample.dumps) == [0]
+        assert "sent too much: stacks of more than" in sample.silent["gpu01"]
 
     play(scene)
 
