@@ -26,7 +26,6 @@ from cockpit.base.gate import (
     FLAG,
     PID,
     RANK,
-    SENTENCE,
     TICKS,
     TIME,
     Kind,
@@ -68,8 +67,9 @@ KEPT = 32 << 20
 PLACES = 400_000
 """Places in the tree of a packed answer."""
 
-_NAME = Text(500)
-_VALUE = Text(1000, cut=True)
+# Ten times what is kept of a text: made harmless, a character may become ten, and be read again from a file.
+_NAME = Text(6000)
+_LONG = Text(6000, cut=True)
 _LINE_NUMBER = Whole(0, 1 << 31)
 _NATIVE = Whole(0, 1)
 _CPU = Number(0, 1 << 50)
@@ -392,7 +392,7 @@ class _Thread:
     active: bool = bound(FLAG)
     gil: bool = bound(FLAG)
     stack: Any = bound(ANYTHING)
-    locals: Tuple[Dict[str, str], ...] = bound(ListOf(MapOf(_NAME, _VALUE, LOCALS), LOCALS), ())
+    locals: Tuple[Dict[str, str], ...] = bound(ListOf(MapOf(_NAME, _LONG, LOCALS), LOCALS), ())
 
 
 _THREADS = ListOf(Of(_Thread), THREADS)
@@ -413,7 +413,7 @@ class _Process:
     state: str = bound(_NAME)
     wchan: str = bound(_NAME)
     call: str = bound(_NAME)
-    target: str = bound(SENTENCE)
+    target: str = bound(_LONG)
     cpu_s: float = bound(_CPU)
     main_cpu_s: float = bound(_CPU)
     switches: int = bound(TICKS)
@@ -429,10 +429,10 @@ class _Dump:
     at: float = bound(TIME)
     way: str = bound(_NAME)
     error: str = bound(_NAME)
-    what: str = bound(SENTENCE)
-    hint: str = bound(SENTENCE)
-    notes: Tuple[str, ...] = bound(ListOf(SENTENCE, 2 * NOTES))
-    source: str = bound(SENTENCE)
+    what: str = bound(_LONG)
+    hint: str = bound(_LONG)
+    notes: Tuple[str, ...] = bound(ListOf(_LONG, 2 * NOTES))
+    source: str = bound(_LONG)
     took_s: float = bound(_CPU)
     process: Optional[_Process] = bound(_PROCESS)
     threads: Tuple[_Thread, ...] = bound(_THREADS)

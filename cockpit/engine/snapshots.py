@@ -60,7 +60,7 @@ ROOM = 1 << 30
 _BROKEN = (OSError, ValueError, RecursionError)
 """What reading a file raises that is not as it was written."""
 
-_WORDS = Text(10_000)
+_WORDS = Text(100_000)
 
 
 @dataclass(frozen=True)

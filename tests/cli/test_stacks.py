@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,8 +20,8 @@ import pytest
 
 from cockpit import paths
 from cockpit.base import kinds
-from cockpit.base.dumps import pack
-from cockpit.base.stacks import Frame, Thread
+from cockpit.base.dumps import dump_json, pack
+from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
 from cockpit.cli import stacks
 from cockpit.cli.progress import Progress
 from cockpit.core import verdict
@@ -322,3 +323,80 @@ def test_progress_fits_the_line_and_goes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "dumb")
     Progress().show("a")
     assert terminal.getvalue().count("a") == 29
+
+
+EVIL = [
+    "\x1b]0;title\x07\x1b[31mred",
+    "\x1b]52;c;cm0gLXJm\x07",
+    "\u202egnp.exe\u200b\u2028",
+    "\ud800\udfff lone",
+    "\x00\x08\x7f\x9b31m\r\n\t;",
+    "</pre><script>alert(1)</script>",
+    "e" + "\u0301" * 200,
+]
+FORMS = [
+    ["--threads", "all"],
+    ["--text"],
+    ["--json"],
+    ["--folded", "-"],
+    ["--speedscope", "-"],
+    ["--html", "-"],
+]
+
+
+def evil_dump(rank: int, evil: str) -> Dump:
+    """A dump every text of which is hostile."""
+    thread = Thread(
+        evil, 1, True, True, (Frame(evil, f"./{evil}", 1), Frame("f", evil, 2)), ({evil: evil}, {})
+    )
+    process = Process(5, 6, evil, evil, evil, evil, children=(Child(7, evil, evil, (thread,)),))
+    return Dump(rank, 1.0, process, evil, (thread, thread), evil, evil, evil, evil, (evil, evil))
+
+
+def harmless(out: str) -> None:
+    """Nothing in it but lines of text that a terminal shows as they are."""
+    out.encode()
+    odd = {
+        char for char in out if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    }
+    assert not odd
+    assert "<script" not in out or "<html" not in out
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0])
+def test_whatever_a_node_sends_is_text(
+    job: list[Any], capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    for evil in EVIL:
+        job[:] = [pack([evil_dump(0, evil), evil_dump(1, evil + "2")])]
+        assert stacks.main(["hostfile", "--samples", "1", "--locals", "--children", *form]) == Exit.OK
+        out, err = capsys.readouterr()
+        harmless(out)
+        harmless(err)
+        kept = Path(err.rpartition("snapshot: ")[2].strip())
+        assert stacks.main([str(kept), *form]) == Exit.OK
+        again = capsys.readouterr().out
+        harmless(again)
+        assert again
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form[0])
+def test_whatever_is_in_a_folder_is_text(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    for evil in EVIL:
+        head = json.loads((folder / "snapshot.json").read_text())
+        head.update(name=evil, title=evil, run=evil, version=evil)
+        head["options"] = {evil: True}
+        for sample in head["samples"]:
+            sample["silent"] = {evil: evil}
+        for place in head["ranks"].values():
+            place.update(node=evil, why=evil)
+        (folder / "snapshot.json").write_text(json.dumps(head))
+        for rank in (0, 1):
+            told = [dump_json(evil_dump(rank, evil)) for _ in head["samples"]]
+            (folder / f"rank-{rank}.json").write_text(json.dumps({"samples": told}))
+        stacks.main([str(folder), *form])
+        for text in capsys.readouterr():
+            harmless(text)
+            assert text

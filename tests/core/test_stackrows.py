@@ -12,7 +12,7 @@ from cockpit.base.tree import StackTree
 from cockpit.core.classes import classes, movement
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.core.stackrows import rows
+from cockpit.core.stackrows import LEVELS, place, rows
 from cockpit.core.stacktext import as_text, ascii_text
 from cockpit.core.verdict import verdict
 
@@ -176,3 +176,26 @@ def test_folded_and_speedscope() -> None:
     told = json.loads(json.dumps(to_speedscope(shown)))
     assert {profile["endValue"] for profile in told["profiles"]} == {1, 3}
     assert all(frame < len(told["shared"]["frames"]) for p in told["profiles"] for frame in p["samples"][0])
+
+
+def test_deep_recursion_is_drawn_in_room_that_grows_with_it_and_not_with_its_square() -> None:
+    deep = {
+        rank: dump(rank, (MAIN, *[Frame(f"again{rank % 2}", "./train.py", 7)] * 3000)) for rank in range(4)
+    }
+    found = rows(tree_of(deep))
+    assert len(found) == 1 + 2 * 3000
+    assert len({row.key for row in found}) == len(found)
+    assert max(len(row.guides) for row in found) < 2 * LEVELS + 10
+    assert found[3000].key == place((MAIN, *[Frame("again0", "./train.py", 7)] * 3000))
+    told = snapshot(deep)
+    text = as_text(told, verdict(told))
+    assert text.count("again1") >= 3000
+    assert len(text) < 6000 * 200
+
+
+def test_a_tree_that_is_full_says_so_in_print() -> None:
+    many = {
+        rank: dump(rank, tuple(Frame(f"f{rank}", "./train.py", 7) for _ in range(1000))) for rank in range(60)
+    }
+    told = snapshot(many, world=60)
+    assert "(not in the tree: it has 50,000 calls already)" in as_text(told, verdict(told))

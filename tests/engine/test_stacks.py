@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -524,6 +526,76 @@ def test_a_rank_whose_file_is_damaged_has_no_stack_and_the_others_have(tmp_path:
     found = verdict(snapshot)
     # Its process was not looked at: nothing is known against it.
     assert not found.ranks & 0b10 or found.certainty == "unsure"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        '{"samples": [1, 2]}',
+        '{"samples": [null, {"rank": 1}]}',
+        '{"samples": [null]}',
+        '{"samples": ' + "9" * 400 + "}",
+        '{"samples": [null, {"rank": 1e400}]}',
+        '{"samples": [null, ' + "[" * 100_000,
+    ],
+)
+def test_what_is_no_dump_on_disk_costs_no_other_rank(tmp_path: Path, told: str) -> None:
+    snapshot = snapshots.load(damaged(tmp_path, "rank-1.json", told))
+    assert "rank-1.json is damaged" in snapshot.missing()[1]
+    assert snapshot.dumps(0) == made_up().dumps(0)
+
+
+def test_files_that_are_too_large_are_neither_read_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = damaged(tmp_path, "rank-1.json", " " * 3000)
+    monkeypatch.setattr(snapshots, "FILE_LIMIT", 2900)
+    snapshot = snapshots.load(folder)
+    assert "larger than" in snapshot.missing()[1]
+    assert snapshot.dumps(0) == made_up().dumps(0)
+    monkeypatch.setattr(snapshots, "FILE_LIMIT", (1 << 20) + 1000)
+    large = made_up()
+    large.samples[0].dumps[0] = dump(0, *[STEP] * 300)
+    folder = snapshots.new_folder(tmp_path, large)
+    snapshots.save(large, folder)
+    assert "its stacks take up more than" in snapshots.load(folder).missing()[0]
+    assert snapshots.load(folder).dumps(1) == made_up().dumps(1)
+
+
+def test_a_snapshot_from_disk_has_its_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = snapshots.new_folder(tmp_path, made_up())
+    snapshots.save(made_up(), folder)
+    monkeypatch.setattr(snapshots, "ROOM", 4500)
+    snapshot = snapshots.load(folder)
+    assert snapshot.dumps(0) == made_up().dumps(0)
+    assert "stacks of more than" in snapshot.missing()[1]
+
+
+def test_ranks_that_said_nothing_have_no_file(tmp_path: Path) -> None:
+    snapshot = made_up()
+    snapshot.ranks.update({rank: Place("", why="not found") for rank in range(3, 5000)})
+    folder = snapshots.new_folder(tmp_path, snapshot)
+    snapshots.save(snapshot, folder)
+    assert len(list(folder.iterdir())) == 5
+    assert snapshots.load(folder) == snapshot
+
+
+def test_a_disk_that_is_full_leaves_the_snapshot_that_was_there(tmp_path: Path) -> None:
+    folder = snapshots.new_folder(tmp_path, made_up())
+    snapshots.save(made_up(), folder)
+    changed = made_up()
+    changed.samples[0].dumps[0] = dump(0, *[STEP] * 4000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(CockpitError, match=r"rank-0\.json: cannot write: File too large"):
+            snapshots.save(changed, folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert snapshots.load(folder) == made_up()
+    assert not list(folder.glob("*.new"))
 
 
 def test_a_file_of_a_rank_that_did_not_come_along(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.dumps import unpack
-from cockpit.base.stacks import Dump
+from cockpit.base.stacks import LEFT_OUT, Dump
 from cockpit.node import dump, permission, procfs, spied, spy
 from cockpit.node.calls import Call, NodeError
 from tests.node import spies
@@ -172,6 +172,35 @@ def test_another_process_with_the_same_pid_is_not_looked_at(sleeping: int) -> No
     one = {**spies.target(0, sleeping), "ticks": 12}
     dump.stacks(spies.call(lambda head, data: found.extend(unpack(data, str)), [one]))
     assert (found[0].error, found[0].process) == ("gone", None)
+
+
+RECURSION = """
+import sys, time
+
+sys.setrecursionlimit(9000)
+
+def again(number):
+    if number:
+        return again(number - 1)
+    print()
+    time.sleep(1000)
+
+again(int(sys.argv[1]))
+"""
+
+
+def test_a_recursion_that_is_too_deep_is_cut_and_says_so() -> None:
+    process, honest = (spies.start(RECURSION, depth) for depth in (4050, 2999))
+    try:
+        cut, whole = spies.look(process.pid, honest.pid)
+    finally:
+        for one in (process, honest):
+            one.kill()
+            one.wait()
+    assert cut.notes == ("stack cut at 4,000 of 4,052",)
+    assert (len(cut.frames), cut.frames[1000]) == (4000, LEFT_OUT)
+    assert [frame.name for frame in (cut.frames[0], cut.frames[-1])] == ["<module>", "again"]
+    assert (len(whole.frames), whole.notes) == (3001, ())
 
 
 def test_nonsense_is_refused() -> None:

@@ -187,6 +187,16 @@ def test_what_is_told_of_a_rank(stage: Stage) -> None:
     assert rank["user"]
 
 
+def test_numbers_that_no_job_has_are_no_rank(stage: Stage) -> None:
+    for rank, more in ((200_000, {}), (1, {"WORLD_SIZE": 500_000}), (0, {})):
+        stage.start(stage.python("fork"), stage.env(rank, **more))
+    stage.told(3)
+    assert [rank for rank, _ in stage.pids()] == [0]
+    answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda head, data: None))
+    told = gate.read(SeekAnswer, json.loads(json.dumps(answer)))
+    assert [one.rank for one in told.ranks if one.job.addr == stage.addr] == [0]
+
+
 def test_secrets_of_a_command_line_stay_on_the_node(stage: Stage) -> None:
     program = "import time; time.sleep(1000)"
     secrets = ["--api-key", "hunter2", "--hub_token=hunter2", "WANDB_API_KEY=hunter2", "http://me:hunter2@x/"]
