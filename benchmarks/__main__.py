@@ -16,7 +16,19 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import collect, connect, firstframe, footprint, logs, ranks, stacks, tohelp, uilag, watched
+from benchmarks import (
+    bombs,
+    collect,
+    connect,
+    firstframe,
+    footprint,
+    logs,
+    ranks,
+    stacks,
+    tohelp,
+    uilag,
+    watched,
+)
 from benchmarks.measure import FOLDER, BenchmarkError
 from benchmarks.table import Result, page, render
 from tests.lab.lab import Lab, LabError
@@ -34,6 +46,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "stacks": stacks.run,
     "stackscreen": stacks.screen,
     "dumped": stacks.dumped,
+    "bombs": bombs.run,
 }
 IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
