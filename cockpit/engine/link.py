@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from cockpit.base.answers import REPLIES, Hello, Reply, Trouble
@@ -21,8 +21,10 @@ from cockpit.transport.base import LinkError, Pipe, Transport
 
 _NOISE_LIMIT = 1 << 20
 
-_QUEUED = 16
+_QUEUED = 2
 """Parts of an answer that may wait for whoever asked; the node is not read from while more come."""
+_QUEUED_CREDIT = 16
+"""The same where credit bounds the bytes of all parts together."""
 
 _OVERDRAFT = 8 << 20
 """Bytes a node may send beyond what it was allowed: what is on its way while credit is given."""
@@ -88,12 +90,14 @@ class _Pending:
     name: str
     reply: Reply
     credit: int | None = None
-    """Bytes that the node may still send; None: each part is small and the queue is the limit."""
-    queue: asyncio.Queue[tuple[Any, bytes] | _Done | CockpitError] = field(
-        default_factory=lambda: asyncio.Queue(_QUEUED)
-    )
+    """Bytes that the node may still send; None: the queue alone is the limit."""
     lost: CockpitError | None = None
     """Why nothing more comes, although the answer has not ended."""
+
+    def __post_init__(self) -> None:
+        """Make the queue."""
+        size = _QUEUED if self.credit is None else _QUEUED_CREDIT
+        self.queue: asyncio.Queue[tuple[Any, bytes] | _Done | CockpitError] = asyncio.Queue(size)
 
     async def next(self) -> tuple[Any, bytes] | _Done:
         """The next part, or the end.
