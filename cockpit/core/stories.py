@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import NamedTuple
 
 from cockpit.base.kinds import Doing, doing
+from cockpit.base.shell import quote
 from cockpit.base.stacks import Dump
 from cockpit.core.findings import DEAD, Case, Part, bad_child, place_text
 
@@ -71,7 +71,7 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
     detail = f"It {_does(act)}." if act.text else ""
     step = threads_step(dump.rank) if kind == "lock" else native_step(dump.rank)
     if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
-        step = f"{at}fuser -v {shlex.quote(act.what)}: who has it open"
+        step = f"{at}fuser -v {quote(act.what)}: who has it open"
     return Story(kind, detail, (step,) if case.looks > 1 else (MORE,))
 
 

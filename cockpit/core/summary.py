@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from cockpit.base.shell import quote
 from cockpit.core.model import Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
 
@@ -18,14 +19,14 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     if first is not None:
         lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
         if logs:
-            lines.append(f"its output: cockpit logs {run} --rank {first.rank}")
+            lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
     ended = endings(model, without=first)
     if ended:
         lines.append(f"others: {ended}" if first else ended)
     odd = [node for node in model.nodes.values() if node.launcher_code]
     if odd and first is None and not any(rank.failed for rank in model.ranks.values()):
         words = f"{nodes_text([node.name for node in odd])}: the launcher ended with {odd[0].launcher_code}"
-        lines.append(f"{words}, although its ranks exited 0: cockpit logs {run} has its words")
+        lines.append(f"{words}, although its ranks exited 0: cockpit logs {quote(run)} has its words")
     lost = [node.name for node in model.nodes.values() if node.lost]
     if lost:
         lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from cockpit.base.kinds import COLLECTIVES, doing
 from cockpit.base.masks import count, mask_of, ranks_of
+from cockpit.base.shell import quote
 from cockpit.core.findings import (
     EVIDENCE,
     Case,
@@ -172,7 +173,7 @@ def _ended_steps(case: Case, rank: int, why: str) -> tuple[str, ...]:
     node, pid = case.process_of(rank)
     steps = []
     if case.snapshot.run:
-        steps.append(f"cockpit logs {case.snapshot.run} --rank {rank}: its last words")
+        steps.append(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}: its last words")
     if node and "SIGKILL" in why:
         steps.append(f"{node}: dmesg -T | grep -i oom")
     if node and "zombie" in why:

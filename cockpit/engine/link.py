@@ -14,6 +14,7 @@ from cockpit.base.answers import REPLIES, Hello, Reply, Trouble
 from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode
 from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
+from cockpit.base.shell import quote
 from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Port, Request, Resolve, Samples
 from cockpit.engine import payload
 from cockpit.errors import CockpitError, Exit
@@ -165,7 +166,7 @@ class Link:
             raise LinkError(
                 f"no answer from the node within {self.times.start:g} s{_quoted(said)}",
                 where=self.node,
-                hint=f"does its login shell wait for something? try: ssh {self.node} true",
+                hint=f"does its login shell wait for something? try: ssh {quote(self.node)} true",
             ) from None
         except CockpitError:
             await self.close()
@@ -201,7 +202,7 @@ class Link:
                 raise LinkError(
                     f"the login shell ended before the agent started{_quoted(text)}",
                     where=self.node,
-                    hint=f"try: ssh {self.node} true",
+                    hint=f"try: ssh {quote(self.node)} true",
                 )
             noise += data
             found = noise.find(nonce.encode())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from cockpit.base import verbs
 from cockpit.base.answers import SeekAnswer
+from cockpit.base.shell import join, quote
 from cockpit.core.events import Event
 from cockpit.core.jobs import Job, choose, group
 from cockpit.core.model import LIVE, Rank, RankState, RunModel
@@ -84,7 +84,7 @@ class RunParty:
         self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
         self.link = link
         self.title = self.run = manifest.run
-        self.command = f"cockpit stacks {manifest.run}"
+        self.command = f"cockpit stacks {quote(manifest.run)}"
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -154,7 +154,7 @@ async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
                 model.apply(event)
         if model.over:
             kept = snapshots.newest(folder.path / "stacks")
-            hint = f"cockpit stacks {kept}" if kept else f"cockpit logs {folder.name}"
+            hint = f"cockpit stacks {quote(str(kept))}" if kept else f"cockpit logs {quote(folder.name)}"
             what = f"the run has ended: {endings(model)}"
             raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
         if errors and len(errors) == len(asked):
@@ -183,7 +183,7 @@ class JobParty:
         self.title = job.title
         self.nodes = names
         self.link = links.get
-        self.command = shlex.join(["cockpit", "stacks", *source])
+        self.command = join(["cockpit", "stacks", *source])
         self._silent = list(silent)
 
     def places(self) -> dict[int, Place]:

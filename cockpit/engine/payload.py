@@ -21,6 +21,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import cockpit
+from cockpit.base.shell import quote_posix
+from cockpit.errors import CockpitError
 
 COMMAND = "exec /bin/sh -c 'IFS= read -r line && eval \"$line\"'"
 """What every transport runs: constant, and the same text to bash, csh and fish. All else comes over stdin."""
@@ -62,20 +64,20 @@ main()
 
 
 def boot_line(nonce: str, pythons: list[str]) -> bytes:
-    """The first line to send: tries each python, and answers ``nonce (ok|old X.Y|nopython)`` on stdout."""
-    tries = " ".join(_quote(python) for python in pythons)
+    """The first line to send: tries each python, and answers ``nonce (ok|old X.Y|nopython)`` on stdout.
+
+    :raises CockpitError: a path that does not fit on a line
+    """
+    for python in pythons:
+        if "\n" in python or "\0" in python:
+            raise CockpitError(f"no python can be at {python!a}", where="--python", hint="give its path")
+    tries = " ".join(map(quote_posix, pythons))
     boot = f"exec({json.dumps(_BOOT.replace('@NONCE@', nonce))})"
     line = (
         f'for p in {tries}; do command -v "$p" >/dev/null 2>&1 && exec "$p" -I -S -c \'{boot}\'; done; '
         f"echo; echo '{nonce} nopython'"
     )
-    return line.encode() + b"\n"
-
-
-def _quote(text: str) -> str:
-    if "\n" in text or "\0" in text:
-        raise ValueError(f"no such path: {text!r}")
-    return "'" + text.replace("'", "'\\''") + "'"
+    return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
+from cockpit.base.shell import quote
 from cockpit.engine.fleet import settle
 from cockpit.engine.link import Link
 from cockpit.errors import CockpitError, Exit, ManyErrors
@@ -59,7 +60,13 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     answers, errors = await settle(
         {name: link.call(replace(wish, base=_base(link, node_dir))) for name, link in links.items()}
     )
+    facts: dict[str, NodeFacts] = {}
     for name, answer in answers.items():
+        try:
+            facts[name] = NodeFacts.of(name, answer)
+        except CockpitError as error:
+            errors[name] = error
+            continue
         problem = _unfit(job, answer)
         if problem is not None:
             errors[name] = CockpitError(problem[0], where=name, hint=problem[1], code=Exit.NODE_UNFIT)
@@ -68,7 +75,7 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     first = job.hosts[0].name
     address = job.master_addr or await _master_address(first, links)
     port = (await links[first].call(verbs.Port(job.master_port or 0))).port
-    facts = {name: NodeFacts.of(answer, address, port) for name, answer in answers.items()}
+    facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
     return Prepared(plans, specs, {name: plain(answer) for name, answer in answers.items()})
@@ -76,7 +83,7 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
 
 def _unfit(job: Job, facts: FactsAnswer) -> tuple[str, str] | None:
     """Why a node cannot run the job, and what to do about it."""
-    python = facts.python
+    python = quote(facts.python)
     if job.launcher == "deepspeed" and not facts.deepspeed:
         return (
             f"no deepspeed in {python}",

@@ -39,6 +39,7 @@ from cockpit.base.gate import (
     maybe,
     read,
 )
+from cockpit.base.shell import quote
 from cockpit.base.stacks import Dump
 from cockpit.core.ranks import mask_text
 from cockpit.core.snapshot import Place, Sample, Snapshot
@@ -172,7 +173,9 @@ def load(folder: Path) -> Snapshot:
         head = read(_Head, told)
     except (FileNotFoundError, NotADirectoryError):
         known = newest(folder) or newest(folder / "stacks")
-        hint = f"see: cockpit stacks {known}" if known else "give the folder that `cockpit stacks` named"
+        hint = "give the folder that `cockpit stacks` named"
+        if known:
+            hint = f"see: cockpit stacks {quote(str(known))}"
         raise CockpitError(f"is no snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
     except _BROKEN as error:
         raise CockpitError(_why(error), where=str(file)) from None

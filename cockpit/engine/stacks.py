@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from cockpit.base import verbs
 from cockpit.base.dumps import KEPT, Room, TooLarge, unpack
+from cockpit.base.shell import quote
 from cockpit.base.stacks import Dump
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import RemoteText
@@ -366,7 +367,7 @@ class Stacks:
         if answer.ready:
             return
         machine = link.hello.machine
-        hint = f"install it there: ssh {link.node} python3 -m pip install --user py-spy"
+        hint = f"install it there: ssh {quote(link.node)} python3 -m pip install --user py-spy"
         if ours is None:
             what = "no py-spy on the node, and none here to send"
             raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
@@ -414,7 +415,7 @@ class Recorded:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.snapshot = snapshots.load(folder)
-        self.command = f"cockpit stacks {folder}"
+        self.command = f"cockpit stacks {quote(str(folder))}"
 
     @property
     def asked(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import ipaddress
 import json
 import os
 import shutil
@@ -30,12 +31,15 @@ script = sys.argv[1]
 def folder(name):
     spec = importlib.util.find_spec(name)
     return spec and spec.submodule_search_locations and list(spec.submodule_search_locations)[0]
+def which(name):
+    found = shutil.which(name)
+    return found and os.path.abspath(found)
 def tool(name):
     beside = os.path.join(os.path.dirname(sys.executable), name)
-    return beside if os.access(beside, os.X_OK) else shutil.which(name)
+    return beside if os.access(beside, os.X_OK) else which(name)
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
-    "numactl": shutil.which("numactl"), "nsys": shutil.which("nsys"),
+    "numactl": which("numactl"), "nsys": which("nsys"),
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
 where = folder("deepspeed")
@@ -80,7 +84,7 @@ def facts(call: Call) -> Dict[str, Any]:
     nsys = asked.nsys
     if nsys and not os.access(nsys, os.X_OK):
         raise NodeError("nsys", "no nsys %s" % nsys, "give its path: --nsys PATH")
-    found["nsys"] = nsys or found["nsys"] or _nsys()
+    found["nsys"] = os.path.abspath(nsys) if nsys else found["nsys"] or _nsys()
     return found
 
 
@@ -165,10 +169,19 @@ def resolve(call: Call) -> Dict[str, Any]:
 
 
 def _own_addresses() -> List[str]:
-    own: List[str] = os.environ.get("SSH_CONNECTION", "").split(" ")[2:3]
+    # sshd has UNKNOWN there if the connection reached it through a pipe.
+    own = [word for word in os.environ.get("SSH_CONNECTION", "").split(" ")[2:3] if _is_ip(word)]
     try:
         for interface in psutil().net_if_addrs().values():
             own += [a.address for a in interface if a.family == socket.AF_INET and a.address not in own]
     except NodeError:
         pass  # the address of the ssh connection is enough
     return own
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ import time
 from typing import Callable, List
 
 from cockpit.base import record
+from cockpit.base.shell import join
 from cockpit.node.ranks import Emit
 
 
@@ -95,7 +95,7 @@ def _import(source: str, nsys: str, emit: Emit, timeout_s: float, cancelled: Cal
         return
     if os.path.exists(target):
         os.unlink(target)  # cut short: nobody must take it for the report
-    hint = "type: %s" % " ".join(map(shlex.quote, command))
+    hint = "type: %s" % join(command)
     text = "%s; %s" % (trouble or "the importer wrote nothing", hint)
     emit("report", name=os.path.basename(source), size=size, state="qdstrm", text=text)
 

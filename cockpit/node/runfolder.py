@@ -9,7 +9,6 @@ import json
 import marshal
 import os
 import pwd
-import shlex
 import shutil
 import signal
 import stat
@@ -21,6 +20,7 @@ import zipfile
 from typing import Any, Dict
 
 from cockpit.base import record
+from cockpit.base.shell import quote_posix
 from cockpit.node import stopping
 
 _OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
@@ -69,7 +69,7 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
             pyz_bytes = _compiled(pyz_bytes)
         write_new(os.path.join(folder, record.NODE_PYZ), pyz_bytes)
         pyz = os.path.join(folder, record.NODE_PYZ)
-        script = '#!/bin/sh\nexec %s -I -S %s wrap "$@"\n' % (shlex.quote(python), shlex.quote(pyz))
+        script = '#!/bin/sh\nexec %s -I -S %s wrap "$@"\n' % (quote_posix(python), quote_posix(pyz))
         write_new(os.path.join(folder, record.RANKWRAP), os.fsencode(script), 0o700)
         started = _spawn(spec, python, pyz, folder, timeout_s)
         return started

@@ -119,8 +119,13 @@ def _option(option: str, environ: Mapping[str, str]) -> tuple[str, str]:
     return name, value
 
 
+def is_variable(name: object) -> bool:
+    """Whether it is a name that a variable of a shell can have."""
+    return isinstance(name, str) and _NAME.match(name) is not None
+
+
 def _check(name: str, value: str) -> None:
-    if not _NAME.match(name):
+    if not is_variable(name):
         what = f"{name[:60]!a} is not a name a variable can have"
         raise CockpitError(what, hint="names have letters, digits and _, and start with none of the digits")
     if name.startswith("COCKPIT_"):

@@ -127,6 +127,11 @@ def _entry(line: str) -> tuple[list[str], int]:
     return expand(match[1]), int(digits)
 
 
+def is_name(name: object) -> bool:
+    """Whether it is a name that a node can have here: one to ssh, to a file system and to a shell too."""
+    return isinstance(name, str) and _NAME.match(name) is not None
+
+
 def expand(name: str) -> list[str]:
     """The names that ``gpu[01-03]`` or ``rack[1-2]n[01-16]`` stand for; ``[::1]`` stands for itself.
 
@@ -142,7 +147,7 @@ def expand(name: str) -> list[str]:
             raise CockpitError(f"{_shown(name)} is more than {MAX_HOSTS} hosts", hint="check the ranges")
         choices.append(values)
     names = ["".join(choice) for choice in product(*choices)]
-    if not _NAME.match(names[0]):
+    if not all(map(is_name, names)):
         hint = "a name has letters, digits and . _ - : @, and starts with a letter or digit"
         raise CockpitError(f"bad host name {_shown(name)}", hint=hint)
     return names

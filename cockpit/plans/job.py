@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer
+from cockpit.base.gate import FLAG, Kind, Malformed, Maybe, Text, Whole
+from cockpit.errors import CockpitError, Exit
 from cockpit.plans.hostfile import Host
 from cockpit.plans.profilers import NsysOptions
 
@@ -57,9 +59,46 @@ class Job:
         return sum(len(host.slots) for host in self.hosts)
 
 
+_TOOL = Text(4096, rf"(?!.*{DIR})/[^\x00-\x1f\x7f]*")
+_VERSION = Text(100, r"[A-Za-z0-9][A-Za-z0-9.+_!-]*")
+_ADDRESS = Text(255, r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")
+_PORT = Whole(1, 65535)
+_FACTS: dict[str, Kind] = {
+    "address": Maybe(_ADDRESS),
+    "port": Maybe(_PORT),
+    "cores": Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*"),
+    "numactl": Maybe(_TOOL),
+    "nsys": Maybe(_TOOL),
+    "python": Maybe(_TOOL),
+    "deepspeed": Maybe(_VERSION),
+    "no_ssh": FLAG,
+    "deepspeed_tool": Maybe(_TOOL),
+    "torch": Maybe(_VERSION),
+    "torchrun_tool": Maybe(_TOOL),
+}
+
+
+def is_address(value: object) -> bool:
+    """Whether it is the name or the IP address of a host, as far as its letters tell."""
+    return _is(_ADDRESS, value)
+
+
+def is_port(value: object) -> bool:
+    """Whether it is the number of a TCP port."""
+    return _is(_PORT, value)
+
+
+def _is(kind: Kind, value: object) -> bool:
+    try:
+        kind.read(value)
+    except Malformed:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class NodeFacts:
-    """What one node said when it was asked.
+    """What one node said when it was asked. It becomes shell, there and in part on all other nodes.
 
     :param address: by which the other nodes reach it, or None: they resolve its name
     :param port: a free TCP port of it
@@ -69,6 +108,7 @@ class NodeFacts:
     :param deepspeed: version
     :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
     :param torch: version
+    :raises CockpitError: a field that cannot be what it should be
     """
 
     address: str | None = None
@@ -83,22 +123,27 @@ class NodeFacts:
     torch: str | None = None
     torchrun_tool: str | None = None
 
+    def __post_init__(self) -> None:
+        for name, kind in _FACTS.items():
+            try:
+                kind.read(getattr(self, name))
+            except Malformed as error:
+                raise CockpitError(f"bad {name.replace('_', ' ')}: {error}") from None
+
     @classmethod
-    def of(cls, answer: FactsAnswer, address: str | None = None, port: int | None = None) -> NodeFacts:
-        """From the answer of the node's ``facts`` call (:func:`cockpit.node.facts.facts`)."""
-        return cls(
-            address,
-            port,
-            ",".join(map(str, answer.cores)),
-            answer.numactl,
-            answer.nsys,
-            answer.python,
-            answer.deepspeed,
-            answer.no_ssh,
-            answer.deepspeed_tool,
-            answer.torch,
-            answer.torchrun_tool,
-        )
+    def of(cls, node: str, answer: FactsAnswer) -> NodeFacts:
+        """From the answer of a node's ``facts`` call (:func:`cockpit.node.facts.facts`).
+
+        :raises CockpitError: it cannot be true; names the node
+        """
+        tools = (answer.deepspeed, answer.no_ssh, answer.deepspeed_tool, answer.torch, answer.torchrun_tool)
+        cores = ",".join(map(str, answer.cores))
+        try:
+            return cls(None, None, cores, answer.numactl, answer.nsys, answer.python, *tools)
+        except CockpitError as error:
+            hint = "nothing was started; find out why before you use this node"
+            what = f"cannot be true: {error.what}"
+            raise CockpitError(what, where=node, hint=hint, code=Exit.NODE_UNFIT) from None
 
 
 @dataclass(frozen=True)

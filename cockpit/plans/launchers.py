@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.record import RANKWRAP
+from cockpit.base.shell import fill
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans import hostfile
 from cockpit.plans.job import DIR, Place
@@ -282,14 +283,14 @@ def _devices(place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
 _SLOTS = """\
 #!/bin/bash
 # Starts "$@" once a slot, waits for all, and exits as the first slot that failed.
-export WORLD_SIZE={world} LOCAL_WORLD_SIZE={local} NODE_RANK={node} GROUP_RANK={node}
-export MASTER_ADDR={addr} MASTER_PORT={port}
+export WORLD_SIZE={world:d} LOCAL_WORLD_SIZE={local:d} NODE_RANK={node:d} GROUP_RANK={node:d}
+export MASTER_ADDR={addr} MASTER_PORT={port:d}
 cockpit_pids=()
 # Bash lets background processes ignore SIGINT and SIGQUIT; the ranks get the defaults back.
-for ((cockpit_slot = 0; cockpit_slot < {local}; cockpit_slot++)); do
+for ((cockpit_slot = 0; cockpit_slot < {local:d}; cockpit_slot++)); do
   (
     trap - INT QUIT
-    export RANK=$(({first} + cockpit_slot)) LOCAL_RANK=$cockpit_slot
+    export RANK=$(({first:d} + cockpit_slot)) LOCAL_RANK=$cockpit_slot
     exec "$@"
   ) &
   cockpit_pids+=($!)
@@ -313,7 +314,8 @@ exit "$cockpit_status"
 
 def _command(place: Place) -> Command:
     ranks = place.ranks
-    script = _SLOTS.format(
+    script = fill(
+        _SLOTS,
         world=place.job.world_size,
         local=len(ranks),
         node=place.index,

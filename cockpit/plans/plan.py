@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from cockpit.base.record import REPORTS
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans.job import DEFAULT_PORT, DIR, Job, NodeFacts, Place
+from cockpit.plans import hostfile
+from cockpit.plans.environment import is_variable
+from cockpit.plans.job import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
 from cockpit.plans.launchers import command
 from cockpit.plans.profilers import HELD, HELD_SH, nsys_argv, report_name
 
@@ -66,6 +68,21 @@ class NodePlan:
     report: str | None
     notes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        # All of this becomes shell, on this node and in part on the others.
+        numbers = (self.index, self.nodes, self.world_size, *self.ranks, *self.slots)
+        names = (*self.env, *self.secrets)
+        wrong = (
+            (not hostfile.is_name(self.node), "node", self.node),
+            (not is_address(self.master_addr), "master address", self.master_addr),
+            (not is_port(self.master_port), "master port", self.master_port),
+            (any(type(number) is not int for number in numbers), "numbers", numbers),
+            (not all(map(is_variable, names)), "names of variables", names),
+        )
+        for bad, field_name, value in wrong:
+            if bad:
+                raise CockpitError(f"bad {field_name}: {ascii(value)[:80]}", where=ascii(self.node)[1:-1])
+
 
 def host_of(name: str) -> str:
     """The host part of a node's name: ``gpu01`` of ``user@gpu01:2222``, ``::1`` of ``[::1]``."""
@@ -111,9 +128,9 @@ def _check(job: Job) -> None:
         raise CockpitError(f"not an absolute path: {job.cwd}", where="--cwd", hint="give one from / on")
     if job.python is not None and not job.python.startswith("/"):
         raise CockpitError(f"not an absolute path: {job.python}", where="--python", hint="give one from / on")
-    if job.master_port is not None and not 0 < job.master_port < 65536:
+    if job.master_port is not None and not is_port(job.master_port):
         raise CockpitError(f"no port: {job.master_port}", where="--master-port", hint="it is 1 to 65535")
-    if job.master_addr is not None and not re.fullmatch(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*", job.master_addr):
+    if job.master_addr is not None and not is_address(job.master_addr):
         hint = "give a name or an IP address"
         raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
     nsys_words = job.nsys.extra if job.nsys else ()

@@ -6,38 +6,15 @@ Both have the same ``launch.sh`` in them, but for the wrapper around each rank.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cockpit.base.record import LAUNCH_SH, REPORTS
+from cockpit.base.shell import comment, fill, quote, verbatim
 from cockpit.plans.plan import DIR, NodePlan
 from cockpit.plans.profilers import WAIT
 
 _WIDTH = 100
-_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
-_SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
-
-
-def quote(text: str) -> str:
-    """The text as one word of bash, byte for byte, on one line.
-
-    What a terminal would act on when it is pasted (control characters, and ``!``, which an interactive shell
-    replaces from its history) is spelled out in ``$'…'``.
-    """
-    if _SAFE.match(text):
-        return text
-    if text.isprintable() and "!" not in text:
-        return "'" + text.replace("'", "'\\''") + "'"
-    return "$'" + "".join(map(_spell, text)) + "'"
-
-
-def _spell(char: str) -> str:
-    if char in _SHORT:
-        return _SHORT[char]
-    if char.isprintable() and char != "!":
-        return char
-    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def render_word(word: str) -> str:
@@ -65,14 +42,14 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     """
     lines = [
         "#!/bin/bash",
-        f"# {plan.run}: {_title(plan)}",
-        f"cd -- {quote(plan.cwd)} || exit 90",
+        comment(f"{plan.run}: {_title(plan)}"),
+        fill("cd -- {} || exit 90", plan.cwd),
     ]
     folder = os.path.dirname(plan.python)
     if folder.startswith("/"):
-        lines.append(f'export PATH={quote(folder)}:"$PATH"')
+        lines.append(fill('export PATH={}:"$PATH"', folder))
     if plan.setup.strip():
-        lines += ["{", plan.setup.rstrip("\n"), "} || {"]
+        lines += ["{", verbatim(plan.setup.rstrip("\n")), "} || {"]
         lines += ['  echo "cockpit: the setup failed with status $?" >&2', "  exit 91", "}"]
     # After the setup, so that what was asked for wins.
     lines += _exports(plan.env)
@@ -90,6 +67,7 @@ def _title(plan: NodePlan) -> str:
 
 
 def _exports(values: Mapping[str, str]) -> list[str]:
+    # A plan holds only names that a variable can have (NodePlan).
     return [f"export {name}={quote(value)}" for name, value in sorted(values.items())]
 
 
@@ -107,13 +85,13 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
     :param secrets_file: path on the node of a file with :func:`secrets_text`; None: the person has set them
     :param show_secrets: put the values into the text
     """
-    lines = [f"# {plan.run}: paste this on {_title(plan)}", *(f"# {note}" for note in plan.notes), "("]
+    lines = [comment(f"{plan.run}: paste this on {_title(plan)}"), *map(comment, plan.notes), "("]
     if plan.secrets and show_secrets:
         lines += _exports(plan.secrets)
     elif plan.secrets and secrets_file is not None:
-        path = quote(secrets_file)
-        say = quote(f"cockpit: cannot read the secrets ({', '.join(sorted(plan.secrets))}) in {secrets_file}")
-        lines += [f"[ -r {path} ] || {{", f"  echo {say} >&2", "  exit 2", "}", f". {path}"]
+        say = f"cockpit: cannot read the secrets ({', '.join(sorted(plan.secrets))}) in {secrets_file}"
+        lines += [fill("[ -r {} ] || {{", secrets_file), fill("  echo {} >&2", say), "  exit 2", "}"]
+        lines.append(fill(". {}", secrets_file))
     else:
         lines += [f"export {name}=${{{name}?is a secret: set it first}}" for name in sorted(plan.secrets)]
     lines += [
@@ -124,10 +102,10 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
         end = "END"
         while end in text.splitlines():
             end += "_"
-        lines += [f"cat >\"$COCKPIT_DIR\"/{name} <<'{end}'", text.rstrip("\n"), end]
+        lines += [fill('cat >"$COCKPIT_DIR"/{} <<', name) + f"'{end}'", text.rstrip("\n"), end]
     lines += [f'bash "$COCKPIT_DIR"/{LAUNCH_SH}', "cockpit_status=$?"]
     if plan.report:
-        lines.append(f'echo "report: $COCKPIT_DIR"/{plan.report}.nsys-rep')
+        lines.append(fill('echo "report: $COCKPIT_DIR"/{}', f"{plan.report}.nsys-rep"))
     else:
         lines.append('rm -rf -- "$COCKPIT_DIR"')
     lines += ["exit $cockpit_status", ")"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cockpit.base.shell import quote
 from cockpit.errors import CockpitError, Exit
 
 
@@ -28,7 +29,7 @@ class UnknownHostKey(LinkError):
     """
 
     def __init__(self, *, where: str, entry: str, key: str, fingerprint: str, file: str) -> None:
-        hint = f"look at it and accept it with: ssh {where} true"
+        hint = f"look at it and accept it with: ssh {quote(where)} true"
         super().__init__("host key is not known", where=where, hint=hint, retry=False)
         self.entry = entry
         self.key = key

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import asyncssh
 
+from cockpit.base.shell import quote
 from cockpit.transport.base import LinkError, Pipe, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
@@ -235,7 +236,7 @@ def _host_key_error(
         what, hint = f"host key refused: {text}", "ask its admin for a new host key"
     elif known[0]:
         what = "host key changed: not the machine it was, or somebody is in between"
-        hint = f"verify with its admin, then: ssh-keygen -R '{entry}'"
+        hint = f"verify with its admin, then: ssh-keygen -R {quote(entry)}"
     elif shown is not None and (file := _own_known_hosts(options)):
         key, fingerprint = _public(shown), shown.get_fingerprint()
         return UnknownHostKey(where=name, entry=entry, key=key, fingerprint=fingerprint, file=file)
@@ -243,7 +244,7 @@ def _host_key_error(
         what = "host key is not known, and the ssh configuration keeps none"
         hint = f"give {name} a UserKnownHostsFile"
     else:
-        what, hint = f"host key refused: {text}", f"try: ssh {name} true"
+        what, hint = f"host key refused: {text}", f"try: ssh {quote(name)} true"
     return LinkError(what, where=name, hint=hint, retry=False)
 
 
@@ -332,7 +333,7 @@ def explain(error: BaseException, node: str) -> LinkError:
         if isinstance(error, kinds):
             what, hint, retry = sentence(text, node)
             return LinkError(what, where=node, hint=hint, retry=retry)
-    return LinkError(f"connection failed: {text}", where=node, hint=f"try: ssh {node} true")
+    return LinkError(f"connection failed: {text}", where=node, hint=f"try: ssh {quote(node)} true")
 
 
 _Sentence = tuple[str, str, bool]
@@ -346,7 +347,7 @@ def _refused_login(text: str, node: str) -> _Sentence:
             f"set IdentitiesOnly and one IdentityFile for {node} in ~/.ssh/config",
             False,
         )
-    return (f"login refused: no key of {user} is accepted", f"try: ssh-copy-id {node}", False)
+    return (f"login refused: no key of {user} is accepted", f"try: ssh-copy-id {quote(node)}", False)
 
 
 _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str], _Sentence]], ...] = (
@@ -361,7 +362,7 @@ _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str], _S
     ),
     (
         (asyncssh.KeyExchangeFailed, asyncssh.ProtocolNotSupported),
-        lambda text, node: (f"no common ssh algorithm: {text}", f"try: ssh -v {node} true", False),
+        lambda text, node: (f"no common ssh algorithm: {text}", f"try: ssh -v {quote(node)} true", False),
     ),
     (
         (asyncssh.ConnectionLost,),

@@ -202,8 +202,8 @@ def test_host_part() -> None:
 
 
 def test_facts_from_a_node() -> None:
-    facts = NodeFacts.of(FactsAnswer("/p", "3.11", (0, 1, 5), deepspeed="1", no_ssh=True), port=7)
-    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", 7, None)
+    facts = NodeFacts.of("n", FactsAnswer("/p", "3.11", (0, 1, 5), deepspeed="1", no_ssh=True))
+    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", None, None)
 
 
 def test_a_plan_does_not_show_its_secrets() -> None:

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cockpit.base.shell import quote
 from cockpit.plans.environment import gather
 from cockpit.plans.hostfile import Host, parse
 from cockpit.plans.launchers import SLOTS_SH
 from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers import NsysOptions
-from cockpit.plans.script import launch_script, paste_script, plan_json, quote, secrets_text
+from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
 from tests.needs import require, require_module
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
@@ -210,7 +211,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="x")
+FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="/x")
 
 
 @pytest.mark.launch

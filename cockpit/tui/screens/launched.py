@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from cockpit.base.shell import join, quote
 from cockpit.engine.payload import COMMAND
 from cockpit.engine.runs import Manifest
 from cockpit.tui.widgets.command_list import Command
@@ -17,7 +17,7 @@ def launched_commands(manifest: Manifest) -> list[Command]:
     for node in manifest.nodes:
         if node.transport == "ssh":
             config = ["-F", manifest.ssh_config] if manifest.ssh_config else []
-            text = shlex.join(["ssh", *config, node.name, COMMAND])
+            text = join(["ssh", *config, node.name, COMMAND])
         else:
             text = COMMAND
         found.append(Command(manifest.created, f"agent on {node.name}", text))
@@ -29,9 +29,9 @@ def launched_commands(manifest: Manifest) -> list[Command]:
 
 def _launch(plan: Mapping[str, Any]) -> str:
     """The launch of one node as a person would type it; secrets are left out of manifests."""
-    lines = [f"cd {shlex.quote(str(plan.get('cwd')))}"]
-    lines += [f"export {name}={shlex.quote(str(value))}" for name, value in plan.get("env", {}).items()]
+    lines = [f"cd {quote(str(plan.get('cwd')))}"]
+    lines += [f"export {name}={quote(str(value))}" for name, value in plan.get("env", {}).items()]
     if plan.get("setup"):
         lines.append(str(plan["setup"]))
     words = plan.get("run_argv") or plan.get("argv") or ()
-    return "\n".join([*lines, shlex.join(map(str, words))])
+    return "\n".join([*lines, join(map(str, words))])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import Worker
 
+from cockpit.base.shell import join
 from cockpit.core.levels import Level
 from cockpit.core.model import LIVE
 from cockpit.core.ranks import nodes_text, ranks_text
@@ -205,7 +205,7 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _note_command(self, title: str, words: list[str]) -> None:
         """Add what was just done to the list of commands, as one would type it."""
-        self._ran.append(Ran(time.time(), title, shlex.join(["cockpit", *words])))
+        self._ran.append(Ran(time.time(), title, join(["cockpit", *words])))
 
     def _do_stacks(self) -> None:
         run = self.board.folder.name
@@ -469,7 +469,7 @@ class RunActions(Screen[None], inherit_bindings=False):
             self.app.copy(text)
 
     def _do_copy_command(self) -> None:
-        self.app.copy(shlex.join(["cockpit", *self._logs_words()]))
+        self.app.copy(join(["cockpit", *self._logs_words()]))
 
     def _logs_words(self) -> list[str]:
         """The words of the command that prints what the log shows."""
@@ -486,7 +486,7 @@ class RunActions(Screen[None], inherit_bindings=False):
     def _do_pager(self) -> None:
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
         # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
-        self._page(f"{shlex.join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
+        self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
 
     @work(group="pager", exclusive=True, exit_on_error=True)
     async def _page(self, command: str) -> None:
