@@ -13,6 +13,7 @@ class Exit(IntEnum):
     RANK_FAILED = 1
     USAGE = 2
     NODE_UNFIT = 3
+    INTERNAL = 4
     LEFT = 130
 
 

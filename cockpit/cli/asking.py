@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 
+from cockpit.cli.output import prompt
+
 _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
 """What a person may type; anything else, and nothing, leaves: the safe answer."""
 
 
 async def ask(question: str) -> str:
     """Ask on the terminal and wait for a line; Ctrl-C ends the wait as it ends everything else."""
-    print(question, end="", file=sys.stderr, flush=True)
+    prompt(question)
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()
     number = sys.stdin.fileno()
@@ -75,8 +77,7 @@ class Asks:
             return
         self.asking = True
         kill = "[k] kill it now · " if self._stopped else ""
-        question = f"\n[Enter] leave, {self._leaving} · [s] stop the run · {kill}[c] stay ? "
-        print(question, end="", file=sys.stderr, flush=True)
+        prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}[c] stay ? ")
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     def _read(self) -> None:

@@ -8,7 +8,7 @@ import os
 
 from cockpit.cli import jobs, terminal
 from cockpit.cli.live import Live, Output, watch
-from cockpit.cli.narration import say
+from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.engine.joining import adopt, fleet_for
 from cockpit.engine.runs import RunFolder, list_runs

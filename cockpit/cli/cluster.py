@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cockpit.base.shell import join, quote
 from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.runs import new_name
 from cockpit.errors import CockpitError
@@ -124,11 +125,11 @@ def parse(made: Parser, words: list[str]) -> Launch:
     options, program = split_program(words)
     args, odd = made.parse_known_args(options)
     if odd and not program and not odd[0].startswith("-"):
-        made.error(f"write -- before the program: -- {' '.join(odd)}")
+        made.error(f"write -- before the program: -- {join(odd)}")
     if odd:
         made.error(f"unrecognized arguments: {' '.join(odd)}")
     if not program:
-        hint = f"like this: {made.prog} {args.hostfile} -- train.py ARGS"
+        hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
     hosts = filters.apply(hostfile.read(args.hostfile), args.include, args.exclude)
     cwd = os.path.abspath(args.cwd or _cwd())

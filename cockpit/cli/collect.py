@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from cockpit.cli.narration import say
+from cockpit.base.shell import quote
+from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
-from cockpit.core.text import RemoteText
+from cockpit.cli.progress import Progress
 from cockpit.engine.collect import WARNING, Collected, collect
 from cockpit.engine.joining import fleet_for
 from cockpit.engine.runs import RunFolder
@@ -36,72 +35,48 @@ def main(words: list[str]) -> int:
 
 async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool = False) -> Exit:
     """Collect with progress on stderr and the outcome on stdout."""
-    bar = _Bar(enabled=sys.stderr.isatty())
+    progress = Progress()
     fleet = fleet_for(folder.manifest)
     try:
-        collected = await collect(folder, fleet, target or folder.path / "reports", bar.draw)
+        collected = await collect(
+            folder, fleet, target or folder.path / "reports", lambda so_far: progress.show(_how_far(so_far))
+        )
     finally:
-        bar.clear()
+        progress.clear()
         await fleet.close()
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "event": "collected",
-                    **asdict(collected),
-                    "folder": str(collected.folder),
-                    "warning": WARNING,
-                }
-            )
-        )
+        fields = {**asdict(collected), "folder": str(collected.folder), "warning": WARNING}
+        out_json({"event": "collected", **fields})
         return collected.exit_code()
     for report in collected.reports:
         if report.state == "collected":
             path, size = collected.folder / report.file, report.size / 1e6
-            print(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
+            out(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
         else:
-            _print(f"{report.node}: {report.name}: {report.state}: {report.why}")
+            out(f"{report.node}: {report.name}: {report.state}: {report.why}")
     for node, why in collected.missing.items():
-        _print(f"{node}: no report: {why}")
+        out(f"{node}: no report: {why}")
     for node, names in collected.passed_over.items():
         say(f"{node}: not fetched, as they are no reports: {', '.join(map(repr, names))}")
     if collected.reports:
         say(WARNING)
     if not collected.complete and (collected.reports or folder.manifest.profile):
-        say(f"not complete; to try again: cockpit collect {folder.name}")
+        say(f"not complete; to try again: cockpit collect {quote(folder.name)}")
     return collected.exit_code()
 
 
-def _print(text: str) -> None:
-    print(RemoteText.of(text).shown())
-
-
-class _Bar:
-    """One line of progress: the files under way and the total."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._drawn = False
-
-    def draw(self, collected: Collected) -> None:
-        if not self._enabled or not collected.reports:
-            return
-        total = sum(report.size for report in collected.reports)
-        here = sum(min(report.here, report.size) for report in collected.reports)
-        done = sum(report.state == "collected" for report in collected.reports)
-        under_way = [
-            f"{report.node} {100 * report.here // max(report.size, 1)} %"
-            for report in collected.reports
-            if report.state == "fetching"
-        ]
-        share = 100 * here // max(total, 1)
-        text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
-        line = f"{text} ({share} %)  {', '.join(under_way[:4])}"
-        sys.stderr.write(f"\r\x1b[K{line[:100]}")
-        sys.stderr.flush()
-        self._drawn = True
-
-    def clear(self) -> None:
-        if self._drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _how_far(collected: Collected) -> str:
+    """The files under way, and the total."""
+    if not collected.reports:
+        return ""
+    total = sum(report.size for report in collected.reports)
+    here = sum(min(report.here, report.size) for report in collected.reports)
+    done = sum(report.state == "collected" for report in collected.reports)
+    under_way = [
+        f"{report.node} {100 * report.here // max(report.size, 1)} %"
+        for report in collected.reports
+        if report.state == "fetching"
+    ]
+    share = 100 * here // max(total, 1)
+    text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
+    return f"{text} ({share} %)  {', '.join(under_way[:4])}"

@@ -11,8 +11,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from cockpit import paths
+from cockpit.base.shell import quote
 from cockpit.cli import run, terminal
-from cockpit.cli.narration import say
+from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
@@ -56,7 +57,7 @@ def main(words: list[str]) -> int:
             finally:
                 if (paths.runs() / name).is_dir():
                     asyncio.run(_stop(RunFolder.find(name)))
-    kept = f"what was recorded is kept: cockpit logs {name}" if args.keep else "nothing of it is left"
+    kept = f"what was recorded is kept: cockpit logs {quote(name)}" if args.keep else "nothing of it is left"
     say(f"demo: over, {kept}")
     return code
 

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cockpit import paths
-from cockpit.cli.narration import say
+from cockpit.base.shell import quote
+from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options
 from cockpit.cli.progress import Progress
 from cockpit.core.ranks import nodes_text
@@ -43,7 +44,7 @@ def names_run(target: str) -> bool:
     else:
         found = os.path.isfile(runs / target / "manifest.json")
     if found and os.path.lexists(target):
-        say(f"{target} is taken for a run; for what lies here: ./{target}")
+        say(f"{target} is taken for a run; for what lies here: {quote(f'./{target}')}")
     return found
 
 
@@ -73,7 +74,7 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
         finally:
             progress.clear()
         for error in errors.values():
-            say(str(error))
+            complain(error)
         say(f"found: {job.title}")
         for problem in job.problems:
             say(problem)

@@ -8,8 +8,10 @@ import time
 from dataclasses import dataclass
 
 from cockpit.base.events import Left
+from cockpit.base.shell import quote
 from cockpit.cli.asking import Asks
-from cockpit.cli.narration import Narrator, mute, say, say_left
+from cockpit.cli.narration import Narrator, mute, say_left
+from cockpit.cli.output import complain, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
@@ -108,7 +110,7 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
             await session.wait(TICK_S)
             if given_up := _given_up(session.model, output.give_up_s):
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
-                say(f"to look again: cockpit attach {session.folder.name}")
+                say(f"to look again: cockpit attach {quote(session.folder.name)}")
                 break
             if time.monotonic() - printed >= TICK_S and not asks.asking:
                 live.tick()
@@ -121,7 +123,7 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
                 reason = "asked at the terminal" if output.asks else "SIGTERM to the cockpit"
                 errors = await session.stop(reason, hard=answer == "kill")
                 for error in errors:
-                    say(str(error))
+                    complain(error)
     except OSError:
         if not mute():
             raise

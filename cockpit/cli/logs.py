@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cockpit.cli.live import Live, Output
-from cockpit.cli.narration import say
+from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
 from cockpit.core.events import Event
 from cockpit.core.lines import LineAssembler
@@ -187,8 +186,7 @@ def _raw(folder: RunFolder, wanted: _Wanted) -> None:
         return
     with path.open("rb") as file:
         while data := file.read(1 << 20):
-            sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+            raw(data)
 
 
 def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float) -> None:

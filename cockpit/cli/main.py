@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from cockpit import __version__
+from cockpit.cli.output import complain, out, out_lines
 from cockpit.errors import CockpitError, Exit
 
 VERBS = {
@@ -40,34 +41,77 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a verb and return its exit code (docs/exit-codes.md)."""
+    """Run a verb and return its exit code (docs/exit-codes.md).
+
+    :param argv: the words after the program's name; None: those that it was started with
+    """
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words:
-        words = ["ps"]
-    if words[0] in ("-h", "--help", "help"):
-        print(usage(), end="")
-        return Exit.OK
-    if words[0] in ("-V", "--version"):
-        print(f"cockpit {__version__}")
-        return Exit.OK
-    if words[0] not in VERBS:
-        return _unknown(words[0])
     try:
         _open_streams()
-        module = importlib.import_module(f"cockpit.cli.{words[0]}")
-        return int(module.main(words[1:]))
-    except CockpitError as error:
-        from cockpit.cli.narration import say
-
-        for line in str(error).splitlines():
-            say(line)
-        return error.code
+        if argv is None:
+            _guard()
+        code = _verb(words or ["ps"])
+        sys.stdout.flush()
+        return code
+    except SystemExit:
+        raise
     except KeyboardInterrupt:
         return Exit.LEFT
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): point stdout elsewhere, or Python complains at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _settle_streams()  # the reader of our output went away (`| head`)
         return Exit.OK
+    except BaseException as error:
+        return _failed(error)
+
+
+def _verb(words: list[str]) -> int:
+    if words[0] in ("-h", "--help", "help"):
+        out_lines(usage().rstrip("\n").split("\n"))
+        return Exit.OK
+    if words[0] in ("-V", "--version"):
+        out(f"cockpit {__version__}")
+        return Exit.OK
+    if words[0] not in VERBS:
+        import difflib
+
+        near = difflib.get_close_matches(words[0], VERBS, 1)
+        hint = f"did you mean: cockpit {near[0]}" if near else "see: cockpit --help"
+        raise CockpitError(f"no verb {words[0]!r}", hint=hint)
+    return int(importlib.import_module(f"cockpit.cli.{words[0]}").main(words[1:]))
+
+
+def _guard() -> None:
+    from cockpit.cli import mishaps
+
+    if not mishaps.wanted():
+        mishaps.keep_tracebacks_off_the_terminal()
+
+
+def _failed(error: BaseException) -> int:
+    """The last door: whatever ended a verb is said in a line; return the exit code."""
+    from cockpit.cli import mishaps
+
+    foreseen = error if isinstance(error, CockpitError) else mishaps.local_fault(error)
+    if foreseen is None and mishaps.wanted():
+        raise error
+    try:
+        if foreseen is None:
+            mishaps.tell(error)
+        else:
+            complain(foreseen)
+    except OSError:
+        pass  # stderr takes nothing any more, and the exit code says that something went wrong
+    _settle_streams()
+    return Exit.INTERNAL if foreseen is None else foreseen.code
+
+
+def _settle_streams() -> None:
+    """Point streams that take nothing elsewhere: Python would complain at its end of what is left in them."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_streams() -> None:
@@ -79,12 +123,3 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-
-
-def _unknown(word: str) -> int:
-    import difflib
-
-    near = difflib.get_close_matches(word, VERBS, 1)
-    hint = f"did you mean: cockpit {near[0]}" if near else "see: cockpit --help"
-    print(f"cockpit: no verb {word!r}; {hint}", file=sys.stderr)
-    return Exit.USAGE

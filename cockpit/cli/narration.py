@@ -6,15 +6,11 @@ import os
 import select
 import sys
 
+from cockpit.base.shell import quote
+from cockpit.cli.output import say
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
-from cockpit.core.text import RemoteText
 from cockpit.core.timeline import Timeline
-
-
-def say(text: str) -> None:
-    """One line of narration, on stderr; remote text in it is made harmless."""
-    print(f"cockpit: {RemoteText.of(text).shown(limit=2000)}", file=sys.stderr, flush=True)
 
 
 class Narrator:
@@ -38,8 +34,8 @@ def say_left(run: str, leaving: str = "") -> None:
     if leaving:
         say(f"left: {leaving}")
         return
-    say(f"left; the run goes on. Come back with: cockpit attach {run}")
-    say(f"or stop it with: cockpit stop {run}")
+    say(f"left; the run goes on. Come back with: cockpit attach {quote(run)}")
+    say(f"or stop it with: cockpit stop {quote(run)}")
 
 
 def mute() -> bool:

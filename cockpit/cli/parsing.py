@@ -7,6 +7,7 @@ import re
 import sys
 from typing import NoReturn
 
+from cockpit.cli.output import say
 from cockpit.errors import Exit
 
 
@@ -23,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        print(f"cockpit: {message}; see: {self.prog} --help", file=sys.stderr)
+        say(f"{message}; see: {self.prog} --help")
         sys.exit(Exit.USAGE)
 
 

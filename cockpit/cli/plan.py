@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from cockpit import paths
 from cockpit.cli import cluster
-from cockpit.cli.narration import say
+from cockpit.cli.output import out_json, out_lines, say
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.job import Job
 from cockpit.plans.plan import build_plans
@@ -36,15 +35,14 @@ def main(words: list[str]) -> int:
             )
     chosen = [plan for plan in plans if not args.node or plan.node in args.node]
     if args.json:
-        print(
-            json.dumps({"plans": [plan_json(plan) for plan in chosen], "not_sent": launch.not_sent}, indent=1)
-        )
+        out_json({"plans": [plan_json(plan) for plan in chosen], "not_sent": launch.not_sent}, indent=1)
         return Exit.OK
     secrets = None
     if job.secrets and not args.show_secrets:
         secrets = _write_secrets(job)
     for plan in chosen:
-        print(paste_script(plan, secrets_file=secrets, show_secrets=args.show_secrets))
+        # What is quoted in it shows as what it is: the sanitiser changes nothing of it.
+        out_lines(paste_script(plan, secrets_file=secrets, show_secrets=args.show_secrets).split("\n"))
     for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
         say(f"note: {note}")
     if launch.not_sent:

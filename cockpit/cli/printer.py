@@ -10,7 +10,7 @@ from typing import TextIO
 from cockpit.core.folding import Folder, Source
 from cockpit.core.lines import Cut, LineAssembler
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.text import RESET, sanitise
+from cockpit.core.text import RESET, RemoteText, sanitise
 
 HOLD = 0.5
 """Seconds a line may wait for other ranks to print it too: twice the time between two polls of a log."""
@@ -96,7 +96,7 @@ class Printer:
 
     def say(self, line: str) -> None:
         """Print a line of the cockpit's own, after what has been printed so far."""
-        self._out.append(sanitise(line.encode("utf-8", "surrogateescape"), colour=False) + "\n")
+        self._out.append(RemoteText.of(line).shown() + "\n")
 
     def tick(self, now: float) -> None:
         """Print what is due; to be called about ten times a second.
@@ -168,7 +168,7 @@ class Printer:
 
     def _label(self, sources: tuple[Source, ...]) -> str:
         """Return, and keep, the beginning of a line that these printed."""
-        label = sanitise(_who(sources).encode("utf-8", "surrogateescape"), colour=False)
+        label = RemoteText.of(_who(sources)).shown()
         count = f" ×{len(sources)}" if len(sources) > 1 else ""
         room = LABEL_LIMIT - len(count)
         if len(sources) > 1 and len(label) > room:

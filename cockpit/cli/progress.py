@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from cockpit.core.text import RemoteText
+from cockpit.cli.output import draw
 
 
 class Progress:
@@ -19,14 +19,9 @@ class Progress:
         """Say this in place of what was said before; cut short where it would not fit the line."""
         if self._on:
             # One column less: a full line makes the cursor wrap, and what is drawn next would not be over it.
-            room = shutil.get_terminal_size().columns - 1
-            self._draw(RemoteText.of(text).shown()[:room])
+            draw(text, shutil.get_terminal_size().columns - 1)
 
     def clear(self) -> None:
         """Take it away."""
         if self._on:
-            self._draw("")
-
-    def _draw(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+            draw("", 0)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cockpit.base.shell import quote
+from cockpit.cli.output import complain, out, out_json, table
 from cockpit.cli.parsing import Parser, add_link_options
-from cockpit.core.model import LIVE, RunModel
 from cockpit.core.ranks import nodes_text
+from cockpit.core.summary import state_text
 from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
@@ -47,16 +47,15 @@ def main(words: list[str]) -> int:
     folders = list_runs() if args.all else list_runs()[-20:]
     rows = [_row_or_why(folder, connect=not args.no_connect) for folder in folders]
     if args.json:
-        print(json.dumps(rows))
+        out_json(rows)
     elif not rows:
-        print(EMPTY)
+        out(EMPTY)
     else:
         _table(rows)
     return Exit.OK
 
 
 def _adopt(args: Namespace) -> None:
-    from cockpit.cli.narration import say
     from cockpit.engine.fleet import PYTHONS, Fleet
     from cockpit.engine.joining import adopt
     from cockpit.plans import hostfile
@@ -70,7 +69,7 @@ def _adopt(args: Namespace) -> None:
         finally:
             await fleet.close()
         for error in errors.values():
-            say(str(error))
+            complain(error)
 
     asyncio.run(look())
 
@@ -112,23 +111,6 @@ def _row(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
     }
 
 
-def state_text(model: RunModel) -> str:
-    """A run's state in a few words, the cause of a failure among them."""
-    first = model.first_failure()
-    if model.over:
-        if first is not None:
-            return f"failed: rank {first.rank} {first.text}"
-        if any(node.stop_requested_at for node in model.nodes.values()):
-            return "stopped"
-        return "ended" if model.exit_code() is Exit.OK else "failed"
-    if first is not None:
-        return f"failing: rank {first.rank} {first.text}"
-    if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
-        starting = any(rank.state in LIVE for rank in model.ranks.values())
-        return "running" if model.alive() else "starting" if starting else "ending"
-    return "unknown: no node answers"
-
-
 def _table(rows: list[dict[str, Any]]) -> None:
     lines = [("RUN", "STATE", "RUNNING", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
@@ -139,19 +121,9 @@ def _table(rows: list[dict[str, Any]]) -> None:
         alive = f"{row['running']}/{row['ranks']}"
         program = " ".join(row["program"])[:60]
         lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
-    print_table(lines)
+    table(lines)
     live = [row["run"] for row in rows if row["state"] in ("running", "starting")]
     if live:
-        print(f"\nwatch: cockpit attach {live[-1]} · stop: cockpit stop {live[-1]}")
-
-
-def print_table(lines: Sequence[tuple[str, ...]]) -> None:
-    """Print rows in aligned columns; what nodes sent is made harmless."""
-    from cockpit.core.text import sanitise
-
-    shown = [
-        [sanitise(cell.encode(errors="surrogateescape"), colour=False) for cell in line] for line in lines
-    ]
-    widths = [max(len(line[column]) for line in shown) for column in range(len(shown[0]))]
-    for line in shown:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        run = quote(live[-1])
+        out()
+        out(f"watch: cockpit attach {run} · stop: cockpit stop {run}")

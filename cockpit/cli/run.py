@@ -11,7 +11,7 @@ from cockpit.cli import cluster, terminal
 from cockpit.cli.asking import ask
 from cockpit.cli.collect import fetch
 from cockpit.cli.live import Live, Output, watch
-from cockpit.cli.narration import say
+from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.prepare import Times

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
 from typing import Any
 
 from cockpit.base.events import GpuSample
-from cockpit.cli.ps import print_table, state_text
+from cockpit.cli.output import out, out_json, table
 from cockpit.core.model import Node, Rank, RunModel
+from cockpit.core.summary import state_text
 from cockpit.engine.joining import model_now
 from cockpit.engine.runs import RunFolder
 from cockpit.errors import Exit
@@ -21,18 +21,20 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
     if connect and not model.over:
         model, _ = asyncio.run(model_now(folder.manifest, measure=True))
     if as_json:
-        print(json.dumps(_json(folder, model)))
+        out_json(_json(folder, model))
         return Exit.OK
-    print(f"{folder.name}: {state_text(model)}\n")
-    print_table(
+    out(f"{folder.name}: {state_text(model)}")
+    out()
+    table(
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
     )
-    print()
+    out()
     header = ("RANK", "NODE", "STATE", "PID", "CPU", "RSS", "THREADS", "CHILDREN")
-    print_table([header, *(_rank(model.ranks[number]) for number in sorted(model.ranks))])
+    table([header, *(_rank(model.ranks[number]) for number in sorted(model.ranks))])
     for node in model.nodes.values():
         for note in node.notes:
-            print(f"\n{node.name}: {note}")
+            out()
+            out(f"{node.name}: {note}")
     return Exit.OK
 
 

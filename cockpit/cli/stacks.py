@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +16,7 @@ from typing import Any
 
 from cockpit.base.masks import count, mask_of
 from cockpit.cli import jobs, terminal
-from cockpit.cli.narration import say
+from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, rank_set, seconds
 from cockpit.cli.progress import Progress
 from cockpit.core.classes import RankClass, classes
@@ -25,7 +24,7 @@ from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
 from cockpit.core.snapshot import Snapshot
 from cockpit.core.stackpage import as_page
-from cockpit.core.stacktext import as_text, ascii_text
+from cockpit.core.stacktext import as_lines, ascii_text
 from cockpit.core.verdict import Verdict, verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run
@@ -254,36 +253,28 @@ def _how_far(stacks: Stacks, which: str) -> str:
 
 def _tell(snapshot: Snapshot, found: Verdict, folder: str, command: str, args: argparse.Namespace) -> Exit:
     if args.json:
-        _write("-", json.dumps(_as_json(snapshot, found, folder)) + "\n")
+        out_json(_as_json(snapshot, found, folder))
     elif args.folded is not None:
-        _write(args.folded, to_folded(snapshot))
+        _put(args.folded, to_folded(snapshot))
     elif args.speedscope is not None:
-        _write(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
+        _put(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
     elif args.html is not None:
-        _write(args.html, as_page(snapshot, found))
+        _put(args.html, as_page(snapshot, found))
     else:
         threads = "all" if args.threads == "all" else "main" if args.locals or args.children else ""
-        _write("-", as_text(snapshot, found, threads=threads, command=command) + "\n")
+        lines = as_lines(snapshot, found, threads=threads, command=command)
+        out_lines(lines if shows_unicode() else map(ascii_text, lines))
     missing = snapshot.missing()
     if not missing:
         return Exit.OK
     return Exit.NODE_UNFIT if len(missing) == len(snapshot.ranks) else Exit.RANK_FAILED
 
 
-def _write(target: str, text: str) -> None:
-    try:
-        if target == "-":
-            unicode = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
-            # At once: that nobody reads it is no mistake (`| head`), and Python would call it one at its end.
-            print(text if unicode else ascii_text(text), end="", flush=True)
-        else:
-            Path(target).write_text(text, encoding="utf-8")
-            say(f"written: {target}")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = "stdout" if target == "-" else target
-        raise CockpitError(f"cannot write: {error.strerror}", where=where) from None
+def _put(target: str, text: str) -> None:
+    if target == "-":
+        out_lines(text.rstrip("\n").split("\n"))
+    else:
+        to_file(target, text)
 
 
 def _as_json(snapshot: Snapshot, found: Verdict, folder: str) -> dict[str, Any]:

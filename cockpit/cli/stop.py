@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import socket
-import sys
 from dataclasses import replace
 
 from cockpit.base.answers import StopAnswer
 from cockpit.base.events import Process
 from cockpit.base.gate import plain
+from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
-from cockpit.cli.narration import say
+from cockpit.cli.output import complain, out, out_json, say
 from cockpit.cli.parsing import Parser, seconds
-from cockpit.cli.ps import state_text
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
+from cockpit.core.summary import state_text
 from cockpit.core.timeline import STAGES, survivor_text
 from cockpit.engine.joining import ask_all, model_now
 from cockpit.engine.link import Link
@@ -49,11 +48,11 @@ async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
 
     answers, errors = await ask_all(manifest, ask)
     for error in errors.values():
-        say(str(error))
+        complain(error)
     if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
         model, _ = await model_now(manifest)
         if model.over and not as_json:
-            print(f"{manifest.run}: nothing to stop: {state_text(model)}")
+            out(f"{manifest.run}: nothing to stop: {state_text(model)}")
             return Exit.OK
     told: set[str] = set()
     while True:
@@ -85,24 +84,14 @@ def _report(
     code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
     if as_json:
         ranks = {rank.rank: rank.text for rank in model.ranks.values()}
-        print(
-            json.dumps(
-                {
-                    "run": manifest.run,
-                    "ranks": ranks,
-                    "survivors": plain(survivors),
-                    "not_asked": list(errors),
-                }
-            )
-        )
+        fields = {"ranks": ranks, "survivors": plain(survivors), "not_asked": list(errors)}
+        out_json({"run": manifest.run, **fields})
         return code
     for node, processes in survivors.items():
         for process in processes:
             say(survivor_text(node, process))
     if errors:
-        say(f"not stopped: {nodes_text(errors)}; when reachable again: cockpit stop {manifest.run}")
+        say(f"not stopped: {nodes_text(errors)}; when reachable again: cockpit stop {quote(manifest.run)}")
     else:
-        print(
-            f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors", file=sys.stdout
-        )
+        out(f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors")
     return code

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cockpit.cli.narration import mute, say, say_left
+from cockpit.cli.narration import mute, say_left
+from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser
 from cockpit.core.summary import summary
 from cockpit.errors import CockpitError, Exit

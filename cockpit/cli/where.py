@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from cockpit import config, paths
+from cockpit.cli.output import out_json, table
 from cockpit.cli.parsing import Parser
 from cockpit.errors import Exit
 
@@ -24,9 +23,7 @@ def main(words: list[str]) -> int:
         "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",
     }
     if args.json:
-        print(json.dumps(found))
+        out_json(found)
     else:
-        width = max(map(len, found))
-        for name, value in found.items():
-            print(f"{name:<{width}}  {value}")
+        table(list(found.items()))
     return Exit.OK

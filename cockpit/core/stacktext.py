@@ -22,8 +22,8 @@ TREE_ROOM = 24
 """The same in front of a line of the tree."""
 
 
-def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command: str = "") -> str:
-    """Verdict, classes, tree and who is missing, as text.
+def as_lines(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command: str = "") -> list[str]:
+    """Verdict, classes, tree and who is missing, as lines of text.
 
     :param threads: ``main``: the main thread of one rank of each class too, with its local variables where
         they were asked for, and those of its children; ``all``: every thread
@@ -42,7 +42,7 @@ def as_text(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command:
     if missing:
         lines += ["", "without a stack:"]
         lines += [f"  {_mask(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
-    return "\n".join(lines)
+    return lines
 
 
 _ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-"})

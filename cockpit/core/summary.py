@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from cockpit.base.shell import quote
-from cockpit.core.model import Rank, RankState, RunModel
+from cockpit.core.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.errors import Exit
 
 
 def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
@@ -31,6 +32,23 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     if lost:
         lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")
     return lines
+
+
+def state_text(model: RunModel) -> str:
+    """A run's state in a few words, the cause of a failure among them."""
+    first = model.first_failure()
+    if model.over:
+        if first is not None:
+            return f"failed: rank {first.rank} {first.text}"
+        if any(node.stop_requested_at for node in model.nodes.values()):
+            return "stopped"
+        return "ended" if model.exit_code() is Exit.OK else "failed"
+    if first is not None:
+        return f"failing: rank {first.rank} {first.text}"
+    if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
+        starting = any(rank.state in LIVE for rank in model.ranks.values())
+        return "running" if model.alive() else "starting" if starting else "ending"
+    return "unknown: no node answers"
 
 
 def endings(model: RunModel, without: Rank | None = None) -> str:

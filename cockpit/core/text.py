@@ -36,6 +36,8 @@ _INVISIBLE = (
     "\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _SURROGATES = "\ud800-\udfff"
+# Those that no odd byte was decoded to (PEP 383).
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 _BYTE = r"(?:25[0-5]|2[0-4]\d|[01]?\d?\d)"
 _STYLE = (
@@ -76,7 +78,8 @@ class RemoteText:
         try:
             return cls(text.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:
-            return cls(text.encode("utf-8", "surrogatepass"))
+            # Some stand for bytes, and some for nothing at all.
+            return cls(_LONE.sub(_spelled, text).encode("utf-8", "surrogateescape"))
 
     def shown(self, *, colour: bool = False, limit: int | None = None) -> str:
         """Return it for a terminal; see :func:`sanitise`."""
@@ -116,6 +119,34 @@ def _clean(text: str, colour: bool) -> str:
     if "\t" in text:
         text = text.expandtabs()
     return text + RESET if colour and "\x1b" in text else text
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return f"<U+{ord(match[0]):04X}>"
+
+
+def columns(text: str) -> int:
+    """Columns that a terminal needs for a text without controls."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns, text))
+
+
+def clip(text: str, width: int) -> str:
+    """The beginning of a text without controls that fits into so many columns."""
+    if text.isascii():
+        return text[:width]
+    for place, char in enumerate(text):
+        width -= _columns(char)
+        if width < 0:
+            return text[:place]
+    return text
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 class _Codes(dict[str, str]):

@@ -13,7 +13,7 @@ from cockpit.core.classes import classes, movement
 from cockpit.core.folded import to_folded, to_speedscope
 from cockpit.core.snapshot import Place, Sample, Snapshot
 from cockpit.core.stackrows import LEVELS, place, rows
-from cockpit.core.stacktext import as_text, ascii_text
+from cockpit.core.stacktext import as_lines, ascii_text
 from cockpit.core.verdict import verdict
 
 MAIN = Frame("main", "./train.py", 212)
@@ -143,14 +143,14 @@ def test_text_names_the_odd_rank_and_who_is_missing() -> None:
     first, second = hung(0), hung(1)
     second[3] = Dump(3, 1.0, error="denied", what="permission denied", hint="sudo …")
     shown = snapshot(first, second)
-    text = as_text(shown, verdict(shown), threads="all")
+    text = "\n".join(as_lines(shown, verdict(shown), threads="all"))
     assert text.splitlines()[0].startswith("rank 2 ")
     assert "data.py:118" in text
     assert "buf = f.read()" in text
     assert "4 library frames" in text
     assert "  3: permission denied" in text
     assert "rank 2, thread MainThread" in text
-    assert as_text(snapshot(), verdict(snapshot()))
+    assert as_lines(snapshot(), verdict(snapshot()))
     assert any(char in text for char in "└├·")
     assert ascii_text(text).isascii()
     assert len(ascii_text(text).splitlines()) == len(text.splitlines())
@@ -160,7 +160,7 @@ def test_text_of_many_scattered_ranks_stays_short() -> None:
     dumps = {rank: dump(rank, WAITS if rank % 3 else READS) for rank in range(1024) if rank % 5}
     shown = snapshot(dumps)
     shown.ranks.update({rank: Place("gpu01") for rank in range(0, 1024, 5)})
-    lines = as_text(shown, verdict(shown)).splitlines()
+    lines = as_lines(shown, verdict(shown))
     assert max(map(len, lines[-20:])) < 120
     assert any(line.startswith("273 ranks 3,6,9,12,18,21,24,27,33,36,39,42,48,51,…: ") for line in lines)
     columns = {line[:24].rstrip() for line in lines if line.endswith("read_shard  data.py:118")}
@@ -188,7 +188,7 @@ def test_deep_recursion_is_drawn_in_room_that_grows_with_it_and_not_with_its_squ
     assert max(len(row.guides) for row in found) < 2 * LEVELS + 10
     assert found[3000].key == place((MAIN, *[Frame("again0", "./train.py", 7)] * 3000))
     told = snapshot(deep)
-    text = as_text(told, verdict(told))
+    text = "\n".join(as_lines(told, verdict(told)))
     assert text.count("again1") >= 3000
     assert len(text) < 6000 * 200
 

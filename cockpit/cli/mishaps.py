@@ -1,0 +1,126 @@
+"""What nobody foresaw: a fault of cockpit's own becomes one line, and a file with the traceback.
+
+A traceback quotes what nodes sent, and tells a person nothing; a terminal never gets one. It is written,
+harmless as all text for people, into :func:`folder`, where the newest :data:`KEPT` stay.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from cockpit import __version__, paths
+from cockpit.cli.output import say
+from cockpit.core.text import RemoteText
+from cockpit.errors import CockpitError
+
+RAISE = "COCKPIT_TRACEBACK"
+"""Set it to 1, and faults are raised as Python does: for those who look for them."""
+
+KEPT = 20
+"""Files of tracebacks that are kept."""
+
+_WHAT_TO_DO = {
+    errno.ENOSPC: "make room and try again; runs on nodes go on",
+    errno.EDQUOT: "your quota is used up: make room and try again; runs on nodes go on",
+    errno.EROFS: "it cannot be written to: set XDG_STATE_HOME to a folder that can; runs on nodes go on",
+    errno.EACCES: "check its owner and mode: cockpit where names all folders in use",
+    errno.EPERM: "check its owner and mode: cockpit where names all folders in use",
+    errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EIO: "the disk does not work: see dmesg; runs on nodes go on",
+}
+
+
+def folder() -> Path:
+    """Where tracebacks are kept."""
+    return paths.state() / "errors"
+
+
+def wanted() -> bool:
+    """Whether faults are raised as Python does."""
+    return os.environ.get(RAISE) == "1"
+
+
+def local_fault(error: BaseException) -> CockpitError | None:
+    """What the system refused on this machine, and what to do about it; None: it is a fault of ours."""
+    if not isinstance(error, OSError) or error.errno not in _WHAT_TO_DO:
+        return None
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    what = os.strerror(error.errno)
+    hint = _WHAT_TO_DO[error.errno]
+    return CockpitError(what[:1].lower() + what[1:], where=where or "this machine", hint=hint)
+
+
+def tell(error: BaseException) -> None:
+    """Say that cockpit failed, and where the traceback is."""
+    kept = saved(error)
+    text = f": {error}" if str(error) else ""
+    say(f"internal error: {type(error).__name__}{text}")
+    say(f"this is a bug; runs on nodes go on. To report it: {kept}")
+
+
+def saved(error: BaseException) -> str:
+    """Write a traceback to a file; return its path, or why there is none."""
+    lines = [f"cockpit {__version__}, Python {sys.version.split()[0]}"]
+    # No local variables: they may hold secrets.
+    for piece in traceback.format_exception(type(error), error, error.__traceback__):
+        lines += piece.rstrip("\n").split("\n")
+    text = "".join(RemoteText.of(line).shown() + "\n" for line in lines)
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 1_000_000:06d}.txt"
+    try:
+        path = paths.private_dir(folder()) / name
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+        _forget_old()
+    except OSError as refused:
+        return f"no traceback could be written ({refused.strerror}); {RAISE}=1 shows it"
+    return str(path)
+
+
+def _forget_old() -> None:
+    for path in sorted(folder().glob("*.txt"))[:-KEPT]:
+        with suppress(FileNotFoundError):  # another cockpit did the same
+            path.unlink()
+
+
+class _Log(logging.Handler):
+    """Takes what libraries log: their own way is to write it to stderr as it is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.levelno >= logging.ERROR:
+            say(f"internal error in the background: {record.getMessage()}: {saved(error or _Logged(record))}")
+
+
+class _Logged(Exception):
+    """An error that was logged without an exception."""
+
+    def __init__(self, record: logging.LogRecord) -> None:
+        super().__init__(f"{record.name}: {record.getMessage()}")
+
+
+def keep_tracebacks_off_the_terminal() -> None:
+    """From here on, what fails beside the main thread becomes a line, or only a file, too."""
+
+    def thread_failed(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            tell(args.exc_value)
+
+    def ignored(args: sys.UnraisableHookArgs) -> None:
+        # Nothing came of it (a transport that was collected after its loop); Python would print it.
+        if args.exc_value is not None:
+            with suppress(Exception):  # at the very end of Python nothing is sure to be there
+                saved(args.exc_value)
+
+    logging.getLogger().addHandler(_Log())
+    threading.excepthook = thread_failed
+    sys.unraisablehook = ignored

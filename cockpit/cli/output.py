@@ -1,0 +1,147 @@
+"""The one door to stdout and stderr: whatever a verb prints passes here, and is made harmless.
+
+Node names, notes, file names, errors of other machines: who prints need not know what in a text came from
+where. A line is a line: a newline in it is shown as what it is, unless the text is given as lines. What
+belongs to the cockpit alone, colours and the line of progress, is added here or by
+:class:`cockpit.cli.printer.Printer`, which sanitises what ranks print line by line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from cockpit.core.text import RemoteText, clip, columns
+from cockpit.errors import CockpitError, ManyErrors
+
+SAY_LIMIT = 2000
+"""Characters of one line of narration."""
+
+LINES_LIMIT = 40
+"""Lines of one error."""
+
+
+def out(text: str = "") -> None:
+    """One line on stdout.
+
+    :raises CockpitError: it cannot be written (a full disk)
+    """
+    _write(sys.stdout, _harmless(text) + "\n")
+
+
+def out_lines(lines: Iterable[str]) -> None:
+    """Several lines on stdout, at once: that nobody reads them (`| head`) is noticed here, not at our end.
+
+    :raises CockpitError: they cannot be written
+    """
+    _write(sys.stdout, "".join(_harmless(line) + "\n" for line in lines))
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Rows of cells on stdout, in columns.
+
+    :raises CockpitError: they cannot be written
+    """
+    shown = [[_harmless(cell) for cell in row] for row in rows]
+    widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
+    out_lines("  ".join(map(_padded, row, widths)).rstrip() for row in shown)
+
+
+def out_json(value: object, *, indent: int | None = None) -> None:
+    """An object on stdout, in ASCII; what JSON does not know becomes a string.
+
+    :raises CockpitError: it cannot be written
+    """
+    _write(sys.stdout, json.dumps(value, indent=indent, default=str) + "\n")
+
+
+def raw(data: bytes) -> None:
+    """Bytes on stdout, as they are; never on a terminal.
+
+    :raises CockpitError: stdout is a terminal, or they cannot be written
+    """
+    if sys.stdout.isatty():
+        hint = "send them to a file or through a program: add > FILE, or | less"
+        raise CockpitError("the bytes of a log may drive this terminal", where="--raw", hint=hint)
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable("stdout", error) from None
+
+
+def to_file(target: str, text: str) -> None:
+    """Write text to a file as it is; for programs, so nothing in it is made harmless.
+
+    :raises CockpitError: it cannot be written
+    """
+    try:
+        Path(target).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    say(f"written: {target}")
+
+
+def say(text: str) -> None:
+    """One line of narration on stderr."""
+    _write(sys.stderr, f"cockpit: {_harmless(text, SAY_LIMIT)}\n")
+
+
+def complain(error: CockpitError) -> None:
+    """Errors on stderr, a line each; what goes on over several lines is indented below."""
+    if isinstance(error, ManyErrors):
+        for each in error.errors:
+            complain(each)
+        return
+    first, *more = str(error).split("\n")
+    say(first)
+    for line in more[:LINES_LIMIT]:
+        say(f"    {line}")
+    if len(more) > LINES_LIMIT:
+        say(f"    … {len(more) - LINES_LIMIT:,} more lines")
+
+
+def prompt(*lines: str) -> None:
+    """A question on stderr; the cursor stays after its last line."""
+    _write(sys.stderr, "\n".join(map(_harmless, lines)))
+
+
+def draw(text: str, width: int) -> None:
+    """The last line of the terminal on stderr, drawn anew; what does not fit is cut off."""
+    _write(sys.stderr, f"\r\x1b[K{clip(_harmless(text), width)}")
+
+
+def _harmless(text: str, limit: int | None = None) -> str:
+    return RemoteText.of(text).shown(limit=limit)
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - columns(cell))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if stream is not sys.stdout:
+            raise
+        raise _unwritable("stdout", error) from None
+
+
+def _unwritable(where: str, error: OSError) -> CockpitError:
+    return CockpitError(f"cannot write: {error.strerror}", where=where)
+
+
+def shows_unicode() -> bool:
+    """Whether stdout takes more than ASCII."""
+    encoding: Any = getattr(sys.stdout, "encoding", None)
+    return str(encoding or "").lower().startswith("utf")
