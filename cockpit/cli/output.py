@@ -98,8 +98,9 @@ def complain(error: CockpitError) -> None:
         for each in error.errors:
             complain(each)
         return
-    first, *more = str(error).split("\n")
-    say(first)
+    # Where and what to do are one line, whatever is in them; what happened may quote more.
+    first, *more = error.what.split("\n")
+    say(str(CockpitError(first, where=error.where, hint=error.hint)))
     for line in more[:LINES_LIMIT]:
         say(f"    {line}")
     if len(more) > LINES_LIMIT:
@@ -125,7 +126,7 @@ def _padded(cell: str, width: int) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    encoding = getattr(stream, "encoding", None) or "ascii"
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
