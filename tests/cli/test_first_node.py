@@ -1,0 +1,93 @@
+"""A first node that lies about itself: real launches, whose scripts are run by a real bash on every node."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import rewritten
+
+COMMANDS = (
+    "29500; touch {} #",
+    "$(touch {})",
+    "`touch {}`",
+    "x\ntouch {}\n",
+    "::1%$(touch {})",
+    "x' ; touch {} ; '",
+)
+
+
+def lies(field: str, text: str) -> dict[str, Any]:
+    """Answers with that text in one field."""
+    if field == "port":
+        return {"port": {"answer": {"port": text}}}
+    if field in ("own", "addresses"):
+        return {"resolve": {"answer": {"addresses": [], "own": ["127.0.0.1"], field: [text]}}}
+    return {"facts": {"merge": {field: text}}}
+
+
+def start(folder: Path, launcher: str, changes: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """A whole ``cockpit run`` over two nodes of which each lies in the same way."""
+    (folder / "hostfile").write_text("gpu01 slots=1\ngpu02 slots=1\n")
+    program = folder / "program.sh"
+    program.write_text("#!/bin/bash\nexit 0\n")
+    program.chmod(0o700)
+    words = ["run", "hostfile", "--transport", "local", "--launcher", launcher, "--node-dir", str(folder)]
+    words += [
+        "--python",
+        str(rewritten.python(folder)),
+        "--headless",
+        "--failure-wait",
+        "0",
+        "--",
+        str(program),
+    ]
+    env = {**os.environ, **rewritten.answers(folder / "answers", changes)}
+    command = [sys.executable, "-m", "cockpit", *words]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize("field", ["port", "own", "addresses", "python"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda text: shlex.quote(text))
+def test_a_first_node_runs_nothing_on_the_others(tmp_path: Path, field: str, command: str) -> None:
+    canary = tmp_path / "canary"
+    done = start(tmp_path, "command", lies(field, command.format(canary)))
+    assert not canary.exists(), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "gpu01: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("launcher", "tool"), [("torchrun", "torchrun_tool"), ("deepspeed", "deepspeed_tool")]
+)
+def test_a_tool_is_a_word(tmp_path: Path, launcher: str, tool: str) -> None:
+    canary = tmp_path / "canary"
+    there = {"torch": "2.13", "deepspeed": "0.19.8", "no_ssh": True, "python": "/nowhere/python"}
+    done = start(
+        tmp_path, launcher, {"facts": {"merge": {**there, tool: f"/$(touch {canary})/x' ; touch {canary} #"}}}
+    )
+    assert not canary.exists(), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1, done.stderr
+
+
+def test_the_truth_is_launched(tmp_path: Path) -> None:
+    """So that what is refused above is refused for the lie."""
+    changes = {
+        "port": {"answer": {"port": 29999}},
+        "resolve": {"answer": {"addresses": [], "own": ["127.0.0.1"]}},
+    }
+    done = start(tmp_path, "command", changes)
+    assert done.returncode == 0, done.stderr
+    scripts = sorted(tmp_path.glob("cockpit-*/*/*/slots.sh"))
+    assert len(scripts) == 2
+    assert all("MASTER_ADDR=127.0.0.1 MASTER_PORT=29999\n" in path.read_text() for path in scripts)
