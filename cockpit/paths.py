@@ -29,6 +29,11 @@ def plans() -> Path:
     return state() / "plans"
 
 
+def errors() -> Path:
+    """Folder of tracebacks of cockpit's own faults (docs/exit-codes.md)."""
+    return state() / "errors"
+
+
 def config() -> Path:
     """The file of this person's settings (docs/config.md)."""
     return Path(platformdirs.user_config_dir(APP)) / "config.toml"

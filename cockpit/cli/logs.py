@@ -46,7 +46,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--grep", type=_regex, metavar="REGEX", help="only lines that match")
     parser.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
     parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
-    parser.add_argument("--raw", action="store_true", help="the bytes of one rank's log, unchanged")
+    parser.add_argument(
+        "--raw", action="store_true", help="the bytes of one rank's log, unchanged; not on a terminal"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args(words)
     folder = RunFolder.find(args.run)

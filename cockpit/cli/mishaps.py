@@ -1,7 +1,7 @@
 """What nobody foresaw: a fault of cockpit's own becomes one line, and a file with the traceback.
 
 A traceback quotes what nodes sent, and tells a person nothing; a terminal never gets one. It is written,
-harmless as all text for people, into :func:`folder`, where the newest :data:`KEPT` stay.
+harmless as all text for people, into :func:`cockpit.paths.errors`, where the newest :data:`KEPT` stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from contextlib import suppress
-from pathlib import Path
 
 from cockpit import __version__, paths
 from cockpit.cli.output import say
@@ -37,11 +36,6 @@ _WHAT_TO_DO = {
     errno.ENFILE: "too many files are open on this machine",
     errno.EIO: "the disk does not work: see dmesg; runs on nodes go on",
 }
-
-
-def folder() -> Path:
-    """Where tracebacks are kept."""
-    return paths.state() / "errors"
 
 
 def wanted() -> bool:
@@ -76,7 +70,7 @@ def saved(error: BaseException) -> str:
     text = "".join(RemoteText.of(line).shown() + "\n" for line in lines)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 1_000_000:06d}.txt"
     try:
-        path = paths.private_dir(folder()) / name
+        path = paths.private_dir(paths.errors()) / name
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
@@ -87,7 +81,7 @@ def saved(error: BaseException) -> str:
 
 
 def _forget_old() -> None:
-    for path in sorted(folder().glob("*.txt"))[:-KEPT]:
+    for path in sorted(paths.errors().glob("*.txt"))[:-KEPT]:
         with suppress(FileNotFoundError):  # another cockpit did the same
             path.unlink()
 
