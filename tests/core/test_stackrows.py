@@ -198,4 +198,4 @@ def test_a_tree_that_is_full_says_so_in_print() -> None:
         rank: dump(rank, tuple(Frame(f"f{rank}", "./train.py", 7) for _ in range(1000))) for rank in range(60)
     }
     told = snapshot(many, world=60)
-    assert "(not in the tree: it has 50,000 calls already)" in as_text(told, verdict(told))
+    assert "(not in the tree: it has 50,000 calls already)" in "\n".join(as_lines(told, verdict(told)))

@@ -21,7 +21,7 @@ from cockpit.base.dumps import dump_json, pack
 from cockpit.base.stacks import Dump, Frame, Process, Thread
 from cockpit.core.snapshot import Place
 from cockpit.core.stackpage import as_page
-from cockpit.core.stacktext import as_text
+from cockpit.core.stacktext import as_lines
 from cockpit.core.verdict import verdict
 from cockpit.engine import snapshots
 from cockpit.engine.stacks import Ask, Stacks, Target
@@ -206,7 +206,7 @@ async def _sample(name: str, root: Path) -> dict[str, Any]:
     ticking.cancel()
     loaded = snapshots.load(folder)
     found = verdict(loaded)
-    text = len(as_text(loaded, found, threads="all")), len(as_page(loaded, found))
+    text = sum(map(len, as_lines(loaded, found, threads="all"))), len(as_page(loaded, found))
     late.sort()
     return {
         "ranks": sorted(sample.dumps),
