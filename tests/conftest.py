@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -14,8 +15,21 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "internal_errors: the test makes the app raise what nobody foresaw")
+
+
 @pytest.fixture(autouse=True)
-def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the user's own runs and configuration out of every test."""
+def private_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Keep the user's own runs and configuration out of every test.
+
+    The app survives its own bugs: a test must not.
+    """
     for name in ("STATE", "CONFIG", "DATA", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "xdg" / name.lower()))
+    yield
+    if request.node.get_closest_marker("internal_errors") is None:
+        details = [path.read_text() for path in (tmp_path / "xdg/state/cockpit/errors").glob("*.txt")]
+        assert not details, "internal errors of the app:\n" + "\n".join(details)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
+from textual._context import active_message_pump
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.filter import LineFilter
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
 
 from cockpit import paths
 from cockpit.base.events import Left
@@ -22,7 +27,9 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui import themes
 from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
+from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.glyphs import Glyphs, choose
+from cockpit.tui.walls import wall
 
 RELOAD_S = 1.0
 """How often theme files are looked at for changes."""
@@ -49,7 +56,11 @@ class Host(App[int]):
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self.session: Session | None = None
         self.error: CockpitError | None = None
-        """Why there is no session."""
+        """Why there is no session, or why the app could not go on."""
+        self._door = Door()
+        self._ending = False
+        self._broken: object = None
+        """A screen that could not be built."""
         self._themes = themes.Themes()
         self._ascii = AsciiFilter(enabled=self.glyphs.ascii)
 
@@ -104,16 +115,21 @@ class Host(App[int]):
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
     async def _leave(self) -> None:
-        session = self.session
-        if session is None:
-            self.exit(int(Exit.LEFT))
-            return
-        over = session.model.over
-        if not over and not session.model.done:
-            with suppress(OSError):  # a full disk must not keep anybody here
-                session.folder.write(Event(time.time(), "", Left()))
-        await session.close()
-        self.exit(int(session.model.exit_code() if over else Exit.LEFT))
+        code = Exit.LEFT
+        try:
+            session = self.session
+            if session is not None:
+                over = session.model.over
+                code = session.model.exit_code() if over else Exit.LEFT
+                if not over and not session.model.done:
+                    with suppress(OSError, CockpitError):  # a full disk must not keep anybody here
+                        session.folder.write(Event(time.time(), "", Left()))
+                await session.close()
+        except Exception as error:
+            # Said once the terminal is back: nothing keeps anybody here.
+            self.error = self.error or explained(error)
+        finally:
+            self.exit(int(code))
 
     def leave_soon(self) -> None:
         """As :meth:`leave`, from a signal handler."""
@@ -123,3 +139,79 @@ class Host(App[int]):
     def action_leave(self) -> None:
         """Of ctrl+q, which Textual would quit at once with."""
         self.leave()
+
+    # The door for errors
+
+    def complain(self, error: CockpitError) -> None:
+        """Show what went wrong and what to do about it."""
+        self.notify(notice(error), severity="error", markup=False, timeout=15)
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """What is raised in here becomes a notice; what comes after it goes on."""
+        try:
+            yield
+        except Exception as error:
+            self._handle_exception(error)
+
+    def _handle_exception(self, error: Exception, *, once: bool = False) -> None:
+        """The door itself: Textual brings everything here that a worker, a timer or a handler raised.
+
+        The app goes on, unless there is no screen to go on with.
+
+        :param once: it is said once, however often it happens
+        """
+        if self._ending:
+            return
+        if self._exit:
+            explained(error)  # nobody sees a notice any more, but the details are kept
+            return
+        pump = active_message_pump.get(None)
+        unborn = isinstance(pump, Screen) and not pump.is_mounted
+        if not self._running or self._door.storm or (unborn and pump in self.screen_stack[:2]):
+            self._give_up(error)
+            return
+        if isinstance(pump, Screen) and pump is self._broken:
+            return  # it is being taken away; what else it raises comes of what was said
+        if unborn:
+            self._broken = pump
+            self.call_later(self._take_away, pump)
+        told = self._door.take(error, once=once)
+        if told is not None:
+            self.complain(told)
+
+    def _cannot_draw(self, error: Exception) -> None:
+        self._handle_exception(error, once=True)
+
+    def _take_away(self, screen: Screen[object]) -> None:
+        """Close a screen that could not be built; who asked for it gets no answer."""
+        if self.screen is screen:
+            screen.dismiss()
+
+    def _give_up(self, error: Exception) -> None:
+        """End; :attr:`error` says why once the terminal is back. The run goes on."""
+        self._ending = True
+        why = explained(error)
+        self.error = CockpitError(f"the app had to end: {why.what}", where=why.where, hint=why.hint)
+        if self._running:
+            self.leave()
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:
+            if not self._is_mounted:
+                self._give_up(error)
+                raise  # there is no app yet: Textual gives the terminal back
+            self._handle_exception(error)
+            await asyncio.sleep(0)  # one that fails for ever leaves the others their turn
+
+    # Textual starts scrollbars in the one, all other widgets and screens in the other.
+
+    def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
+        wall(child, self._handle_exception, self._cannot_draw)
+        super()._register_child(parent, child, before, after)
+
+    def _start_widget(self, parent: Widget, widget: Widget) -> None:
+        wall(widget, self._handle_exception, self._cannot_draw)
+        super()._start_widget(parent, widget)

@@ -19,11 +19,13 @@ class Loader:
 
     :param widget: whose worker it is, so that it ends with it
     :param group: of the worker
+    :param failed: told what a step raised, which ends its task
     """
 
-    def __init__(self, widget: Widget, group: str) -> None:
+    def __init__(self, widget: Widget, group: str, failed: Callable[[Exception], None]) -> None:
         self._widget = widget
         self._group = group
+        self._failed = failed
         self._worker: Worker[None] | None = None
 
     @property
@@ -37,10 +39,14 @@ class Loader:
         :param still: called now and then while it takes longer
         """
         self.cancel()
-        if step():
-            done()
+        try:
+            if step():
+                done()
+                return
+            still()
+        except Exception as error:
+            self._failed(error)
             return
-        still()
         # Not a coroutine yet: one that is cancelled before it began would complain.
         self._worker = self._widget.run_worker(partial(self._go_on, step, done, still), group=self._group)
 
@@ -57,10 +63,14 @@ class Loader:
     ) -> None:
         drawn = time.monotonic()
         await asyncio.sleep(0)
-        while not step():
-            if time.monotonic() - drawn >= DRAW_S:
-                still()
-                drawn = time.monotonic()
-            await asyncio.sleep(0)
-        self._worker = None
-        done()
+        try:
+            while not step():
+                if time.monotonic() - drawn >= DRAW_S:
+                    still()
+                    drawn = time.monotonic()
+                await asyncio.sleep(0)
+            self._worker = None
+            done()
+        except Exception as error:
+            self._worker = None
+            self._failed(error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from cockpit.tui.commands import shown
+from cockpit.tui.host import Host
 
 
 class CockpitProvider(Provider):
@@ -16,7 +18,9 @@ class CockpitProvider(Provider):
     def _items(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         items = getattr(self.screen, "palette_items", None)
         if items is not None:
-            yield from items()
+            # Textual says nothing of what a provider raises.
+            with cast(Host, self.app).contained():
+                yield from items()
         for name in sorted(self.app.available_themes):
             if self.app.available_themes[name].variables.get("rank-running"):
                 yield f"theme: {name}", "colours", partial(setattr, self.app, "theme", name)

@@ -224,12 +224,15 @@ async def until(pilot: Pilot[Any], there: Callable[[], object], what: str) -> No
 
 @asynccontextmanager
 async def played(
-    scene: Scene, size: tuple[int, int], config: Config | None = None
+    scene: Scene, size: tuple[int, int], config: Config | None = None, *, notices: bool = False
 ) -> AsyncIterator[tuple[CockpitApp, Pilot[Any], Stage]]:
-    """The app in a scene, drawn and at rest."""
+    """The app in a scene, drawn and at rest.
+
+    :param notices: draw them too
+    """
     stage = scene.make()
     app = CockpitApp(stage, config or Config(ascii=False))
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=notices) as pilot:
         started = scene.make is not refused and not isinstance(stage, Unanswered | UnknownKeys)
         if started:
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")

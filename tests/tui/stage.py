@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from cockpit.base.gate import plain
+from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.base.verbs import Environ
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.engine.board import Board
@@ -63,13 +64,15 @@ class Stage:
         self.stops: list[bool] = []
         """Whether each stop that was asked for was a hard one."""
         self.trouble: CockpitError | None = None
+        self.environ: EnvironAnswer | Exception | None = None
+        """What a node answers to that question, where not what a rank always has."""
         self.fails: CockpitError | None = None
         """What the start fails with."""
         self.board: Board | None = None
         self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
-        self.happens("", **plain(planned(self.manifest).fact), kind="planned")
+        self.told(planned(self.manifest))
 
     # The flight
 
@@ -88,7 +91,10 @@ class Stage:
 
     def happens(self, node: str, *, kind: str, at: float | None = None, **data: Any) -> None:
         """One event of a node."""
-        event = Event.of(time.time() if at is None else at, kind, node, data)
+        self.told(Event.of(time.time() if at is None else at, kind, node, data))
+
+    def told(self, event: Event) -> None:
+        """One event that the gate let in."""
         changed = self.model.apply(event)
         if self.board is None:
             self._early.append(event)
@@ -179,8 +185,15 @@ class Stage:
     def keep(self) -> None:
         self.stops_at = None
 
-    async def ask(self, node: str, verb: str, **fields: Any) -> dict[str, Any]:
-        return {"environ": {"RANK": str(fields["rank"]), "WORLD_SIZE": str(len(self.model.ranks))}}
+    def dir(self, node: str) -> str:
+        return self._nodes[node].dir
+
+    async def ask(self, node: str, request: Environ) -> EnvironAnswer:
+        if isinstance(self.environ, Exception):
+            raise self.environ
+        return self.environ or EnvironAnswer(
+            {"RANK": str(request.rank), "WORLD_SIZE": str(len(self.model.ranks))}
+        )
 
     def link(self, node: str) -> Link:
         raise LinkError("no link now", where=node)

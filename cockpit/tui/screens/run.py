@@ -22,12 +22,11 @@ from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.summary import endings
 from cockpit.core.text import RemoteText
 from cockpit.engine.board import Board
-from cockpit.engine.link import RemoteError
 from cockpit.engine.logbook import Source
 from cockpit.engine.session import Session
-from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from cockpit.tui.commands import COMMANDS
+from cockpit.tui.door import explained
 from cockpit.tui.flight import Flight
 from cockpit.tui.screens.run_actions import PAST_VIEWS, RunActions
 from cockpit.tui.screens.view import TABS, View
@@ -175,7 +174,7 @@ class RunScreen(RunActions):
 
     # The session
 
-    @work(group="load", exit_on_error=True)
+    @work(group="load")
     async def _load(self) -> None:
         if not self.board.timeline.entries:
             self.board.recall()
@@ -187,19 +186,20 @@ class RunScreen(RunActions):
     def _loading(self, share: float) -> None:
         self._activities["load"] = Activity("reading the log", share)
 
-    @work(group="watch", exclusive=True, exit_on_error=True)
+    @work(group="watch", exclusive=True)
     async def _watch(self, *, again: bool = False) -> None:
-        if again:
-            await self.session.resume()
-        else:
-            self.session.watch(policy=not self.app.read_only)
-        while not self.session.model.done:
-            try:
+        try:
+            if again:
+                await self.session.resume()
+            else:
+                self.session.watch(policy=not self.app.read_only)
+            while not self.session.model.done:
                 await self.session.wait(1.0)
-            except CockpitError as error:
-                self._trouble = error
-                return
-            await asyncio.sleep(TICK_S)
+                await asyncio.sleep(TICK_S)
+        except Exception as error:
+            # Whatever it is: it stays on the screen until the watch goes on.
+            self._trouble = explained(error)
+            return
         if self._flight.collects and not self.app.read_only:
             self.action_command("collect")
 
@@ -211,12 +211,15 @@ class RunScreen(RunActions):
 
     def _tick(self) -> None:
         """What changes quickly: the grid and the log."""
-        new = self.board.book.flush(time.time())
+        new = False
+        with self.app.contained():
+            new = self.board.book.flush(time.time())
         if self._frozen:
             return
         changed = self.board.take_changed()
         if changed:
-            self._grid.update_model(self.board.model, changed, time.time())
+            with self.app.contained():
+                self._grid.update_model(self.board.model, changed, time.time())
         if new:
             self._log.refresh_log()
 
@@ -224,14 +227,25 @@ class RunScreen(RunActions):
         """What changes slowly, and what ages."""
         if not self._frozen:
             now = time.time()
-            self.board.find_cause()
-            self._grid.update_model(self.board.model, None, now)
-            self._draw_head(now)
-            self._draw_details(now)
-            self._say_what_is_waited_for(now)
-            self._measure_lag(now)
+            for draw in (
+                self._find_cause,
+                self._draw_grid,
+                self._draw_head,
+                self._draw_details,
+                self._say_what_is_waited_for,
+                self._measure_lag,
+            ):
+                # Each by itself: one that cannot be drawn must not keep the others from it.
+                with self.app.contained():
+                    draw(now)
         self._draw_notice()
         self._draw_keys()
+
+    def _find_cause(self, now: float) -> None:
+        self.board.find_cause()
+
+    def _draw_grid(self, now: float) -> None:
+        self._grid.update_model(self.board.model, None, now)
 
     def _draw_head(self, now: float) -> None:
         board = self.board
@@ -291,15 +305,15 @@ class RunScreen(RunActions):
             self._asking.add(key)
             self._fetch_environ(node, key)
 
-    @work(group="environ", exit_on_error=True)
+    @work(group="environ")
     async def _fetch_environ(self, node: str, key: tuple[int, int]) -> None:
         try:
             answer = await self.session.ask(node, Environ(self.session.dir(node), key[0]))
             self._environ[key] = answer
-        except RemoteError as error:
-            self._environ[key] = RemoteText.of(error.what).shown(limit=300)
         except LinkError:
             pass  # asked again when the link is back
+        except Exception as error:
+            self._environ[key] = RemoteText.of(explained(error).what).shown(limit=300)
         finally:
             self._asking.discard(key)
 
@@ -357,9 +371,9 @@ class RunScreen(RunActions):
 
     def _notice(self) -> str:
         if self._trouble is not None:
-            return RemoteText.of(f"{self._trouble} · then r goes on; the run itself is not touched").shown(
-                limit=400
-            )
+            resumes = self.app.key_of("retry")
+            what = f"watching paused: {self._trouble} · {resumes} tries again; the run itself is not touched"
+            return RemoteText.of(what).shown(limit=400)
         if self._frozen:
             return "FROZEN · the display stands still, the run goes on · p goes on"
         if self.recorded or self.board.model.over:

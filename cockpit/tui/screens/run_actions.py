@@ -192,16 +192,11 @@ class RunActions(Screen[None], inherit_bindings=False):
         if answer in ("stop", "kill"):
             self._stop(hard=answer == "kill")
 
-    @work(group="stop", exit_on_error=True)
+    @work(group="stop")
     async def _stop(self, hard: bool) -> None:
         self._note_command("stop", ["stop", *(["--now"] if hard else []), self.board.folder.name])
         for error in await self.session.stop("asked in the cockpit", hard=hard):
-            self.notify(
-                RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15
-            )
-
-    def _complain(self, error: CockpitError) -> None:
-        self.notify(RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15)
+            self.app.complain(error)
 
     def _note_command(self, title: str, words: list[str]) -> None:
         """Add what was just done to the list of commands, as one would type it."""
@@ -232,7 +227,7 @@ class RunActions(Screen[None], inherit_bindings=False):
             return
         self._collect = self._collect_reports()
 
-    @work(group="collect", exit_on_error=True)
+    @work(group="collect")
     async def _collect_reports(self) -> None:
         folder = self.board.folder
         self._note_command("collect", ["collect", folder.name])
@@ -240,9 +235,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         try:
             collected = await collect(folder, fleet, folder.path / "reports", self._collected)
         except CockpitError as error:
-            self.notify(
-                RemoteText.of(str(error)).shown(limit=400), severity="error", markup=False, timeout=15
-            )
+            self.app.complain(error)
             return
         finally:
             self._activities.pop("collect", None)
@@ -488,7 +481,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
         self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
 
-    @work(group="pager", exclusive=True, exit_on_error=True)
+    @work(group="pager", exclusive=True)
     async def _page(self, command: str) -> None:
         """Give the terminal to a pager; the links go on being served meanwhile."""
         with self.app.batch_update(), self.app.suspend():

@@ -226,7 +226,7 @@ class StackScreen(StackActions):
             if self._sight.verdict is None:
                 self._draw_verdict()
 
-    @work(group="sight", exit_on_error=True)
+    @work(group="sight")
     async def _work_out(self, wanted: object) -> None:
         """In a thread: thousands of ranks take longer than a frame."""
         if self._left:
@@ -239,7 +239,7 @@ class StackScreen(StackActions):
             self._sight = await asyncio.to_thread(look, snapshot, number, pattern, folding, judge=judged)
         except CockpitError as error:
             self._pattern = ""
-            self._complain(error)
+            self.app.complain(error)
             return
         finally:
             self._working = False

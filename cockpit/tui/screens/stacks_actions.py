@@ -14,7 +14,6 @@ from textual.worker import Worker
 
 from cockpit.base.masks import ranks_of
 from cockpit.base.stacks import Dump
-from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import STACKS, Command, keymap, shown
 from cockpit.tui.host import Host
@@ -140,10 +139,6 @@ class StackActions(Screen[None], inherit_bindings=False):
         for rank, place in sorted(self.stacks.snapshot.ranks.items()):
             yield f"rank {rank}", f"on {place.node}", partial(self.choose, rank, show=True)
 
-    def _complain(self, error: CockpitError) -> None:
-        text = RemoteText.of(str(error)).shown(limit=400)
-        self.notify(text, severity="error", markup=False, timeout=15)
-
     # Samples
 
     def _no_sample(self) -> str:
@@ -160,7 +155,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         self._wish = ()
         self._sampling = self._take(1)
 
-    @work(group="sample", exit_on_error=True)
+    @work(group="sample")
     async def _take(self, samples: int) -> None:
         for number in range(samples):
             if number:
@@ -168,7 +163,7 @@ class StackActions(Screen[None], inherit_bindings=False):
             try:
                 await self.stacks.take()
             except CockpitError as error:
-                self._complain(error)
+                self.app.complain(error)
                 return
 
     def _no_cancel(self) -> str:
@@ -265,7 +260,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         if self._wish and (rank, self._wish) not in self._looks:
             self._looking = self._ask(rank, self._wish)
 
-    @work(group="look", exclusive=True, exit_on_error=True)
+    @work(group="look", exclusive=True)
     async def _ask(self, rank: int, wish: tuple[str, ...]) -> None:
         self._activities["look"] = Activity(f"asking rank {rank} for {' and '.join(wish)}")
         try:
@@ -275,7 +270,7 @@ class StackActions(Screen[None], inherit_bindings=False):
             self._looks[rank, wish] = dump
         except CockpitError as error:
             self._wish = ()
-            self._complain(error)
+            self.app.complain(error)
         finally:
             self._activities.pop("look", None)
         self._draw()
@@ -511,12 +506,12 @@ class StackActions(Screen[None], inherit_bindings=False):
     def _do_save(self) -> None:
         self._save()
 
-    @work(group="save", exclusive=True, exit_on_error=True)
+    @work(group="save", exclusive=True)
     async def _save(self) -> None:
         try:
             path = await asyncio.to_thread(self.stacks.save)
         except CockpitError as error:
-            self._complain(error)
+            self.app.complain(error)
             return
         text = f"the snapshot is in {path} · cockpit stacks FOLDER opens it again"
         self.notify(text, markup=False, timeout=12)

@@ -21,6 +21,7 @@ from cockpit.engine.runs import RunFolder
 from cockpit.engine.session import Session
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import UnknownHostKey
+from cockpit.tui.door import explained
 from cockpit.tui.flight import Flight
 from cockpit.tui.host import Host
 from cockpit.tui.screens.dialogs import Answer, Question
@@ -88,10 +89,8 @@ class StartScreen(Screen[None]):
             self.app.joined(worker.result)
             self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
         elif event.state is WorkerState.ERROR:
-            if not isinstance(worker.error, CockpitError):
-                assert worker.error is not None
-                raise worker.error
-            self.error = self.app.error = worker.error
+            assert worker.error is not None
+            self.error = self.app.error = explained(worker.error)
             self._draw()
 
     # The stages of a start

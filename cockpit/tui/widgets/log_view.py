@@ -18,8 +18,11 @@ from textual.widget import Widget
 
 from cockpit.core.levels import Level
 from cockpit.core.patterns import Pattern
+from cockpit.core.text import RemoteText
 from cockpit.engine.logbook import Logbook, Row, Source
 from cockpit.engine.reader import Position, Query, Reader
+from cockpit.errors import CockpitError
+from cockpit.tui.door import kind_and_text
 from cockpit.tui.loader import Loader
 from cockpit.tui.log_lines import LogLook, LogPainter, LogStyles, label, shown
 from cockpit.tui.log_place import BUDGET_S, LogPlace, Task
@@ -115,7 +118,7 @@ class LogView(Widget, can_focus=True):
         self._book: Logbook | None = None
         self._place: LogPlace | None = None
         self._query = Query()
-        self._loader = Loader(self, "log")
+        self._loader = Loader(self, "log", self._cannot_read)
         self._waiting: tuple[Task, str] | None = None  # to load once there is a screen
         self._hidden = False
         self._anchor: Row | None = None  # where the cursor was put last, whatever the query was since
@@ -129,6 +132,7 @@ class LogView(Widget, can_focus=True):
         self._painter: LogPainter | None = None
         self._pending: list[Row] = []
         self._busy = ""  # what is being loaded, and how far it is
+        self._trouble = ""  # why nothing could be read the last time
         self._note = ""  # what came of the last key, until the next one
         self._said = ""
         # What is new since the newest lines were on the screen: lines of the whole book by the difference to
@@ -210,7 +214,7 @@ class LogView(Widget, can_focus=True):
         """What it is doing, in a few words."""
         if self._busy:
             return self._busy
-        words = [self._note] if self._note else []
+        words = [each for each in (self._trouble, self._note) if each]
         words.append("frozen" if self.frozen else "following" if self.following else "paused")
         if self._new:
             words.append(self._new_text())
@@ -419,7 +423,7 @@ class LogView(Widget, can_focus=True):
             self._place.height = self.size.height
 
         def done() -> None:
-            self._busy = ""
+            self._busy = self._trouble = ""
             self._lay_out(with_cursor=True)
 
         def still() -> None:
@@ -428,6 +432,16 @@ class LogView(Widget, can_focus=True):
                 self._lay_out()
 
         self._loader.start(task, done, still)
+
+    def _cannot_read(self, error: Exception) -> None:
+        """Say so here: it is tried again with the next line and the next key."""
+        foreseen = isinstance(error, CockpitError)
+        why = f"{error.what}: {error.where}" if isinstance(error, CockpitError) else kind_and_text(error)
+        self._busy = ""
+        self._trouble = RemoteText.of(why).shown(limit=200)
+        self._say_status()
+        if not foreseen:
+            self.app._handle_exception(error)
 
     # Drawing
 

@@ -1,0 +1,150 @@
+"""The one door for errors in the app: what went wrong becomes words for a person, details go into a file."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from textual.worker import WorkerFailed
+
+from cockpit import paths
+from cockpit.core.text import RemoteText
+from cockpit.errors import CockpitError, ManyErrors
+
+_CATCHERS = ("cockpit.tui.walls", "cockpit.tui.host")
+"""They are in every stack, and never where it happened."""
+
+KEPT = 20
+"""Files with details that are kept; the oldest go first."""
+
+LINES = 400
+"""Lines of a traceback that are kept, half of them from each end."""
+
+SHOWN = 4
+"""Errors of many that are shown in one notice."""
+
+QUIET_S = 5.0
+"""A problem that comes back sooner than this is the one that is on the screen already."""
+
+STORM, STORM_S = 1000, 5.0
+"""So many errors within so many seconds: the app does nothing else any more."""
+
+
+class Door:
+    """Decides what is said of an error, and whether it was just said.
+
+    :param clock: seconds, only ever forwards
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: dict[str, float] = {}
+        self._recent: deque[float] = deque(maxlen=STORM)
+
+    @property
+    def storm(self) -> bool:
+        """Whether errors come so fast that nothing else can be going on."""
+        recent = self._recent
+        return len(recent) == STORM and recent[-1] - recent[0] < STORM_S
+
+    def take(self, error: BaseException, *, once: bool = False) -> CockpitError | None:
+        """What is to be said of an error; None where it is on the screen already.
+
+        :param once: it is not said again, however much later it comes back
+        """
+        now = self._clock()
+        self._recent.append(now)
+        error = _bare(error)
+        key = _key(error)
+        last = self._last.get(key)
+        self._last[key] = now
+        if last is not None and (once or now - last < QUIET_S):
+            return None
+        return explained(error)
+
+
+def explained(error: BaseException) -> CockpitError:
+    """An error as one that a person can act on; the details of one that nobody foresaw go into a file."""
+    error = _bare(error)
+    if isinstance(error, CockpitError):
+        return error
+    place = _place(error)
+    try:
+        details = f"details: {_saved(error)}"
+    except (OSError, ValueError) as trouble:
+        details = f"its details could not be saved: {trouble}"
+    return CockpitError(f"internal error in {place[0]}: {kind_and_text(error)}", hint=details)
+
+
+def kind_and_text(error: BaseException) -> str:
+    """An error that nobody foresaw in one harmless line: ``KeyError: 'rank'``."""
+    text = RemoteText.of(str(error)).shown(limit=200)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def notice(error: CockpitError) -> str:
+    """An error as a notice shows it: what happened, and below it what to do."""
+    errors = error.errors if isinstance(error, ManyErrors) else (error,)
+    lines = []
+    for each in errors[:SHOWN]:
+        head = f"{each.where}: {each.what}" if each.where else each.what
+        lines.append(RemoteText.of(head).shown(limit=400))
+        if each.hint:
+            lines.append(f"→ {RemoteText.of(each.hint).shown(limit=300)}")
+    if len(errors) > SHOWN:
+        lines.append(f"and {len(errors) - SHOWN} more")
+    return "\n".join(lines)
+
+
+def _bare(error: BaseException) -> BaseException:
+    """The error itself: Textual wraps that of a worker."""
+    return error.error if isinstance(error, WorkerFailed) else error
+
+
+def _key(error: BaseException) -> str:
+    """What makes it the same problem as another one."""
+    return str(error) if isinstance(error, CockpitError) else f"{type(error).__name__} {_place(error)}"
+
+
+def _place(error: BaseException) -> tuple[str, int]:
+    """The function where it happened (``log_view.render_line``), one of ours if any, and the line."""
+    found = ("the app", 0)
+    at: TracebackType | None = error.__traceback__
+    ours = False
+    while at is not None:
+        code = at.tb_frame.f_code
+        module = str(at.tb_frame.f_globals.get("__name__", ""))
+        own = module.startswith("cockpit.") and module not in _CATCHERS
+        if own or not ours:
+            found = (f"{Path(code.co_filename).stem}.{code.co_name}", at.tb_lineno)
+            ours = own
+        at = at.tb_next
+    return found
+
+
+def _saved(error: BaseException) -> Path:
+    """Write the traceback into a file of its own and return it.
+
+    It holds no values of variables: they may be secrets. What it quotes of a node is harmless to print.
+
+    :raises OSError: it cannot be written
+    """
+    folder = paths.private_dir(paths.errors())
+    # Several apps share the folder, and the clock is no name of its own.
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.txt"
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
+    if len(lines) > LINES:
+        lines[LINES // 2 : -LINES // 2] = [f"… {len(lines) - LINES} lines …"]
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.writelines(f"{RemoteText.of(line).shown(limit=1000)}\n" for line in lines)
+    for old in sorted(folder.glob("*.txt"))[:-KEPT]:
+        with suppress(FileNotFoundError):  # another app tidies up too
+            old.unlink()
+    return path

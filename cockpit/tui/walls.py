@@ -1,0 +1,98 @@
+"""Walls around a widget: what it raises ends neither its own messages nor the drawing of the others.
+
+Textual ends the loop of a widget that raises, and draws nothing at all where one widget cannot be drawn.
+Every widget gets its walls when it is started, Textual's own ones too, so none can be forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from rich.cells import set_cell_size
+from rich.segment import Segment
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.door import kind_and_text
+
+Tell = Callable[[Exception], None]
+
+
+def wall(widget: Widget, raised: Tell, undrawn: Tell) -> None:
+    """Put walls around a widget that is not started yet.
+
+    :param raised: told what a handler of a message raised: the widget goes on with the next message
+    :param undrawn: told why the widget cannot be drawn or measured: one line in its place says so
+    """
+    if "render_lines" in vars(widget):
+        return  # it was started before, and has them
+    for name, walled in (
+        ("_dispatch_message", _handling(widget, raised)),
+        ("render_lines", _drawing(widget, undrawn)),
+        ("get_content_width", _width(widget, undrawn)),
+        ("get_content_height", _height(widget, undrawn)),
+    ):
+        # On the one widget, over the method of its class.
+        setattr(widget, name, walled)
+
+
+def _handling(widget: Widget, raised: Tell) -> object:
+    inner = widget._dispatch_message
+
+    async def dispatch(message: Message) -> None:
+        try:
+            await inner(message)
+        except Exception as error:
+            raised(error)
+            await asyncio.sleep(0)  # one that fails for ever leaves the others their turn
+
+    return dispatch
+
+
+def _drawing(widget: Widget, undrawn: Tell) -> object:
+    inner = widget.render_lines
+
+    def render_lines(crop: Region) -> list[Strip]:
+        try:
+            return inner(crop)
+        except Exception as error:
+            undrawn(error)
+            line = Strip.blank(crop.width)
+            return [_instead(error, crop) if y == 0 else line for y in range(crop.y, crop.bottom)]
+
+    return render_lines
+
+
+def _instead(error: Exception, crop: Region) -> Strip:
+    """The line that is drawn in place of a widget."""
+    text = set_cell_size(f"cannot be drawn: {kind_and_text(error)}"[crop.x :], crop.width)
+    return Strip([Segment(text)], crop.width)
+
+
+def _width(widget: Widget, undrawn: Tell) -> object:
+    inner = widget.get_content_width
+
+    def get_content_width(container: Size, viewport: Size) -> int:
+        try:
+            return inner(container, viewport)
+        except Exception as error:
+            undrawn(error)
+            return container.width
+
+    return get_content_width
+
+
+def _height(widget: Widget, undrawn: Tell) -> object:
+    inner = widget.get_content_height
+
+    def get_content_height(container: Size, viewport: Size, width: int) -> int:
+        try:
+            return inner(container, viewport, width)
+        except Exception as error:
+            undrawn(error)
+            return 1
+
+    return get_content_height

@@ -1,0 +1,514 @@
+"""One door for errors in the app: whatever raises becomes a notice with what to do; the app goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+from textual.widgets._toast import Toast
+
+from cockpit import paths
+from cockpit.config import Config
+from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.tui import door
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.screens.dialogs import Answer, Question
+from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.widgets.detail import Detail
+from cockpit.tui.widgets.event_list import EventList
+from cockpit.tui.widgets.failure_banner import FailureBanner
+from cockpit.tui.widgets.key_bar import KeyBar
+from cockpit.tui.widgets.log_view import LogView
+from cockpit.tui.widgets.rank_grid import RankGrid
+from cockpit.tui.widgets.top_bar import TopBar
+from tests.tui.scenes import Scene, healthy, played, text_of, trains, until
+from tests.tui.scenes import fails as fails_first
+from tests.tui.stage import Stage
+
+pytestmark = pytest.mark.internal_errors
+
+SIZE = (140, 45)
+EVIL = "boom \x1b]0;title\x07\x1b[2J[@click=app.quit]\u202e"
+HARMLESS = "boom \\x1b]0;title\\x07\\x1b[2J[@click=app.quit]<U+202E>"
+
+
+def screen(app: CockpitApp) -> RunScreen:
+    """The run's screen, whatever is above it."""
+    return next(each for each in app.screen_stack if isinstance(each, RunScreen))
+
+
+def notices(app: CockpitApp) -> list[str]:
+    """What the notices on the screen say."""
+    return [note.message for note in app._notifications]
+
+
+def details() -> list[Path]:
+    """The files with details of internal errors."""
+    return sorted(paths.errors().glob("*.txt"))
+
+
+async def keys_work(app: CockpitApp, pilot: Pilot[Any]) -> None:
+    """The app lives: keys do what they do, and the screen is drawn."""
+    assert app.is_running
+    assert not app._exit
+    await pilot.press("4")
+    await until(pilot, lambda: screen(app)._view.tab == "events", "a key works")
+    await pilot.press("2")
+    await until(pilot, lambda: screen(app)._view.tab == "log", "another key works")
+    assert "20261121-0412-otter" in text_of(app)
+
+
+def boom(*_: object, **__: object) -> Any:
+    """What a bug does."""
+    raise ValueError(EVIL)
+
+
+async def async_boom(*_: object, **__: object) -> Any:
+    boom()
+
+
+# Each makes something of the app raise, and the app is what it is made in.
+
+Inject = Callable[[CockpitApp, pytest.MonkeyPatch], object]
+
+
+def in_a_worker(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    screen(app).run_worker(async_boom)
+
+
+def in_a_worker_of_a_widget(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    screen(app).query_one(LogView).run_worker(async_boom)
+
+
+def in_a_thread(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    screen(app).run_worker(boom, thread=True)
+
+
+def in_a_timer(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    screen(app).set_timer(0.01, boom)
+
+
+def in_an_action(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunScreen, "_do_zoom", boom)
+    app.simulate_key("z")
+
+
+def in_the_palette(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunScreen, "palette_items", boom)
+    screen(app).action_command("palette")
+    app.set_timer(0.3, lambda: app.simulate_key("escape"))
+
+
+def in_a_handler(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen(app), "_show_view", boom)
+    grid = screen(app).query_one(RankGrid)
+    grid.post_message(RankGrid.Selected("gpu01", None))
+
+
+def in_a_handler_of_a_widget(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogView, "on_resize", boom, raising=False)
+    screen(app).query_one(LogView).call_later(boom)
+
+
+def in_a_handler_of_the_app(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    app.call_later(boom)
+
+
+def after_a_refresh(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    screen(app).call_after_refresh(boom)
+
+
+def in_a_callback_of_a_question(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
+    app.push_screen(Question("well?", ["…"], [Answer("ok", "close", "q")]), boom)
+    app.set_timer(0.1, lambda: app.simulate_key("q"))
+
+
+def in_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Question, "key_left", boom)
+    app.push_screen(Question("well?", ["…"], [Answer("ok", "close", "q")]))
+    app.set_timer(0.1, lambda: app.simulate_key("left"))
+    app.set_timer(0.2, lambda: app.simulate_key("q"))
+
+
+def in_composing_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Question, "compose", boom)
+    screen(app).action_command("stop")
+
+
+def in_mounting_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HelpScreen, "on_mount", boom, raising=False)
+    screen(app).action_command("help")
+
+
+def in_building_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Question, "__init__", boom)
+    app.simulate_key("x")
+
+
+def in_a_tick(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen(app), "_measure_lag", boom)
+
+
+def in_the_grid(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RankGrid, "update_model", boom)
+
+
+PLACES: list[Inject] = [
+    in_a_worker,
+    in_a_worker_of_a_widget,
+    in_a_thread,
+    in_a_timer,
+    in_an_action,
+    in_the_palette,
+    in_a_handler,
+    in_a_handler_of_a_widget,
+    in_a_handler_of_the_app,
+    after_a_refresh,
+    in_a_callback_of_a_question,
+    in_a_modal,
+    in_composing_a_modal,
+    in_mounting_a_modal,
+    in_building_a_modal,
+    in_a_tick,
+    in_the_grid,
+]
+
+
+@pytest.mark.parametrize("inject", PLACES, ids=lambda inject: inject.__name__)
+def test_it_is_a_notice_and_the_app_goes_on(inject: Inject) -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            with pytest.MonkeyPatch.context() as patch:
+                inject(app, patch)
+                await until(
+                    pilot, lambda: any("internal error in" in note for note in notices(app)), "a notice"
+                )
+            await until(pilot, lambda: app.screen is screen(app), "back on the run's screen")
+            await keys_work(app, pilot)
+            (said,) = [note for note in notices(app) if "internal error in" in note]
+            assert f"ValueError: {HARMLESS}" in said
+            (file,) = details()
+            assert said.endswith(f"→ details: {file}")
+        text = file.read_text()
+        assert "Traceback (most recent call last)" in text
+        assert "in boom" in text
+        assert HARMLESS in text
+        assert "\x1b" not in text
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+    asyncio.run(main())
+
+
+# Drawing
+
+DRAWN = [
+    (TopBar, "render_line"),
+    (RankGrid, "render_line"),
+    (LogView, "render_line"),
+    (EventList, "render_line"),
+    (Detail, "render_line"),
+    (KeyBar, "render_line"),
+    (FailureBanner, "get_content_height"),
+    (RankGrid, "get_content_height"),
+    (Static, "render"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), DRAWN, ids=lambda each: getattr(each, "__name__", each))
+def test_what_cannot_be_drawn_says_so_in_its_place(
+    kind: type[Widget], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = False
+    frames = 0
+    original = getattr(kind, name)
+
+    def fails(*given: object, **more: object) -> Any:
+        nonlocal frames
+        if not broken:
+            return original(*given, **more)
+        frames += 1
+        raise KeyError(EVIL)
+
+    async def main() -> None:
+        nonlocal broken
+        async with played(Scene(play=fails_first), SIZE) as (app, pilot, stage):
+            if kind is Static:
+                stage.trouble = CockpitError("the disk is full")  # a Static that is drawn
+                await until(pilot, lambda: "the disk is full" in text_of(app), "trouble")
+            broken = True
+            for _ in range(5):
+                before = frames
+                redraw(app, kind)
+                await until(pilot, lambda before=before: frames > before, "drawn again")  # type: ignore[misc]
+            await until(pilot, lambda: notices(app), "a notice")
+            shown = text_of(app)
+            if name != "get_content_height":
+                assert "cannot be drawn: KeyError: " in shown
+            assert "\x1b" not in shown
+            assert "20261121-0412-otter" in shown or kind is TopBar
+            assert "gpu01" in shown or kind is RankGrid, "the others are drawn"
+            assert app.is_running
+            assert not app._exit
+            assert len(notices(app)) == 1, f"said once, not {notices(app)}"
+            assert len(details()) == 1
+            broken = False
+            redraw(app, kind)
+            await until(pilot, lambda: "cannot be drawn" not in text_of(app), "drawn again")
+
+    monkeypatch.setattr(kind, name, fails)
+    asyncio.run(main())
+
+
+def redraw(app: CockpitApp, kind: type[Widget]) -> None:
+    """Have widgets measured and drawn again."""
+    for widget in app.screen.query(kind):
+        widget.refresh(layout=True)
+
+
+# Words
+
+HINTED = CockpitError("no room in \x1b[2Jtmp", where="gpu03", hint="free some: rm /tmp/[@click=app.quit]")
+
+
+def test_an_error_with_a_hint_shows_it() -> None:
+    async def fails() -> None:
+        raise HINTED
+
+    async def main() -> None:
+        async with played(Scene(), SIZE, notices=True) as (app, pilot, _):
+            screen(app).run_worker(fails())
+            await until(pilot, lambda: app.screen.query(Toast), "a notice")
+            assert notices(app) == ["gpu03: no room in \\x1b[2Jtmp\n→ free some: rm /tmp/[@click=app.quit]"]
+            await keys_work(app, pilot)
+            (toast,) = app.screen.query(Toast)
+            region = toast.content_region
+            rows = [line[region.x : region.right] for line in text_of(app).splitlines()]
+            assert any("→ free some: rm /tmp/[@click=app.quit]" in row for row in rows)
+            assert details() == []
+
+    asyncio.run(main())
+
+
+def test_many_errors_are_one_notice() -> None:
+    errors = [CockpitError("refused", where=f"gpu{number:02d}", hint="look there") for number in range(9)]
+    assert notice(ManyErrors(errors)).splitlines()[:2] == ["gpu00: refused", "→ look there"]
+    assert notice(ManyErrors(errors)).splitlines()[-1] == "and 5 more"
+
+
+def test_a_problem_that_goes_on_is_said_once() -> None:
+    clock = [0.0]
+    gate = Door(lambda: clock[0])
+    error = CockpitError("the disk is full")
+    assert gate.take(error) is error
+    for _ in range(100):
+        clock[0] += door.QUIET_S - 0.1
+        assert gate.take(CockpitError("the disk is full")) is None
+    assert gate.take(CockpitError("something else")) is not None
+    clock[0] += door.QUIET_S
+    assert gate.take(error) is error, "it was over, and is back"
+    clock[0] += 10 * door.QUIET_S
+    assert gate.take(error, once=True) is None
+
+
+def test_the_same_place_is_the_same_problem_whatever_it_says() -> None:
+    gate = Door(lambda: 0.0)
+    told = []
+    for number in range(3):
+        try:
+            raise KeyError(number)
+        except KeyError as error:
+            told.append(gate.take(error))
+    assert [one is None for one in told] == [False, True, True]
+    assert len(details()) == 1
+
+
+def test_so_many_files_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "KEPT", 3)
+    said = [explained(KeyError(number)).hint for number in range(6)]
+    assert [f"details: {path}" for path in details()] == said[-3:]
+
+
+def test_details_hold_no_values_and_are_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "LINES", 100)
+
+    def deep(number: int, api_key: str) -> None:
+        if number == 0:
+            raise ValueError("too deep")
+        # By turns: Python itself folds frames that are the same.
+        other(number - 1, api_key)
+
+    def other(number: int, api_key: str) -> None:
+        deep(number, api_key)
+
+    try:
+        deep(400, "sesame" * 3)
+    except ValueError as error:
+        explained(error)
+    (file,) = details()
+    text = file.read_text()
+    assert "too deep" in text
+    assert "sesamesesame" not in text
+    assert len(text.splitlines()) <= door.LINES + 1
+
+
+def test_a_full_disk_has_no_details_and_says_so() -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", full)
+        error = explained(KeyError("x"))
+    assert error.what.endswith("KeyError: 'x'")
+    assert "could not be saved" in error.hint
+    assert "No space left on device" in error.hint
+
+
+# The end
+
+ENDS = [(RunScreen, "compose"), (RunScreen, "on_mount"), (CockpitApp, "on_mount")]
+
+
+@pytest.mark.parametrize(("kind", "name"), ENDS, ids=lambda each: getattr(each, "__name__", each))
+def test_without_a_screen_it_ends_with_one_line(
+    kind: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, name, boom)
+    stage = Stage(["gpu01"], 2)
+    stage.runs()
+    app = CockpitApp(stage, terminal_config())
+
+    asyncio.run(asyncio.wait_for(app.run_async(headless=True, size=SIZE), 60))
+    assert app.error is not None
+    assert len(str(app.error).splitlines()) == 1
+    assert "the app had to end: internal error in" in str(app.error)
+    assert f"details: {details()[-1]}" in str(app.error)
+    assert app.error.code is Exit.USAGE
+    assert stage.stops == []
+
+
+def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "STORM_S", 1e9)
+
+    async def main() -> CockpitApp:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+
+            def again() -> None:
+                app.call_later(again)
+                boom()
+
+            app.call_later(again)
+            await until(pilot, lambda: app._exit, "it ends")
+            assert len(notices(app)) == 1
+            assert stage.stops == []
+        return app
+
+    app = asyncio.run(main())
+    assert app.error is not None
+    assert "the app had to end" in str(app.error)
+
+
+def test_nothing_keeps_anybody_who_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> CockpitApp:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            stage.trouble = None
+            monkeypatch.setattr(stage, "close", async_boom)
+            await pilot.press("q")
+            await until(pilot, lambda: app._exit, "left")
+        return app
+
+    app = asyncio.run(main())
+    assert app.return_value == Exit.LEFT
+    assert "internal error in" in str(app.error)
+
+
+def terminal_config() -> Config:
+    """Settings as shipped, in Unicode."""
+    return Config(ascii=False)
+
+
+# The watch
+
+
+def test_a_watch_that_fails_pauses_and_says_so_until_it_goes_on() -> None:
+    """Whatever it fails with: a full disk here, or what nobody foresaw."""
+
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            for trouble, says in (
+                (CockpitError("cannot write the spool: No space left on device"), "No space left"),
+                (KeyError("rank"), "KeyError: 'rank'"),
+            ):
+                stage.trouble = trouble  # type: ignore[assignment]
+                await until(pilot, lambda: "watching paused: " in text_of(app), "it is said")
+                assert says in text_of(app).replace("\n", " ")
+                assert "r tries again" in text_of(app)
+                assert notices(app) == [], "once: in the line that stays"
+                await keys_work(app, pilot)
+                await pilot.press("r")
+                await until(pilot, lambda: "watching paused" not in text_of(app), "it goes on")
+
+    asyncio.run(main())
+
+
+def test_a_log_that_cannot_be_read_says_so_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+            book = screen(app).board.book
+            read = book.logs.read
+
+            def unreadable(number: int, start: int, length: int) -> bytes:
+                if book.logs.sources[number] == ("gpu01", 0):
+                    raise CockpitError("cannot read the spool: Input/output error", where="rank-0.log")
+                return read(number, start, length)
+
+            monkeypatch.setattr(book.logs, "read", unreadable)
+            screen(app)._select("gpu01", 0)
+            await until(pilot, lambda: "cannot read the spool" in text_of(app), "the pane says it")
+            screen(app)._select("gpu01", 1)
+            await until(pilot, lambda: "cannot read the spool" not in text_of(app), "another log is read")
+            assert "step=1216" in text_of(app)
+            await keys_work(app, pilot)
+            assert notices(app) == []
+
+    asyncio.run(main())
+
+
+def test_a_reader_with_a_bug_is_not_busy_for_ever() -> None:
+    async def main() -> None:
+        async with played(Scene(play=trains), SIZE) as (app, pilot, stage):
+            log = screen(app).query_one(LogView)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(screen(app).board.book.logs, "read", boom)
+                screen(app)._select("gpu01", 0)
+                await until(pilot, lambda: notices(app), "a notice")
+                assert not log.searching
+            stage.prints(0, "it goes on\n")
+            await until(pilot, lambda: "it goes on" in text_of(app), "new lines are read")
+
+    asyncio.run(main())
+
+
+# Of the walls themselves
+
+
+def test_every_widget_has_walls() -> None:
+    async def main() -> None:
+        async with played(Scene(healthy), SIZE) as (app, _, __):
+            bare = [each for each in app._registry if "render_lines" not in vars(each)]
+            assert bare == []
+            assert any(isinstance(each, ModalScreen | RunScreen) for each in app._registry)
+
+    asyncio.run(main())
