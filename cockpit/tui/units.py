@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import lru_cache
 
@@ -33,7 +34,12 @@ def _rounded(number: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """A time span: ``0.4 ms``, ``118 ms``, ``1.2 s``, ``12 min 41 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    """A time span: ``0.4 ms``, ``118 ms``, ``1.2 s``, ``12 min 41 s``, ``3 h 05 min``, ``2 d 4 h``.
+
+    What is no time (nodes may say anything) is ``?``.
+    """
+    if not math.isfinite(seconds):
+        return "?"
     if abs(seconds) < 0.9995:
         number = seconds * 1000
         return f"{number:.1f} ms" if abs(number) < 9.95 else f"{number:.0f} ms"

@@ -13,7 +13,7 @@ from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.screens.stacks import StackScreen
 from tests.hostile.app_cases import Case, dumps
 from tests.tui.scenes import EIGHT, Scene, played, text_of, until
-from tests.tui.stack_scenes import Played, StackScene, at_rest, stacked
+from tests.tui.stack_scenes import Played, StackScene, stacked
 from tests.tui.stage import Stage
 
 SIZE = (80, 24)

@@ -74,9 +74,7 @@ def test_names_and_plans_of_a_recorded_run() -> None:
         made = Stage(NAMES, 2, plans=plans, program=list(EVIL), cwd=EVIL[5])
         made.runs()
         for entry in made.manifest.nodes:
-            entry.facts.update(
-                {name: evil for name, evil in zip(("python", "torch", "cores"), EVIL, strict=False)}
-            )
+            entry.facts.update(dict(zip(("python", "torch", "cores"), EVIL, strict=False)))
         return made
 
     async def main() -> None:
