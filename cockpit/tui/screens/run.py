@@ -371,9 +371,11 @@ class RunScreen(RunActions):
 
     def _notice(self) -> str:
         if self._trouble is not None:
-            resumes = self.app.key_of("retry")
-            what = f"watching paused: {self._trouble} · {resumes} tries again; the run itself is not touched"
-            return RemoteText.of(what).shown(limit=400)
+            trouble = self._trouble
+            where = f" ({trouble.where})" if trouble.where else ""
+            hint = f"; {trouble.hint}" if trouble.hint else ""
+            after = f" · {self.app.key_of('retry')} tries again; the run itself is not touched"
+            return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
         if self._frozen:
             return "FROZEN · the display stands still, the run goes on · p goes on"
         if self.recorded or self.board.model.over:
