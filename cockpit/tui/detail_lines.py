@@ -135,7 +135,7 @@ def _rank(sight: Sight, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     yield from paper.flow(
         Piece(f"rank {rank.rank}", "title"),
-        Piece(f"  {node.name}:{local}{pid}", "label"),
+        Piece(f"  {safe(node.name)}:{local}{pid}", "label"),
         Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank)),
     )
     yield from _age(node, rank, sight.now, paper)
@@ -219,7 +219,7 @@ def _used(of: NodeSample | GpuSample) -> str:
 
 def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
     yield from paper.heading("Process")
-    yield from paper.row("local rank", f"{local} on {node.name}")
+    yield from paper.row("local rank", f"{local} on {safe(node.name)}")
     if rank.started_at is not None:
         started = rank.started_at - node.offset_s
         ran = (sight.model.ended_at(rank) if rank.ended_at is not None else sight.now) - started
@@ -233,7 +233,7 @@ def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) ->
         yield from paper.row(name, "" if count is None else f"{count:,}")
     if rank.attempt or rank.max_restarts:
         yield from paper.row("attempt", f"{rank.attempt + 1} of {rank.max_restarts + 1}")
-    yield from paper.row("its log", f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}")
+    yield from paper.row("its log", safe(f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}", 4000))
 
 
 def _readings(sight: Sight, rank: int, paper: _Paper) -> Iterator[Line]:
@@ -268,7 +268,7 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
         (paper.glyphs.of(rank), rank.text, state_name(rank)) for rank in sight.model.on(node.name)
     )
     yield from paper.flow(
-        Piece(node.name, "title"),
+        Piece(safe(node.name), "title"),
         Piece(f"  rank{'s' * (len(node.ranks) != 1)} {ranks_text(node.ranks)}", "label"),
         *(Piece(f"  {sign} {n} {safe(text, 200)}", role) for (sign, text, role), n in states.most_common()),
     )
@@ -363,7 +363,7 @@ def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
     """What the node had when it was asked before the launch."""
     facts = mapping(entry.facts)
     yield from paper.heading("Node")
-    yield from paper.row("host", f"{safe(entry.host or entry.name)}, reached by {entry.transport}")
+    yield from paper.row("host", f"{safe(entry.host or entry.name)}, reached by {safe(entry.transport)}")
     cores = facts.get("cores")
     if isinstance(cores, list) and cores:
         # Folding is slow: for a node's cores, not for whatever it may send.
@@ -373,7 +373,7 @@ def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
     yield from paper.row("python", safe(facts["python"]) + version if facts.get("python") else "")
     for name in ("torch", "deepspeed", "nsys", "numactl"):
         yield from paper.row(name, safe(facts[name]) if facts.get(name) else "")
-    yield from paper.row("run folder", entry.dir)
+    yield from paper.row("run folder", safe(entry.dir, 4000))
 
 
 def _reports(node: Node, paper: _Paper) -> Iterator[Line]:
@@ -394,7 +394,7 @@ def _command(sight: Sight, paper: _Paper) -> Iterator[Line]:
     argv = sight.plan.get("argv") or ()
     if not argv:
         return
-    yield from paper.heading("Command", f"that starts the ranks of {sight.node}")
+    yield from paper.heading("Command", f"that starts the ranks of {safe(sight.node)}")
     yield from paper.row("in", safe(sight.plan.get("cwd") or "", 1000))
     setup = str(sight.plan.get("setup") or "").strip()
     for number_of, line in enumerate(setup.splitlines()):
@@ -421,7 +421,7 @@ def _environment(sight: Sight, rank: Rank, paper: _Paper) -> Iterator[Line]:
     elif ended:
         yield from paper.text("gone with its process", "label")
     elif rank.state is RankState.RUNNING:
-        yield from paper.text(f"asking {sight.node}", "label")
+        yield from paper.text(f"asking {safe(sight.node)}", "label")
     else:
         yield from paper.text("its process has not started yet", "label")
 

@@ -514,4 +514,4 @@ class RunScreen(RunActions):
 
 def _title(number: str, text: str) -> Content:
     """A title for a frame; nothing in it is markup."""
-    return Content.assemble((f"{number} ", "bold") if number else "", text)
+    return Content.assemble((f"{number} ", "bold") if number else "", RemoteText.of(text).shown())
