@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
+from cockpit.base.dumps import pack, unpack
 from cockpit.base.events import OWN, RECORD, Fact
 from cockpit.base.gate import (
     Digits,
@@ -25,7 +26,7 @@ from cockpit.base.gate import (
     fields,
     read,
 )
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread, pack, unpack
+from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
 from cockpit.core.events import Event, Record
 from cockpit.engine.stacks import clean
 from cockpit.transport.base import LinkError
@@ -271,7 +272,7 @@ def dumps(seed: int, count: int) -> Iterator[Dump]:
     rng = random.Random(seed)
     for rank in range(count):
         try:
-            yield unpack(pack([_dump(rank, rng)]), clean)[0]
+            yield next(iter(unpack(pack([_dump(rank, rng)]), clean)))
         except ValueError as error:
             yield Dump(rank, 0.0, error="failed", what=str(error))
 
