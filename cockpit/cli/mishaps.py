@@ -1,7 +1,6 @@
 """What nobody foresaw: a fault of cockpit's own becomes one line, and a file with the traceback.
 
-A traceback quotes what nodes sent, and tells a person nothing; a terminal never gets one. It is written,
-harmless as all text for people, into :func:`cockpit.paths.errors`, where the newest :data:`KEPT` stay.
+Tracebacks go where :mod:`cockpit.engine.traces` keeps them.
 """
 
 from __future__ import annotations
@@ -11,20 +10,14 @@ import logging
 import os
 import sys
 import threading
-import time
-import traceback
 from contextlib import suppress
 
-from cockpit import __version__, paths
 from cockpit.cli.output import say
-from cockpit.core.text import RemoteText
+from cockpit.engine import traces
 from cockpit.errors import CockpitError
 
 RAISE = "COCKPIT_TRACEBACK"
 """Set it to 1, and faults are raised as Python does: for those who look for them."""
-
-KEPT = 20
-"""Files of tracebacks that are kept."""
 
 _WHAT_TO_DO = {
     errno.ENOSPC: "make room and try again; runs on nodes go on",
@@ -63,27 +56,10 @@ def tell(error: BaseException) -> None:
 
 def saved(error: BaseException) -> str:
     """Write a traceback to a file; return its path, or why there is none."""
-    lines = [f"cockpit {__version__}, Python {sys.version.split()[0]}"]
-    # No local variables: they may hold secrets.
-    for piece in traceback.format_exception(type(error), error, error.__traceback__):
-        lines += piece.rstrip("\n").split("\n")
-    text = "".join(RemoteText.of(line).shown() + "\n" for line in lines)
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns() % 1_000_000:06d}.txt"
     try:
-        path = paths.private_dir(paths.errors()) / name
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-        _forget_old()
+        return str(traces.save(error))
     except OSError as refused:
         return f"no traceback could be written ({refused.strerror}); {RAISE}=1 shows it"
-    return str(path)
-
-
-def _forget_old() -> None:
-    for path in sorted(paths.errors().glob("*.txt"))[:-KEPT]:
-        with suppress(FileNotFoundError):  # another cockpit did the same
-            path.unlink()
 
 
 class _Log(logging.Handler):

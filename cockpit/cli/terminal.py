@@ -92,6 +92,8 @@ async def show_stacks(stacks: Source) -> int:
     with kept_terminal(), _leaves_on_signals(app):
         await app.run_async()
     mute()
+    if app.error is not None:
+        raise app.error
     if stacks.snapshot.samples:
         say(f"snapshot: {stacks.save()}")
     return int(Exit.OK)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from textual.worker import WorkerFailed
 
-from cockpit import paths
 from cockpit.core.text import RemoteText
+from cockpit.engine import traces
 from cockpit.errors import CockpitError, ManyErrors
 
 _CATCHERS = ("cockpit.tui.walls", "cockpit.tui.host")
 """They are in every stack, and never where it happened."""
-
-KEPT = 20
-"""Files with details that are kept; the oldest go first."""
-
-LINES = 400
-"""Lines of a traceback that are kept, half of them from each end."""
 
 SHOWN = 4
 """Errors of many that are shown in one notice."""
@@ -76,7 +67,7 @@ def explained(error: BaseException) -> CockpitError:
         return error
     place = _place(error)
     try:
-        details = f"details: {_saved(error)}"
+        details = f"details: {traces.save(error)}"
     except (OSError, ValueError) as trouble:
         details = f"its details could not be saved: {trouble}"
     return CockpitError(f"internal error in {place[0]}: {kind_and_text(error)}", hint=details)
@@ -126,25 +117,3 @@ def _place(error: BaseException) -> tuple[str, int]:
             ours = own
         at = at.tb_next
     return found
-
-
-def _saved(error: BaseException) -> Path:
-    """Write the traceback into a file of its own and return it.
-
-    It holds no values of variables: they may be secrets. What it quotes of a node is harmless to print.
-
-    :raises OSError: it cannot be written
-    """
-    folder = paths.private_dir(paths.errors())
-    # Several apps share the folder, and the clock is no name of its own.
-    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.txt"
-    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
-    if len(lines) > LINES:
-        lines[LINES // 2 : -LINES // 2] = [f"… {len(lines) - LINES} lines …"]
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.writelines(f"{RemoteText.of(line).shown(limit=1000)}\n" for line in lines)
-    for old in sorted(folder.glob("*.txt"))[:-KEPT]:
-        with suppress(FileNotFoundError):  # another app tidies up too
-            old.unlink()
-    return path
