@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections.abc import Iterable
 
+from cockpit.base import openfiles
 from cockpit.transport.base import LinkError, Pipe, Tail
 
 
@@ -34,6 +35,7 @@ class LocalTransport:
             )
         except OSError as error:
             raise LinkError(f"cannot start a shell: {error}", where=self._node) from None
+        openfiles.give_back(process.pid)  # what it starts may train
         pipe = _LocalPipe(self._node, process)
         self._pipes.append(pipe)
         return pipe
