@@ -1,7 +1,7 @@
 """What is sent to a node, and the one line that receives it there.
 
-The zip holds our node code, with the byte code of this Python beside the sources: a node with the same Python
-version need not compile, and any other from 3.8 on still can. psutil and pynvml follow when they are needed.
+The zip holds the sources of our node code and no byte code: that would fit one version of Python only, and
+compiling what an agent needs at its start costs a node some 5 ms. psutil and pynvml follow when needed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import marshal
 import shutil
 import sys
 import zipfile
@@ -17,7 +16,6 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import cockpit
@@ -82,16 +80,14 @@ def boot_line(nonce: str, pythons: list[str]) -> bytes:
 
 @lru_cache(maxsize=1)
 def archive() -> bytes:
-    """The zip of the node code."""
+    """The zip of the node code: sources only."""
     package = Path(cockpit.__file__).parent
     sources = [package / "__init__.py", *package.glob("base/*.py"), *package.glob("node/*.py")]
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         _add(target, "__main__.py", _MAIN.encode())
         for path in sorted(sources):
-            name, source = f"cockpit/{path.relative_to(package)}", path.read_bytes()
-            _add(target, name, source)
-            _add(target, name + "c", _byte_code(name, path, source))
+            _add(target, f"cockpit/{path.relative_to(package)}", path.read_bytes())
     return out.getvalue()
 
 
@@ -154,11 +150,3 @@ def _origin(module: str) -> Path:
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
     # A fixed date: the same code gives the same bytes.
     target.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
-
-
-def _byte_code(name: str, path: Path, source: bytes) -> bytes:
-    """The file's byte code with an unchecked hash (PEP 552), as zipimport accepts it."""
-    module = name.removesuffix(".py").replace("/", ".")
-    code = SourceFileLoader(module, str(path)).get_code(module)
-    flags = (1).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(source) + marshal.dumps(code)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from cockpit.engine import payload
 from tests.node import runs
 
 Launch = Callable[..., runs.Run]
@@ -17,7 +18,7 @@ Launch = Callable[..., runs.Run]
 @pytest.fixture(scope="session")
 def pyz() -> bytes:
     """The node code as it is sent to a node."""
-    return runs.node_pyz()
+    return payload.archive()
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from cockpit.base import record
 from cockpit.node import procfs, supervisor
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
 Event = dict[str, Any]
 
 COMMAND = """
@@ -29,20 +26,6 @@ for pid in $pids; do wait $pid || status=$?; done
 exit $status
 """
 """What stands in for a launcher: starts ranks, waits for all, passes a failure on."""
-
-
-def node_pyz() -> bytes:
-    """The node code as it is sent to a node."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(ROOT / "cockpit/__init__.py", "cockpit/__init__.py")
-        for part in ("base", "node"):
-            for path in sorted((ROOT / "cockpit" / part).glob("*.py")):
-                archive.write(path, f"cockpit/{part}/{path.name}")
-        archive.writestr(
-            "__main__.py", "import sys\nfrom cockpit.node.__main__ import main\nsys.exit(main())\n"
-        )
-    return buffer.getvalue()
 
 
 def command(ranks: int, program: Path) -> str:
