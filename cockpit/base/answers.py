@@ -197,12 +197,27 @@ EVENTS_KEPT = 20_000
 
 
 @dataclass(frozen=True)
-class StatusAnswer:
-    """facts, events, whether the supervisor lives"""
+class Remains:
+    """What runs of a run whose folder is gone.
 
-    record: RunFacts = bound(Of(RunFacts))
+    :param why: the folder cannot be read
+    :param ranks: the training process of each rank that runs
+    :param processes: some of all processes of the run
+    """
+
+    why: str = bound(SENTENCE)
+    ranks: Tuple[verbs.Target, ...] = bound(ListOf(Of(verbs.Target), RANKS_A_NODE), ())
+    processes: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+
+
+@dataclass(frozen=True)
+class StatusAnswer:
+    """facts, events, whether the supervisor lives; without a run folder no `record`, but `gone`: what runs"""
+
     events: Lines = bound(Recorded(EVENTS_KEPT))
+    record: Optional[RunFacts] = maybe(Of(RunFacts))
     alive: Optional[bool] = maybe(FLAG)
+    gone: Optional[Remains] = maybe(Of(Remains))
 
 
 @dataclass(frozen=True)
@@ -232,13 +247,14 @@ class Part:
 
 @dataclass(frozen=True)
 class FollowItem:
-    """new bytes of the followed files; `found`: ends that a dead supervisor did not record"""
+    """new bytes; `found`: ends that a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
     parts: Tuple[Part, ...] = bound(ListOf(Row(Part), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
     t: float = bound(TIME)
     alive: Optional[bool] = maybe(FLAG)
     found: Lines = bound(Recorded(3 * RANKS_A_NODE), Lines())
+    gone: Optional[Remains] = maybe(Of(Remains))
 
 
 @dataclass(frozen=True)

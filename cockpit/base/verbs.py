@@ -132,6 +132,8 @@ class Stop(Request["StopAnswer", "Nothing"]):
     by: str = bound(SENTENCE, "")
     hard: bool = bound(FLAG, False)
     grace_s: Optional[float] = maybe(SECONDS)
+    run: str = bound(_NAME, "")
+    node: str = bound(_NAME, "")
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,11 @@ class Discard(Request["Nothing", "Nothing"]):
 
 @dataclass(frozen=True)
 class Status(Request["StatusAnswer", "Nothing"]):
-    """a run as its node recorded it"""
+    """a run as its node recorded it; by `run` and `node` processes are found whose folder is gone"""
 
     dir: str = bound(PATH)
+    run: str = bound(_NAME, "")
+    node: str = bound(_NAME, "")
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,8 @@ class Follow(Request["Nothing", "FollowItem"]):
     dir: str = bound(PATH)
     offsets: Dict[str, int] = bound(SIZES, {})
     credit: int = bound(SIZE, 0)
+    run: str = bound(_NAME, "")
+    node: str = bound(_NAME, "")
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from importlib import import_module
 from typing import Any, Callable, Dict
 
 from cockpit import __version__
+from cockpit.base import openfiles
 from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode_head
 from cockpit.base.gate import SIZE, Malformed
 from cockpit.base.record import FORMAT
-from cockpit.node import procfs
+from cockpit.node import procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
 SILENCE_S = 90.0
@@ -95,9 +96,10 @@ class Agent:
         """Serve until stdin ends, the cockpit falls silent or what it says is not a frame."""
         self._send({"id": 0, "hello": hello()}, b"")
         decoder = Decoder()
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self._source], [], [], SILENCE_S)
-            data = os.read(self._source, 1 << 16) if ready else b""
+            data = os.read(self._source, 1 << 16) if poll.poll(SILENCE_S * 1000) else b""
             if not data:
                 return
             for header, payload in decoder.feed(data):
@@ -156,6 +158,8 @@ def main() -> None:
     """Serve on this process's stdin and stdout; stray prints go to stderr."""
     sink = os.dup(1)
     os.dup2(2, 1)
+    usermask.be_private()
+    openfiles.raise_limit()
     try:
         Agent(0, sink).run()
     except FrameError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Any, Dict, Tuple
@@ -11,6 +10,7 @@ from cockpit.base import record, verbs
 from cockpit.base.secret import hidden, is_secret
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.ranks import Start, recorded
 from cockpit.node.recorded import read_record
 
 VALUE_LIMIT = 4096
@@ -61,12 +61,11 @@ def environ(call: Call) -> Dict[str, Any]:
 def _identity(folder: str, rank: int) -> Tuple[int, int]:
     path = os.path.join(folder, record.rank_start(rank))
     try:
-        with open(path) as file:
-            start = json.load(file)
-        return int(start["pid"]), int(start["ticks"])
+        start = recorded(Start, path, rank)
+        return start.pid, start.ticks
     except FileNotFoundError:
         raise NodeError("early", "rank %d has not started here" % rank) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise NodeError("gone", "no start record of rank %d: %s" % (rank, error)) from None
 
 

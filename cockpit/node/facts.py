@@ -13,6 +13,7 @@ import tempfile
 from typing import Any, Dict, List, Optional
 
 from cockpit.base import verbs
+from cockpit.node import usermask
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.extensions import psutil
 
@@ -49,8 +50,12 @@ if where:
         facts["no_ssh"] = "--no_ssh" in source.read()
 if folder("torch"):
     facts["torch"] = version("torch") or "unknown"
-print("\\n" + %r + json.dumps(facts))
+# Not print: PYTHONIOENCODING may be anything.
+os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 """
+
+_BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
+"""Variables with which a Python may not even start."""
 
 _NSYS_PLACES = (
     "/usr/local/cuda*/bin/nsys",
@@ -93,7 +98,9 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     bash = shutil.which("bash")
     shell = [bash, "--norc"] if bash else ["/bin/sh"]
     # As launch.sh does it: what fails at its end has failed.
-    script = 'cd -- "$1" || exit 91\n{\n%s\n} || exit 93\npython=$2\n' % (setup or ":")
+    mask = usermask.theirs()
+    script = "" if mask is None else "umask %03o\n" % mask
+    script += 'cd -- "$1" || exit 91\n{\n%s\n} || exit 93\npython=$2\n' % (setup or ":")
     script += '[ -n "$python" ] || python=$(command -v python || command -v python3) || exit 92\n'
     script += 'command -v "$python" >/dev/null || exit 92\nexec "$python" -c "$3" "$4"\n'
     done = subprocess.run(
@@ -106,12 +113,21 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     if lines:
         answer: Dict[str, Any] = json.loads(lines[-1][len(_MARK) :])
         return answer
-    said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["exit %d" % done.returncode]
     if done.returncode == 92:
         wanted = python or "python"
         raise NodeError("python", "no %s on PATH" % wanted, "give one that exists there: --python PATH")
     what = "--setup fails: " if done.returncode == 93 else "--setup or python fails: "
-    raise NodeError("setup", what + said[0], "try it by hand on that node")
+    said = _cause(done.stderr.decode(errors="replace")) or "exit %d" % done.returncode
+    odd = ["%s=%s" % (name, os.environ[name]) for name in _BREAKS_PYTHON if name in os.environ]
+    hint = "try it by hand on that node; its environment has %s" % " ".join(odd) if odd else ""
+    raise NodeError("setup", what + said, hint or "try it by hand on that node")
+
+
+def _cause(said: str) -> str:
+    """The line of all that was said that names the cause: a Python that cannot start says much after it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith("Fatal Python error")]
+    return (fatal or lines[-1:] or [""])[0]
 
 
 def _free_bytes(folder: str) -> int:

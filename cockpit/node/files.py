@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict
 
 from cockpit.base import record, verbs
+from cockpit.node import safely
 from cockpit.node.calls import Call
 
 _CHUNK = 1 << 20
@@ -25,8 +26,7 @@ def reports(call: Call) -> Dict[str, Any]:
 
 
 def _open(folder: str, name: str) -> int:
-    path = os.path.join(folder, record.REPORTS, name)
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return safely.opened(os.path.join(folder, record.REPORTS, name))
 
 
 def digest(call: Call) -> Dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from cockpit.base import record, verbs
+from cockpit.node import safely
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.recorded import supervisor_alive, unrecorded
+from cockpit.node.recorded import read_record, remaining, supervisor_alive, unrecorded
 
 BATCH = 256 << 10
 """Bytes in one answer: small enough that keys and stacks on the same link stay quick."""
@@ -24,48 +25,69 @@ BEAT_S = 1.0
 def follow(call: Call) -> Dict[str, Any]:
     """Send the bytes of every log and of the run record from the offsets given, until cancelled.
 
-    Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight).
+    Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
+    ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
     ``t`` the node's clock, ``alive`` whether the supervisor lives; where it does not, ``found``: events
-    that it did not live to record.
+    that it did not live to record; where the run folder is gone, ``gone`` (see :meth:`Remains.told`).
 
-    :raises NodeError: the run folder is gone, or a file is shorter than the offset asked for
+    :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
     """
     asked = call.asked(verbs.Follow)
-    folder = asked.dir
-    reader = _Reader(folder, dict(asked.offsets))
-    last = 0.0
     try:
-        while not call.cancelled:
-            alive = supervisor_alive(folder)
-            room = min(BULK if reader.behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
-            parts, data = reader.batch(room)
-            now = time.monotonic()
-            if parts or now - last >= BEAT_S:
-                item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
-                if alive is False and not parts:
-                    item["found"] = unrecorded(folder)
-                call.item(item, data)
-                last = now
-            if not reader.behind and not call.pause(BUSY_S if parts else IDLE_S):
+        _follow_files(call, asked.dir, asked.offsets)
+    except NodeError as error:
+        while True:
+            found = remaining(error, asked.dir, asked.run, asked.node)
+            alive = found.supervisor is not None
+            item = {"parts": [], "sizes": {}, "t": time.time(), "alive": alive}
+            call.item(dict(item, gone=found.told(error.what)))
+            if not call.pause(BEAT_S):
                 break
-    finally:
-        reader.close()
     return {}
 
 
+def _follow_files(call: Call, folder: str, offsets: Dict[str, int]) -> None:
+    reader = _Reader(folder, read_record(folder)["ranks"], dict(offsets))
+    last = 0.0
+    while not call.cancelled:
+        alive = supervisor_alive(folder)
+        room = min(BULK if reader.behind > 4 * BULK else BATCH, call.take_credit(BEAT_S))
+        parts, data = reader.batch(room)
+        now = time.monotonic()
+        if parts or now - last >= BEAT_S:
+            item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
+            if alive is False and not parts:
+                item["found"] = unrecorded(folder)
+            call.item(item, data)
+            last = now
+        if not reader.behind and not call.pause(BUSY_S if parts else IDLE_S):
+            break
+
+
 class _Reader:
-    def __init__(self, folder: str, offsets: Dict[str, int]) -> None:
+    """Reads the files of a run folder that are followed.
+
+    None is kept open: a node may have more ranks than it has files for one process.
+
+    :param ranks: the ranks of this node
+    :param offsets: bytes of each file that the other side has
+    """
+
+    def __init__(self, folder: str, ranks: Iterable[int], offsets: Dict[str, int]) -> None:
         self._folder = folder
+        self._names = [record.EVENTS, record.SIZES, record.LAUNCHER_LOG, *map(record.rank_log, ranks)]
         self._offsets = offsets
-        self._files: Dict[str, int] = {}
         self._turn = 0
         self.sizes: Dict[str, int] = {}
         self.behind = 0
         """Bytes that the other side does not have, as of the last look."""
 
     def batch(self, room: int) -> Tuple[List[Tuple[str, int, int]], bytes]:
-        """Up to ``room`` new bytes, fairly divided among the files that have any."""
+        """Up to ``room`` new bytes, fairly divided among the files that have any.
+
+        :raises NodeError: the run folder is gone, or a file is shorter than what the other side has of it
+        """
         self._look()
         behind = [name for name in self.sizes if self.sizes[name] > self._offsets.get(name, 0)]
         self.behind = sum(self.sizes[name] - self._offsets.get(name, 0) for name in behind)
@@ -81,7 +103,7 @@ class _Reader:
             # What files before it did not need goes to the others.
             share = max(room // (len(behind) - number), 4096)
             offset = self._offsets.get(name, 0)
-            chunk = os.pread(self._files[name], min(share, room), offset)
+            chunk = self._read(name, min(share, room), offset)
             if chunk:
                 parts.append((name, offset, len(chunk)))
                 chunks.append(chunk)
@@ -92,22 +114,26 @@ class _Reader:
         self.behind -= sum(map(len, chunks))
         return parts, b"".join(chunks)
 
-    def _look(self) -> None:
+    def _read(self, name: str, room: int, offset: int) -> bytes:
         try:
-            names = os.listdir(self._folder)
-        except OSError as error:
-            raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
-        for name in names:
-            if name not in self._files and record.is_followed(name):
-                path = os.path.join(self._folder, name)
-                self._files[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        for name, number in self._files.items():
-            size = self.sizes[name] = os.fstat(number).st_size
+            number = safely.opened(os.path.join(self._folder, name))
+        except FileNotFoundError:
+            return b""  # removed just now: the next look says so
+        try:
+            return os.pread(number, room, offset)
+        finally:
+            os.close(number)
+
+    def _look(self) -> None:
+        self.sizes = {}
+        for name in self._names:
+            size = safely.size(os.path.join(self._folder, name))
+            if size is None:
+                continue
+            self.sizes[name] = size
             if size < self._offsets.get(name, 0):
                 raise NodeError(
                     "shrunk", "%s was cut from %d to %d bytes" % (name, self._offsets[name], size)
                 )
-
-    def close(self) -> None:
-        for number in self._files.values():
-            os.close(number)
+        if record.EVENTS not in self.sizes:
+            raise NodeError("gone", "run folder %s is gone" % self._folder)

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 from typing import Any, Dict, List
 
 from cockpit.base import record, verbs
-from cockpit.node import stopping, supervisor
+from cockpit.node import procfs, remains, stopping, supervisor
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorded import read_record, supervisor_alive
 
@@ -49,19 +50,19 @@ def stop(call: Call) -> Dict[str, Any]:
     """Ask the supervisor to stop (``reason``, ``by``, ``hard``, ``grace_s``); ``alive``: one is there.
 
     Where it was killed itself, what is left of its run is ended here and now, and what survives that is
-    in ``survivors``.
+    in ``survivors``. With ``run`` and ``node`` that is so without a run folder too: a supervisor gets SIGTERM
+    then.
     """
     asked = call.asked(verbs.Stop)
     folder = asked.dir
-    if not supervisor_alive(folder):
+    try:
         facts = read_record(folder)
-        survivors: List[Dict[str, Any]] = []
-
-        def emit(kind: str, **found: Any) -> None:
-            survivors.extend(found.get("procs", ()))
-
-        stopping.sweep(facts["run"], facts["node"], emit)
-        return {"alive": False, "survivors": survivors}
+    except NodeError as error:
+        if error.kind != "gone" or not (asked.run and asked.node):
+            raise
+        return _stop_without_folder(asked)
+    if not supervisor_alive(folder):
+        return {"alive": False, "survivors": _swept(facts["run"], facts["node"])}
     wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
     if asked.grace_s is not None:
         wish["grace_s"] = asked.grace_s
@@ -71,3 +72,21 @@ def stop(call: Call) -> Dict[str, Any]:
         json.dump(wish, file)
     os.replace(path + ".new", path)
     return {"alive": True, "survivors": []}
+
+
+def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:
+    supervisor = remains.find(asked.dir, asked.run, asked.node).supervisor
+    told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
+    # A supervisor that is told to stop ends everything, but it cannot be told to do that at once.
+    survivors = _swept(asked.run, asked.node) if asked.hard or not told else []
+    return {"alive": told, "survivors": survivors}
+
+
+def _swept(run: str, node: str) -> List[Dict[str, Any]]:
+    survivors: List[Dict[str, Any]] = []
+
+    def emit(kind: str, **found: Any) -> None:
+        survivors.extend(found.get("procs", ()))
+
+    stopping.sweep(run, node, emit)
+    return survivors

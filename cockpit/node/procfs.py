@@ -11,6 +11,10 @@ import signal
 
 from cockpit.base import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 class Stat:
     """Some fields of ``/proc/PID/stat``.
@@ -98,12 +102,51 @@ def tagged(run: str, node: str) -> list[Stat]:
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
-        environment = _read("/proc/%s/environ" % name).split(b"\0")
-        if all(tag in environment for tag in tags):
+        variables = environment(int(name))
+        if all(tag in variables for tag in tags):
             process = stat(int(name))
             if process is not None and process.state not in "ZX":
                 found.append(process)
     return found
+
+
+def environment(pid: int) -> list[bytes]:
+    """The environment that a process was started with, ``NAME=value`` each; empty where it cannot be read."""
+    return _read("/proc/%d/environ" % pid).split(b"\0")
+
+
+def arguments(pid: int) -> list[bytes]:
+    """The command line of a process; empty where there is none."""
+    return _read("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
+
+
+def children() -> dict[int, list[Stat]]:
+    """Every process by the pid of its parent, zombies too."""
+    found: dict[int, list[Stat]] = {}
+    for name in os.listdir("/proc"):
+        process = stat(int(name)) if name.isdigit() else None
+        if process is not None:
+            found.setdefault(process.parent, []).append(process)
+    return found
+
+
+def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
+    """Every process below this one, except zombies, as parents tell.
+
+    A subreaper's are all that was ever started from it, however it was forked and whatever its environment.
+
+    :param but: whether a process (its pid) is left out, with all that is below it
+    """
+    below = children()
+    found = []
+    top = stat(pid)
+    level = [top] if top is not None else []
+    while level:
+        # Who is older than its parent has got another one since we looked: that pid was used again.
+        level = [one for above in level for one in below.pop(above.pid, ()) if one.ticks >= above.ticks]
+        level = [one for one in level if not but(one.pid)]
+        found += level
+    return [process for process in found if process.state not in "ZX"]
 
 
 def _read(path: str) -> bytes:

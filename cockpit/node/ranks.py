@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from typing import Any, Callable, Dict, List, Set, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar
 
-from cockpit.node import procfs
+from cockpit.base.gate import (
+    COUNT,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    SECONDS,
+    TICKS,
+    TIME,
+    Malformed,
+    Maybe,
+    Whole,
+    bound,
+    plain,
+    read,
+)
+from cockpit.node import procfs, safely
 
 Emit = Callable[..., None]
 """``emit(kind, **facts)``: write one event of the run record."""
@@ -15,18 +30,84 @@ Emit = Callable[..., None]
 Identity = Tuple[int, int]
 """Pid and start time in ticks."""
 
-_RECORD = re.compile(r"rank-\d+\.(start|exit)(?:\.\d*)?\.json")
+_RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.[0-9]{1,6})?\.json")
+
+_NOTES = 20
+"""Damaged records that are told one by one: a program that writes them without end fills no run record."""
+
+_STARTS = Whole(0, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a wrapper wrote when its rank started."""
+
+    t: float = bound(TIME)
+    rank: int = bound(RANK)
+    attempt: int = bound(_STARTS)
+    local_rank: Optional[int] = bound(Maybe(RANK))
+    world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
+    pid: int = bound(Whole(1, 1 << 30))
+    ticks: int = bound(TICKS)
+    wrapper: int = bound(Whole(1, 1 << 30))
+    wrapper_ticks: int = bound(TICKS)
+    parent: int = bound(PID)
+    parent_ticks: int = bound(TICKS)
+    max_restarts: int = bound(_STARTS)
+
+    def told(self) -> Dict[str, Any]:
+        """As a ``rank_started`` of the run record has it."""
+        return {name: value for name, value in plain(self).items() if not name.endswith("_ticks")}
+
+
+@dataclass(frozen=True)
+class End:
+    """What a wrapper wrote when its rank ended; either ``code`` or ``signal`` is None."""
+
+    t: float = bound(TIME)
+    rank: int = bound(RANK)
+    attempt: int = bound(_STARTS)
+    pid: int = bound(Whole(1, 1 << 30))
+    code: Optional[int] = bound(Maybe(Whole(0, 255)))
+    signal: Optional[int] = bound(Maybe(Whole(1, 255)))
+    maxrss_kb: int = bound(COUNT)
+    utime_s: float = bound(SECONDS)
+    stime_s: float = bound(SECONDS)
+
+    def __post_init__(self) -> None:
+        """Refuse an end that is none."""
+        if (self.code is None) == (self.signal is None):
+            raise Malformed("expected either a code or a signal")
+
+    def told(self) -> Dict[str, Any]:
+        """As a ``rank_exited`` of the run record has it."""
+        return dict(plain(self), by="wrapper")
+
+
+T = TypeVar("T", Start, End)
+
+
+def recorded(definition: Type[T], path: str, rank: int) -> T:
+    """What a wrapper wrote about its rank.
+
+    :raises OSError: there is no such record, or it cannot be read
+    :raises ValueError: it is damaged, or about another rank
+    """
+    found = read(definition, safely.load(path))
+    if found.rank != rank:
+        raise ValueError("it is about rank %d" % found.rank)
+    return found
 
 
 class Rank:
     """One attempt at one rank."""
 
-    def __init__(self, facts: Dict[str, Any]) -> None:
-        self.rank: int = facts["rank"]
-        self.attempt: int = facts["attempt"]
-        self.training: Identity = (facts["pid"], facts["ticks"])
-        self.wrapper: Identity = (facts["wrapper"], facts["wrapper_ticks"])
-        self.parent: Identity = (facts["parent"], facts["parent_ticks"])
+    def __init__(self, start: Start) -> None:
+        self.rank = start.rank
+        self.attempt = start.attempt
+        self.training: Identity = (start.pid, start.ticks)
+        self.wrapper: Identity = (start.wrapper, start.wrapper_ticks)
+        self.parent: Identity = (start.parent, start.parent_ticks)
         self.ended = False
         self.looks_gone = 0
 
@@ -40,13 +121,21 @@ def how(status: int) -> Dict[str, Any]:
 
 
 class Ranks:
-    """Turns wrappers' records into events, and finds out about ranks whose wrapper cannot say."""
+    """Turns wrappers' records into events, and finds out about ranks whose wrapper cannot say.
 
-    def __init__(self, folder: str, emit: Emit) -> None:
+    :param own: the ranks of this node; records of others are ignored
+    :param trouble: asked why a record may not have been written; empty: no reason known
+    """
+
+    def __init__(self, folder: str, own: Iterable[int], emit: Emit, trouble: Callable[[], str]) -> None:
         self._folder = folder
+        self._own = frozenset(own)
         self._emit = emit
+        self._trouble = trouble
+        self._notes = 0
         self._all: Dict[Tuple[int, int, int], Rank] = {}
         self._seen: Set[Tuple[int, int]] = set()
+        self._bad: Dict[str, Tuple[int, int]] = {}
         self._reaped: Dict[Identity, Tuple[int, Any]] = {}
 
     @property
@@ -68,53 +157,53 @@ class Ranks:
 
     def look(self, names: List[str]) -> None:
         """Read the records that are new among ``names``, starts first."""
-        new = []
+        starts: List[Start] = []
+        ends: List[End] = []
         for name in names:
             match = _RECORD.fullmatch(name)
-            if not match:
+            if not match or int(match.group(1)) not in self._own:
                 continue
             path = os.path.join(self._folder, name)
             try:
-                status = os.stat(path, follow_symlinks=False)
+                status = os.lstat(path)
                 # A wrapper renames the records of an earlier attempt: the name says nothing.
                 mark = (status.st_ino, status.st_mtime_ns)
-                if mark in self._seen:
+                if mark in self._seen or self._bad.get(name) == mark:
                     continue
-                with open(path, encoding="ascii") as file:
-                    facts = json.load(file)
+                self._bad[name] = mark
+                if match.group(2) == "exit":
+                    ends.append(recorded(End, path, int(match.group(1))))
+                else:
+                    starts.append(recorded(Start, path, int(match.group(1))))
             except FileNotFoundError:
+                self._bad.pop(name, None)
                 continue  # renamed between two looks: found under its new name
             except (OSError, ValueError) as error:
-                self._emit("note", text="cannot read %s: %s" % (name, error))
+                self._damaged(name, error)
                 continue
+            del self._bad[name]
             self._seen.add(mark)
-            new.append((match.group(1) == "exit", facts))
-        for is_exit, facts in sorted(new, key=lambda one: (one[0], one[1]["attempt"], one[1]["rank"])):
-            if is_exit:
-                self._exited(facts)
-            else:
-                self._started(facts)
+        for start in sorted(starts, key=lambda one: (one.attempt, one.rank)):
+            self._started(start)
+        for end in sorted(ends, key=lambda one: (one.attempt, one.rank)):
+            self._exited(end)
 
-    def _started(self, facts: Dict[str, Any]) -> None:
-        self._all[facts["rank"], facts["attempt"], facts["pid"]] = Rank(facts)
-        told = (
-            "rank",
-            "attempt",
-            "local_rank",
-            "world_size",
-            "pid",
-            "ticks",
-            "wrapper",
-            "parent",
-            "max_restarts",
-        )
-        self._emit("rank_started", t=facts["t"], **{name: facts[name] for name in told})
+    def _damaged(self, name: str, error: Exception) -> None:
+        self._notes += 1
+        if self._notes <= _NOTES:
+            self._emit("note", text="cannot read %s: %s" % (name, error))
+        if self._notes == _NOTES:
+            self._emit("note", text="more records that cannot be read are ignored without a word")
 
-    def _exited(self, facts: Dict[str, Any]) -> None:
-        rank = self._all.get((facts["rank"], facts["attempt"], facts["pid"]))
+    def _started(self, start: Start) -> None:
+        self._all[start.rank, start.attempt, start.pid] = Rank(start)
+        self._emit("rank_started", **start.told())
+
+    def _exited(self, end: End) -> None:
+        rank = self._all.get((end.rank, end.attempt, end.pid))
         if rank is not None:
             rank.ended = True
-        self._emit("rank_exited", by="wrapper", **facts)
+        self._emit("rank_exited", **end.told())
 
     def settle(self) -> None:
         """Decide about ranks that nobody wrote an exit record for. Call it after :meth:`look`."""
@@ -139,7 +228,9 @@ class Ranks:
                 # Its exit record may have come just after we looked for it, so a second look decides.
                 rank.looks_gone += 1
                 if rank.looks_gone > 1:
-                    self._lost(rank, "it ended and neither its wrapper nor the supervisor saw its status")
+                    why = "it ended and neither its wrapper nor the supervisor saw its status"
+                    trouble = self._trouble()
+                    self._lost(rank, "%s: %s" % (why, trouble) if trouble else why)
 
     def give_up(self) -> None:
         """Say of every rank still not known to have ended that it is lost to us."""

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
-from cockpit.node import procfs
+from cockpit.base.gate import COUNT, NODE_NAME, PID, RANKS, RUN_NAME, TICKS, WORD, Of, bound, read
+from cockpit.node import procfs, remains, safely
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.ranks import End, Start, T, recorded
 
 _EVENTS_READ = 1 << 20
 """Bytes of a run record looked at for a status: more than 8 ranks can fill."""
+_RECORD_LIMIT = 1 << 20
 
 
 def status(call: Call) -> Dict[str, Any]:
     """The run as recorded (``record``, ``events``) and whether its supervisor lives (``alive``).
 
+    Request: ``dir``; ``run`` and ``node``, by which processes are found where the run folder is gone. Then
+    ``record`` is null, and ``gone`` says what runs (see :meth:`Remains.told`).
+
     :raises NodeError: there is no such run here, or it belongs to somebody else
     """
-    return _status(call.asked(verbs.Status).dir)
+    asked = call.asked(verbs.Status)
+    try:
+        return _status(asked.dir)
+    except NodeError as error:
+        found = remaining(error, asked.dir, asked.run, asked.node)
+        alive = found.supervisor is not None
+        return {"record": None, "events": [], "alive": alive, "gone": found.told(error.what)}
+
+
+def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Remains:
+    """What lives of a run whose folder cannot be read, for the reason given.
+
+    :raises NodeError: that same one, where the reason is another one or nothing is left
+    """
+    found = remains.find(folder, run, node) if run and node and error.kind == "gone" else None
+    if not found:
+        raise error
+    return found
 
 
 def runs(call: Call) -> Dict[str, Any]:
@@ -39,14 +62,16 @@ def runs(call: Call) -> Dict[str, Any]:
 
 def _status(folder: str) -> Dict[str, Any]:
     facts = read_record(folder)
+    try:
+        data = safely.tail(os.path.join(folder, record.EVENTS), _EVENTS_READ)
+    except OSError as error:
+        raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
     events = []
-    with open(os.path.join(folder, record.EVENTS), "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _EVENTS_READ))
-        for line in file:
-            try:
-                events.append(json.loads(line.decode()))
-            except ValueError:
-                continue  # cut at the start of what we read, or just being written at its end
+    for line in data.split(b"\n"):
+        try:
+            events.append(safely.parse(line))
+        except ValueError:
+            continue  # cut at the start of what we read, just being written at its end, or not ours
     return {"record": facts, "events": events, "alive": supervisor_alive(folder)}
 
 
@@ -66,13 +91,33 @@ def read_record(folder: str) -> Dict[str, Any]:
         owner = os.lstat(folder).st_uid
         if owner != os.geteuid():
             raise NodeError("folder", "run folder %s belongs to uid %d" % (folder, owner))
-        with open(os.path.join(folder, record.RECORD)) as file:
-            facts: Dict[str, Any] = json.load(file)
-    except (OSError, ValueError) as error:
+        facts = safely.load(os.path.join(folder, record.RECORD), _RECORD_LIMIT)
+        if COUNT.read(facts.get("format")) <= record.FORMAT:
+            read(_Facts, facts)
+    except OSError as error:
+        raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
+    except ValueError as error:
         raise NodeError("gone", "no run record in %s: %s" % (folder, error)) from None
-    if facts.get("format", 0) > record.FORMAT:
+    if facts["format"] > record.FORMAT:
         raise NodeError("format", "run was started by a newer cockpit", "upgrade cockpit here")
     return facts
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What an agent itself needs of ``record.json``."""
+
+    run: str = bound(RUN_NAME)
+    node: str = bound(NODE_NAME)
+    boot_id: str = bound(WORD)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    supervisor: _Process = bound(Of(_Process))
 
 
 _known: Dict[str, Dict[str, Any]] = {}
@@ -103,27 +148,25 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
     }
     events = []
     for rank in facts["ranks"]:
-        start = _load(os.path.join(folder, record.rank_start(rank)))
-        end = _load(os.path.join(folder, record.rank_exit(rank)))
+        start = _recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)
+        end = _recorded(End, os.path.join(folder, record.rank_exit(rank)), rank)
         if start is None:
             continue
-        attempt = start.get("attempt")
+        attempt = start.attempt
         if ("rank_started", rank, attempt) not in recorded:
-            events.append(dict(start, e="rank_started"))
+            events.append(dict(start.told(), e="rank_started"))
         if {("rank_exited", rank, attempt), ("rank_lost", rank, attempt)} & recorded:
             continue
         if end is not None:
-            events.append(dict(end, e="rank_exited", by="wrapper"))
-        elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start["pid"], start["ticks"]):
+            events.append(dict(end.told(), e="rank_exited"))
+        elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start.pid, start.ticks):
             why = "it ended while neither its wrapper nor the supervisor lived"
             events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
     return events
 
 
-def _load(path: str) -> Optional[Dict[str, Any]]:
+def _recorded(definition: Type[T], path: str, rank: int) -> Optional[T]:
     try:
-        with open(path) as file:
-            data: Dict[str, Any] = json.load(file)
-            return data
+        return recorded(definition, path, rank)
     except (OSError, ValueError):
         return None

@@ -19,9 +19,9 @@ import time
 import zipfile
 from typing import Any, Dict
 
-from cockpit.base import record
+from cockpit.base import openfiles, record
 from cockpit.base.shell import quote_posix
-from cockpit.node import stopping
+from cockpit.node import safely, stopping, usermask
 
 _OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
 
@@ -152,7 +152,8 @@ def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: 
     event = None
     try:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # its log says more
-            process.communicate(json.dumps(spec).encode(), timeout=timeout_s)
+            openfiles.give_back(process.pid)
+            process.communicate(json.dumps(dict(spec, umask=usermask.theirs())).encode(), timeout=timeout_s)
         while time.monotonic() < deadline:
             event = _first_event(folder)
             if event:
@@ -183,9 +184,7 @@ def _group_lives(group: int) -> bool:
 
 def _first_event(folder: str) -> Dict[str, Any]:
     try:
-        with open(os.path.join(folder, record.EVENTS), "rb") as file:
-            line = file.readline()
+        line, end, _ = safely.head(os.path.join(folder, record.EVENTS), 1 << 16).partition(b"\n")
     except FileNotFoundError:
         return {}
-    event: Dict[str, Any] = json.loads(line.decode()) if line.endswith(b"\n") else {}
-    return event
+    return safely.parse(line) if end else {}

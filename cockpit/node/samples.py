@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record, verbs
-from cockpit.node import gpu
+from cockpit.node import gpu, procfs, safely
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.extensions import psutil
+from cockpit.node.ranks import Start, recorded
+from cockpit.node.recorded import read_record
 
 CHILDREN_EVERY = 5
 """Samples between two looks at every process of the node, which is most of what a sample costs."""
@@ -39,8 +40,8 @@ class _Sampler:
     def __init__(self, module: Any, folder: str) -> None:
         self._psutil = module
         self._folder = folder
-        self._processes: Dict[str, Tuple[Tuple[int, int], Any]] = {}
-        self._children: Dict[int, List[int]] = {}
+        self._processes: Dict[int, Tuple[Tuple[int, int], Any]] = {}
+        self._children: Dict[int, List[procfs.Stat]] = {}
         self._looked = 0
 
     def sample(self) -> Dict[str, Any]:
@@ -64,18 +65,15 @@ class _Sampler:
     def _ranks(self) -> Dict[str, Any]:
         found: Dict[str, Any] = {}
         if self._looked % CHILDREN_EVERY == 0:
-            self._children = _children_of()
+            self._children = procfs.children()
         self._looked += 1
-        for name in os.listdir(self._folder):
-            if not name.endswith(".start.json"):
-                continue
-            rank = name[len("rank-") : -len(".start.json")]
-            if os.path.exists(os.path.join(self._folder, record.rank_exit(int(rank)))):
+        for rank in self._own():
+            if safely.size(os.path.join(self._folder, record.rank_exit(rank))) is not None:
                 continue
             try:
-                process = self._process(rank, os.path.join(self._folder, name))
+                process = self._process(rank)
                 with process.oneshot():
-                    found[rank] = {
+                    found[str(rank)] = {
                         "cpu_percent": process.cpu_percent(),
                         "rss_bytes": process.memory_info().rss,
                         "threads": process.num_threads(),
@@ -85,10 +83,16 @@ class _Sampler:
                 continue  # it ended between two looks; its exit comes through the run record
         return found
 
-    def _process(self, rank: str, path: str) -> Any:
-        with open(path) as file:
-            start = json.load(file)
-        identity = (int(start["pid"]), int(start["ticks"]))
+    def _own(self) -> List[int]:
+        try:
+            ranks: List[int] = read_record(self._folder)["ranks"]
+            return ranks
+        except NodeError:
+            return []  # the node itself can be measured all the same
+
+    def _process(self, rank: int) -> Any:
+        start = recorded(Start, os.path.join(self._folder, record.rank_start(rank)), rank)
+        identity = start.pid, start.ticks
         known = self._processes.get(rank)
         if known is None or known[0] != identity:
             known = self._processes[rank] = (identity, self._psutil.Process(identity[0]))
@@ -96,18 +100,11 @@ class _Sampler:
         return known[1]
 
 
-def _children_of() -> Dict[int, List[int]]:
-    children: Dict[int, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open("/proc/%s/stat" % name, "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(name))
-    return children
-
-
-def _count(children: Dict[int, List[int]], pid: int) -> int:
-    return sum(1 + _count(children, child) for child in children.get(pid, ()))
+def _count(children: Dict[int, List[procfs.Stat]], pid: int) -> int:
+    """How many processes are below this one."""
+    found = 0
+    level = [pid]
+    while level:
+        level = [child.pid for one in level for child in children.get(one, ())]
+        found += len(level)
+    return found

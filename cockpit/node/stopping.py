@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Callable, List, Optional, Set
 
-from cockpit.node import procfs
+from cockpit.node import procfs, remains
 from cockpit.node.ranks import Emit, Identity, Rank, Ranks
 
 WRAPPERS_S = 2.0
@@ -177,13 +177,20 @@ def _signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
-def sweep(run: str, node: str, emit: Optional[Emit] = None, reap: Callable[[], None] = lambda: None) -> None:
+def sweep(
+    run: str,
+    node: str,
+    emit: Optional[Emit] = None,
+    reap: Callable[[], None] = lambda: None,
+    above: int = 0,
+) -> None:
     """End every process that carries the tags of a run's node: SIGTERM, a short wait, SIGKILL.
 
     :param emit: told what is swept and who survives
     :param reap: called while waiting, to wait for those that are our children
+    :param above: a process all of whose descendants are ended too, whatever their environment; 0: none
     """
-    found = procfs.tagged(run, node)
+    found = left(run, node, above)
     if found and emit:
         text = "left behind by the run: %s" % ", ".join(_names(found))
         emit("stage", stage="sweep", pids=[process.pid for process in found], text=text)
@@ -195,12 +202,21 @@ def sweep(run: str, node: str, emit: Optional[Emit] = None, reap: Callable[[], N
         while any(procfs.alive(one.pid, one.ticks) for one in found) and time.monotonic() < deadline:
             reap()
             time.sleep(0.02)
-        found = procfs.tagged(run, node)
+        found = left(run, node, above)
         if not found:
             break
     reap()
     if found and emit:
-        emit("survivors", procs=[{"pid": one.pid, "name": one.name, "state": one.state} for one in found])
+        emit("survivors", procs=[remains.named(one) for one in found])
+
+
+def left(run: str, node: str, above: int = 0) -> List[procfs.Stat]:
+    """What still runs of a run's node: see :func:`sweep`."""
+    found = {process.pid: process for process in procfs.tagged(run, node)}
+    if above:
+        # A run that was started inside of this one is another one.
+        found.update((process.pid, process) for process in procfs.descendants(above, remains.supervised))
+    return list(found.values())
 
 
 def _names(found: List[procfs.Stat]) -> List[str]:

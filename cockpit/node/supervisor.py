@@ -19,7 +19,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record
-from cockpit.node import procfs, reports, stopping, tracing
+from cockpit.node import procfs, reports, safely, stopping, tracing
 from cockpit.node.ranks import Ranks, how
 from cockpit.node.runfolder import RunFolderError, StartError, start, write_new
 
@@ -34,16 +34,32 @@ REPORT_S = 3.0
 DISK_FULL_S = 10.0
 """How long the end of the record waits for room on a full disk."""
 
+EVENTS_ROOM = 256 << 10
+"""Bytes of the disk kept for the run record: how a run ended must be written when the disk is full."""
+ROOM_S = 5.0
+"""Seconds between two looks whether the disk is full."""
+LEAST_ROOM = 1 << 20
+"""Bytes; a disk with less counts as full."""
+
 _PR_SET_CHILD_SUBREAPER = 36
+_FALLOC_FL_KEEP_SIZE = 1
 
 
 class Lines:
-    """A file of JSON lines. What a full disk refuses is kept and tried again, so that it costs no run."""
+    """A file of JSON lines. What a full disk refuses is kept and tried again, so that it costs no run.
 
-    def __init__(self, path: str) -> None:
+    :param room: bytes of the disk that are kept for it ahead of its end, where the file system can do that
+    """
+
+    def __init__(self, path: str, room: int = 0) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self._file = os.open(path, flags, 0o600)
         self._pending = b""
+        self._room = room
+        self._size = self._kept = 0
+        self.trouble = ""
+        """Why something could not be written, now or ever; empty: everything could."""
+        self._keep_room()
 
     def add(self, line: Dict[str, Any]) -> None:
         """Write one line now, or as soon as there is room."""
@@ -54,10 +70,19 @@ class Lines:
         """Write what is pending; return whether all of it is written."""
         try:
             while self._pending:
-                self._pending = self._pending[os.write(self._file, self._pending) :]
-        except OSError:
+                written = os.write(self._file, self._pending)
+                self._pending = self._pending[written:]
+                self._size += written
+        except OSError as error:
+            self.trouble = str(error.strerror)
             return False
+        self._keep_room()
         return True
+
+    def _keep_room(self) -> None:
+        if self._room and self._size + self._room // 2 >= self._kept:
+            self._kept = self._size + self._room
+            _allocate(self._file, self._kept)
 
 
 class Supervisor:
@@ -68,10 +93,12 @@ class Supervisor:
         self._folder = folder
         self._user_umask = user_umask
         self._began = time.time()
-        self._events = Lines(os.path.join(folder, record.EVENTS))
+        self._events = Lines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
         self._sizes_file = Lines(os.path.join(folder, record.SIZES))
         self._sizes: Dict[str, int] = {}
-        self._ranks = Ranks(folder, self._emit)
+        self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
+        self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
+        self._told_full = False
         self._launcher = 0
         self._launcher_status: int | None = None
         self._stop_seen: Tuple[int, int] = (0, 0)
@@ -103,7 +130,7 @@ class Supervisor:
             self._tick()
             if self._over():
                 break
-            select.select([wake, *self._tracing.sockets()], [], [], TICK_S)
+            _wait([wake, *self._tracing.sockets()], TICK_S)
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 4096)
         self._finish()
@@ -186,7 +213,9 @@ class Supervisor:
         if self._stop.active or self._launcher_status is not None or self._due("settle", SETTLE_S):
             self._ranks.settle()
         if self._due("sizes", TICK_S):
-            self._note_sizes(names)
+            self._note_sizes()
+        if self._due("room", ROOM_S):
+            self._note_full_disk()
         self._look_for_stop(names)
         self._stop.tick(self._launcher_status is None)
         self._note_orphans()
@@ -235,13 +264,12 @@ class Supervisor:
             elif not self._tracing.reaped(pid, status):
                 self._ranks.reaped((pid, ticks), status, usage)
 
-    def _note_sizes(self, names: List[str]) -> None:
+    def _note_sizes(self) -> None:
         changed = {}
-        for name in names:
-            if name == record.LAUNCHER_LOG or (name.startswith("rank-") and name.endswith(".log")):
-                size = _size(os.path.join(self._folder, name))
-                if self._sizes.get(name) != size:
-                    self._sizes[name] = changed[name] = size
+        for name in self._logs:
+            size = safely.size(os.path.join(self._folder, name))
+            if size is not None and self._sizes.get(name) != size:
+                self._sizes[name] = changed[name] = size
         if changed:
             self._sizes_file.add({"t": time.time(), "s": changed})
 
@@ -254,20 +282,20 @@ class Supervisor:
             return
         path = os.path.join(self._folder, record.STOP)
         try:
-            status = os.stat(path)
+            status = os.lstat(path)
             mark = (status.st_ino, status.st_mtime_ns)
             if mark == self._stop_seen:
                 return
             self._stop_seen = mark
-            with open(path, encoding="utf-8") as file:
-                wish = json.load(file)
-            grace_s = float(wish.get("grace_s", grace_s))
+            wish = safely.load(path)
+            wished_s = float(wish.get("grace_s", grace_s))
+            grace_s = wished_s if 0 <= wished_s < float("inf") else grace_s
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             # The file is a request to stop by being there, whatever it says.
             wish = {"reason": "%s cannot be read: %s" % (record.STOP, error)}
-        reason, by = str(wish.get("reason", "")), str(wish.get("by", ""))
+        reason, by = (str(wish.get(name, ""))[:1000] for name in ("reason", "by"))
         self._stop.request(reason, by, grace_s, hard=wish.get("hard") is True)
 
     def _note_orphans(self) -> None:
@@ -297,12 +325,13 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._tracing.close()
-        stopping.sweep(self._spec["run"], self._spec["node"], self._emit, self._reap)
+        stopping.sweep(self._spec["run"], self._spec["node"], self._emit, self._reap, os.getpid())
         names = self._names()
         self._ranks.look(names)
         self._ranks.settle()
         self._ranks.give_up()
-        self._note_sizes(names)
+        self._note_sizes()
+        self._note_full_disk()
         profile = self._spec.get("profile")
         if profile:
             try:
@@ -333,6 +362,27 @@ class Supervisor:
         self._look_for_stop(self._names())
         return self._stop.hard
 
+    def _no_room(self) -> str:
+        """Why records may be missing: no room where the run folder is; empty: there is enough."""
+        if self._events.trouble or self._sizes_file.trouble:
+            return "%s: %s" % (self._folder, self._events.trouble or self._sizes_file.trouble)
+        try:
+            disk = os.statvfs(self._folder)
+        except OSError as error:
+            return "%s: %s" % (self._folder, error.strerror)
+        free = disk.f_bavail * disk.f_frsize
+        if free >= LEAST_ROOM:
+            return ""
+        return "%s: the disk is full (%d kB free)" % (self._folder, free // 1000)
+
+    def _note_full_disk(self) -> None:
+        if self._told_full or not os.path.isdir(self._folder):
+            return
+        trouble = self._no_room()
+        if trouble:
+            self._told_full = True
+            self._emit("note", text="%s: logs and records of ranks may be cut short" % trouble)
+
     def _emit(self, event: str, **facts: Any) -> None:
         line = {"t": time.time(), "e": event}
         line.update(facts)
@@ -344,11 +394,21 @@ def _ticks(pid: int) -> int:
     return found.ticks if found else 0
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path, follow_symlinks=False).st_size
-    except OSError:
-        return 0
+def _wait(numbers: List[int], seconds: float) -> None:
+    """Wait until one of these can be read from; select() knows none above 1,023."""
+    poll = select.poll()
+    for number in numbers:
+        poll.register(number, select.POLLIN)
+    poll.poll(seconds * 1000)
+
+
+def _allocate(number: int, size: int) -> None:
+    """Keep room on the disk for the first bytes of a file, and leave the file as long as it is."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # then it is as it is for everybody
+        import ctypes
+
+        allocate = ctypes.CDLL(None).fallocate
+        allocate(number, _FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size))
 
 
 def _become_subreaper() -> str:
@@ -379,7 +439,9 @@ def main(argv: List[str]) -> int:
         os._exit(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir("/")
-    user_umask = os.umask(0o077)
+    inherited = os.umask(0o077)
+    wished = spec.pop("umask", None)
+    user_umask = inherited if wished is None else int(wished)
     for name, text in [*spec["files"].items(), (record.LAUNCH_SH, spec["script"])]:
         if os.path.basename(name) != name:
             sys.stderr.write("cockpit: supervise: not a file name: %r\n" % name)

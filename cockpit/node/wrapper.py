@@ -7,6 +7,7 @@ imports as little as possible: no typing, no json, and ctypes only in the child,
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -25,6 +26,10 @@ FORWARDED = (
     signal.SIGUSR2,
 )
 """Signals passed on to the training process."""
+
+_RECORD_SIZE = 1024
+"""Bytes that are more than a record has."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -54,8 +59,10 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     _keep_older(folder, rank)
     try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        # A FIFO of this name, which nobody reads, is an error and no wait.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         log = os.open(os.path.join(folder, record.rank_log(rank)), flags, 0o600)
+        os.set_blocking(log, True)
     except OSError as error:
         _complain("cannot write the log of rank %d: %s" % (rank, error))
         return 126
@@ -66,6 +73,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getppid()
     wrapper = os.getpid()
+    _keep_room(folder, record.rank_exit(rank))
     pid = os.fork()
     if pid == 0:
         _child(command, wrapper, log, user_umask, mask)
@@ -135,23 +143,55 @@ def _keep_older(folder: str, rank: int) -> None:
     for name in (record.rank_start(rank), record.rank_exit(rank)):
         path = os.path.join(folder, name)
         try:
-            with open(path, encoding="ascii") as file:
-                attempt = file.read().partition('"attempt": ')[2].partition(",")[0]
-            os.rename(path, "%s.%s.json" % (path[: -len(".json")], attempt))
+            attempt = _start_of(path).partition(b'"attempt": ')[2].partition(b",")[0]
+            if attempt.isdigit():
+                os.rename(path, "%s.%d.json" % (path[: -len(".json")], int(attempt)))
+            else:
+                os.unlink(path)  # whatever it is, it is not ours
         except FileNotFoundError:
             continue
         except OSError as error:
             _complain("cannot keep %s: %s" % (name, error))
 
 
+def _start_of(path: str) -> bytes:
+    # The training program of an earlier attempt may have put anything here.
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(number, _RECORD_SIZE)
+    finally:
+        os.close(number)
+
+
+def _keep_room(folder: str, name: str) -> None:
+    """Take the place of a record on the disk now: when it is to be written the disk may be full."""
+    try:
+        number = os.open(os.path.join(folder, name + ".tmp"), _NEW, 0o600)
+    except OSError as error:
+        _complain("cannot make %s: %s" % (name, error))
+        return
+    try:
+        os.write(number, b" " * _RECORD_SIZE)
+    except OSError:
+        pass  # when it is written for good, somebody is told
+    finally:
+        os.close(number)
+
+
 def _write(folder: str, name: str, facts: dict[str, int | float | None]) -> None:
     """Write a record whole or not at all; the training process does not depend on it."""
     pairs = ['"%s": %s' % (key, "null" if value is None else value) for key, value in facts.items()]
+    text = ("{%s}\n" % ", ".join(pairs)).encode("ascii")
     path = os.path.join(folder, name)
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with os.fdopen(os.open(path + ".tmp", flags, 0o600), "w", encoding="ascii") as file:
-            file.write("{%s}\n" % ", ".join(pairs))
+        number = os.open(path + ".tmp", _NEW, 0o600)
+        try:
+            # Over what is there, and cut after that: room that was kept is given up last.
+            if os.write(number, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(number, len(text))
+        finally:
+            os.close(number)
         os.rename(path + ".tmp", path)
     except OSError as error:
         _complain("cannot write %s: %s" % (name, error))

@@ -43,7 +43,7 @@ def launch(tmp_path: Path, pyz: bytes) -> Iterator[Launch]:
             "grace_s": 30,
             "finalise_s": 60,
         }
-        started.append(runs.Run({**spec, **facts}, pyz))
+        started.append(runs.Run.start({**spec, **facts}, pyz))
         return started[-1]
 
     yield start

@@ -43,11 +43,23 @@ def program(path: Path, text: str) -> Path:
 class Run:
     """One started run."""
 
-    def __init__(self, spec: dict[str, Any], pyz: bytes) -> None:
-        self.run: str = spec["run"]
-        self.node: str = spec["node"]
-        self.folder = Path(spec["dir"])
-        self.started = supervisor.start(spec, sys.executable, pyz)
+    def __init__(self, run: str, node: str, folder: Path, started: dict[str, Any]) -> None:
+        self.run = run
+        self.node = node
+        self.folder = folder
+        self.started = started
+
+    @classmethod
+    def start(cls, spec: dict[str, Any], pyz: bytes) -> Run:
+        """Start it as an agent does."""
+        started = supervisor.start(spec, sys.executable, pyz)
+        return cls(spec["run"], spec["node"], Path(spec["dir"]), started)
+
+    @classmethod
+    def found(cls, folder: Path) -> Run:
+        """One that somebody else started."""
+        facts = json.loads((folder / record.RECORD).read_text())
+        return cls(facts["run"], facts["node"], folder, facts["supervisor"])
 
     def events(self, kind: str = "", **facts: object) -> list[Event]:
         """The events so far; only those of a kind and with these facts."""
@@ -89,7 +101,8 @@ class Run:
         """End it, whatever state it is in."""
         identity = self.started["pid"], self.started["ticks"]
         if procfs.alive(*identity):
-            self.stop(hard=True)
+            if self.folder.exists():
+                self.stop(hard=True)
             until(lambda: not procfs.alive(*identity), "the supervisor ended")
 
 

@@ -16,9 +16,9 @@ from cockpit.base import record, secret
 from cockpit.base.frames import MAX_HEADER, encode
 from cockpit.engine import payload
 from cockpit.node import environ as verb
-from cockpit.node import procfs
 from cockpit.node.agent import VERBS
 from cockpit.node.calls import Call, NodeError
+from tests.node import folders
 from tests.node.conftest import Launch
 from tests.node.runs import command, program
 from tests.waiting import until
@@ -31,17 +31,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a process with exactly these variables, recorded as rank 0 of a run."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(env: dict[str, str], boot_id: str | None = None) -> subprocess.Popen[bytes]:
+    def run(env: dict[str, str], boot_id: str = "") -> subprocess.Popen[bytes]:
         process = subprocess.Popen(["/bin/sh", "-c", "echo; read x"], env=env, stdin=-1, stdout=-1)
         assert process.stdout is not None
         process.stdout.readline()
         started.append(process)
-        found = procfs.stat(process.pid)
-        assert found is not None
-        facts = {"format": 1, "boot_id": procfs.boot_id() if boot_id is None else boot_id}
-        (tmp_path / record.RECORD).write_text(json.dumps(facts))
-        identity = {"pid": process.pid, "ticks": found.ticks}
-        (tmp_path / record.rank_start(0)).write_text(json.dumps(identity))
+        folders.make(tmp_path, [0], boot_id=boot_id)
+        (tmp_path / record.rank_start(0)).write_text(folders.start(0, process.pid))
         return process
 
     yield run
@@ -120,7 +116,7 @@ def test_an_ended_rank_has_none(tmp_path: Path, start: Start) -> None:
 
 def test_another_process_with_the_same_pid_is_not_looked_at(tmp_path: Path, start: Start) -> None:
     process = start({"MINE": "1"})
-    (tmp_path / record.rank_start(0)).write_text(json.dumps({"pid": process.pid, "ticks": 1}))
+    (tmp_path / record.rank_start(0)).write_text(folders.start(0, process.pid, ticks=1))
     assert refused(tmp_path).kind == "gone"
     start({"MINE": "1"}, boot_id="another boot")
     assert refused(tmp_path).kind == "gone"

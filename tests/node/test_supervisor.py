@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from cockpit.base import record
-from cockpit.node import procfs
+from cockpit.node import procfs, stopping
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
 from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
 
 COUNT = """trap 'echo got TERM; exit 0' TERM
 echo ready
@@ -268,6 +274,114 @@ while not os.path.exists(sys.argv[1]):
     assert not any(alive(pid) for pid in swept["pids"])
     assert not run.events("survivors")
     assert decoy.poll() is None
+
+
+ESCAPE = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, [sys.executable, "-c", sys.argv[2], sys.argv[1]], {})
+    os._exit(0)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+ESCAPED = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+with open(sys.argv[1] + ".%d" % os.getpid(), "w") as file:
+    file.write(str(os.getpid()))
+os.rename(file.name, sys.argv[1] + ("" if os.getsid(0) == os.getpid() else ".parent"))
+time.sleep(1000)
+"""
+
+
+def test_who_got_away_without_any_environment_is_swept(launch: Launch, tmp_path: Path, count: Path) -> None:
+    pid_file = tmp_path / "pid"
+    (tmp_path / "escape.py").write_text(ESCAPE)
+    escape = [sys.executable, str(tmp_path / "escape.py"), str(pid_file), ESCAPED]
+    run = launch(command(1, program(tmp_path / "rank", f"{shlex.join(escape)}\nexec {count}\n")))
+    run.says(0, "ready")
+    left = [int(until(path.read_text, str(path))) for path in (pid_file, Path(f"{pid_file}.parent"))]
+    try:
+        assert not {pid for pid in left if procfs.environment(pid) != [b""]}
+        run.stop()
+        run.ended()
+        swept = run.event("stage", stage="sweep")
+        assert set(left) <= set(swept["pids"])
+        assert "python" in swept["text"]
+        assert not any(map(alive, left))
+        assert not run.events("survivors")
+    finally:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_survivors_without_any_environment_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing that a test can start survives SIGKILL, so none is sent.
+    monkeypatch.setattr(procfs, "send", lambda pid, ticks, number: True)
+    monkeypatch.setattr(stopping, "SWEEP_S", 0.05)
+    told: list[tuple[str, dict[str, Any]]] = []
+    above = subprocess.Popen(["/bin/sh", "-c", "env -i sleep 1000 & wait"], start_new_session=True)
+    try:
+        until(lambda: [one for one in below(above.pid) if one.name == "sleep"], "sleep runs")
+        stopping.sweep("no-run", "node1", lambda kind, **facts: told.append((kind, facts)), above=above.pid)
+        [child] = below(above.pid)
+        survivor = {"pid": child.pid, "name": "sleep", "state": "S"}
+        assert told == [
+            (
+                "stage",
+                {
+                    "stage": "sweep",
+                    "pids": [child.pid],
+                    "text": f"left behind by the run: sleep ({child.pid})",
+                },
+            ),
+            ("survivors", {"procs": [survivor]}),
+        ]
+    finally:
+        os.killpg(above.pid, signal.SIGKILL)
+        above.wait()
+
+
+def below(pid: int) -> list[procfs.Stat]:
+    return procfs.descendants(pid, lambda pid: False)
+
+
+INNER = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from cockpit.engine import payload
+from cockpit.node import supervisor
+supervisor.start(json.loads(sys.argv[2]), sys.executable, payload.archive())
+"""
+
+
+def test_a_run_that_was_started_within_a_run_is_not_swept(
+    launch: Launch, tmp_path: Path, count: Path
+) -> None:
+    """Its supervisor is inherited by ours, and what it supervises is not ours."""
+    folder = tmp_path / "base" / "inner" / "node1"
+    spec = {
+        **{"format": 1, "run": f"inner-{uuid4().hex}", "node": "node1", "index": 0, "dir": str(folder)},
+        **{"script": command(1, count), "files": {}, "env": {}, "ranks": [0], "launcher": "command"},
+        **{"profile": None, "grace_s": 30, "finalise_s": 60},
+    }
+    words = [sys.executable, "-c", INNER, str(ROOT), json.dumps(spec)]
+    outer = launch(command(1, program(tmp_path / "outer", f"exec {shlex.join(words)}\n")))
+    outer.ended()
+    assert outer.event("rank_exited")["code"] == 0, outer.log(0)
+    inner = Run.found(folder)
+    try:
+        inner.says(0, "ready")
+        assert not outer.events("stage", stage="sweep")
+        assert alive(inner.started["pid"])
+        assert alive(inner.event("rank_started")["pid"])
+    finally:
+        inner.clean()
 
 
 def test_another_node_on_the_same_machine_is_left_alone(launch: Launch, count: Path) -> None:

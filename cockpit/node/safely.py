@@ -1,0 +1,107 @@
+"""Files of a run folder, where a training program may write too: whatever lies there, reading it is safe.
+
+Regular files only, never through a symbolic link, never waiting (a FIFO would keep its reader for ever), and
+never more than a bounded number of bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any, Dict, Optional
+
+RECORD_LIMIT = 16 << 10
+"""Bytes of a record of ours: a wrapper's has some 300, a wish to stop hardly more."""
+
+
+def opened(path: str) -> int:
+    """A descriptor of a regular file, for reading.
+
+    :raises OSError: there is none, it may not be read, or it is something else
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return number
+
+
+def size(path: str) -> Optional[int]:
+    """The size of a regular file in bytes; None where there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def read(path: str, limit: int) -> bytes:
+    """A whole file.
+
+    :raises OSError: as :func:`opened`, or it has more than ``limit`` bytes
+    """
+    number = opened(path)
+    try:
+        return _all(number, path, limit)
+    finally:
+        os.close(number)
+
+
+def head(path: str, limit: int) -> bytes:
+    """The first ``limit`` bytes of a file, or all of it.
+
+    :raises OSError: as :func:`opened`
+    """
+    number = opened(path)
+    try:
+        return os.pread(number, limit, 0)
+    finally:
+        os.close(number)
+
+
+def tail(path: str, limit: int) -> bytes:
+    """The last ``limit`` bytes of a file, or all of it.
+
+    :raises OSError: as :func:`opened`
+    """
+    number = opened(path)
+    try:
+        start = max(0, os.fstat(number).st_size - limit)
+        return os.pread(number, limit, start)
+    finally:
+        os.close(number)
+
+
+def load(path: str, limit: int = RECORD_LIMIT) -> Dict[str, Any]:
+    """The JSON object in a file.
+
+    :raises OSError: as :func:`read`
+    :raises ValueError: it holds something else
+    """
+    return parse(read(path, limit))
+
+
+def parse(data: bytes) -> Dict[str, Any]:
+    """The JSON object in these bytes.
+
+    :raises ValueError: they are something else
+    """
+    try:
+        value = json.loads(data.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _all(number: int, path: str, limit: int) -> bytes:
+    data = b""
+    while len(data) <= limit:
+        more = os.read(number, limit + 1 - len(data))
+        if not more:
+            return data
+        data += more
+    raise OSError(errno.EFBIG, "over %d bytes" % limit, path)

@@ -1,0 +1,203 @@
+"""A training program may write into its run folder: whatever it leaves there, the run is told and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.base import record
+from cockpit.node import files, recorded, samples
+from cockpit.node.calls import Call, NodeError
+from tests.node import folders
+from tests.node.conftest import Launch
+from tests.node.runs import COMMAND, Run, program
+from tests.waiting import until
+
+DAMAGE = {
+    "a list": 'put("rank-1.exit.json", "[1, 2]")',
+    "fields are missing": 'put("rank-1.exit.json", \'{"rank": 1}\')',
+    "fields of other types": 'put("rank-1.start.7.json", START.replace("7", \'"7"\'))',
+    "numbers beyond all bounds": 'put("rank-1.start.7.json", START.replace("7", "9" * 300))',
+    "nested without end": 'put("rank-1.exit.json", "[" * 15000)',
+    "a huge record": 'put("rank-1.exit.json", " " * (1 << 20) + "{}")',
+    "names of ours in it": 'put("rank-1.exit.json", \'{"event": 1, "by": 2, "e": "ended", "t": "x"}\')',
+    "of another rank": 'put("rank-0.start.7.json", START)',
+    "no number of a rank": 'put("rank-abc.start.json", START)',
+    "an endless number": 'put("rank-" + "1" * 200 + ".start.json", START)',
+    "a rank of another node": 'put("rank-7.start.json", START.replace(\'"rank": 1\', \'"rank": 7\'))',
+    "a FIFO": 'os.mkfifo("rank-1.exit.json")',
+    "a symbolic link": 'os.symlink("/proc/self/environ", "rank-1.exit.json")',
+    "a folder": 'os.mkdir("rank-1.exit.json")',
+    "garbage in the run record": 'put("events.jsonl", "\\x00[[[{\\n[1]\\n" + "[" * 100000 + "\\n", "a")',
+    "thousands of files": '[put("rank-%d.log" % n, "") for n in range(2, 3000)]',
+}
+
+WRITE = """
+import os, sys, time
+START = '{"rank": 1, "attempt": 7, "t": 7, "pid": 7, "ticks": 7}'
+def put(name, text, mode="w"):
+    with open(name + ("" if mode == "a" else ".new"), mode) as file:
+        file.write(text)
+    if mode != "a":
+        os.rename(name + ".new", name)
+os.chdir(os.environ["COCKPIT_DIR"])
+%s
+print("written", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_the_supervisor_goes_on(launch: Launch, tmp_path: Path, what: str) -> None:
+    (tmp_path / "write.py").write_text(WRITE % DAMAGE[what])
+    run = launch("set -- 1\n" + COMMAND % f"{sys.executable} {tmp_path / 'write.py'}")
+    run.says(0, "written")
+    started = until(lambda: events(run, "rank_started"), "the start", timeout=60)[0]
+    # It has looked at all that is there once its time index has the size of what was printed last.
+    until(lambda: '"rank-0.log": 8' in (run.folder / record.SIZES).read_text(), "a look", timeout=60)
+    run.stop()
+    until(lambda: events(run, "ended"), "the end", timeout=60)
+    [end] = events(run, "rank_exited")
+    assert (end["rank"], end["pid"], end["signal"]) == (0, started["pid"], signal.SIGTERM)
+    assert len(events(run, "note")) <= 1
+    assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
+    sizes = (run.folder / record.SIZES).read_text()
+    assert "rank-2.log" not in sizes
+
+
+def events(run: Run, kind: str) -> list[dict[str, Any]]:
+    """The events of a kind; lines that a supervisor would not write are passed over."""
+    found = []
+    for line in (run.folder / record.EVENTS).read_text().split("\n"):
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event["e"] == kind:
+            found.append(event)
+    return found
+
+
+def test_a_flood_of_damaged_records_fills_no_run_record(launch: Launch, tmp_path: Path) -> None:
+    flood = '[put("rank-1.exit.%d.json" % n, "no record") for n in range(500)]'
+    (tmp_path / "write.py").write_text(WRITE % flood)
+    run = launch("set -- 1\n" + COMMAND % f"{sys.executable} {tmp_path / 'write.py'}")
+    run.says(0, "written")
+    run.event("note", text="more records that cannot be read are ignored without a word")
+    run.stop()
+    run.ended()
+    assert len(run.events("note")) < 30
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "list", "endless grace"])
+def test_a_wish_to_stop_that_is_odd_stops(launch: Launch, tmp_path: Path, kind: str) -> None:
+    run = launch("set -- 1\n" + COMMAND % program(tmp_path / "rank", "echo ready; exec sleep 1000"))
+    run.says(0, "ready")
+    path = run.folder / record.STOP
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        text = "[1]" if kind == "list" else '{"reason": "x", "by": "y", "grace_s": 1e400}'
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+    run.ended()
+    assert run.event("rank_exited")["signal"] == signal.SIGTERM
+    assert run.event("stop_requested")["grace_s"] == 30
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "folder"])
+def test_a_log_that_cannot_be_written_is_an_error(launch: Launch, tmp_path: Path, kind: str) -> None:
+    make = "mkfifo" if kind == "FIFO" else "mkdir"
+    script = f'{make} "$COCKPIT_DIR"/rank-0.log\nset -- 1\n' + COMMAND % "/bin/true"
+    run = launch(script)
+    run.ended()
+    assert run.event("launcher_exited")["code"] == 126
+    said = (run.folder / record.LAUNCHER_LOG).read_text()
+    assert "cockpit: rankwrap: cannot write the log of rank 0" in said
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "other text", "path"])
+def test_what_stands_in_the_place_of_an_older_record_holds_no_wrapper_up(
+    launch: Launch, tmp_path: Path, kind: str
+) -> None:
+    place = '"$COCKPIT_DIR"/rank-0.start.json'
+    make = {
+        "FIFO": f"mkfifo {place}",
+        "other text": f"echo nothing >{place}",
+        "path": f"echo '\"attempt\": ../../../stolen,' >{place}",
+    }
+    run = launch(f"{make[kind]}\nset -- 1\n" + COMMAND % "/bin/true")
+    run.ended()
+    assert run.event("rank_exited")["code"] == 0
+    assert not list(tmp_path.rglob("stolen*"))
+
+
+# What the agent reads.
+
+
+def call(**fields: Any) -> tuple[Call, list[dict[str, Any]]]:
+    """A request, and the items that it is answered with."""
+    items: list[dict[str, Any]] = []
+
+    def send(header: dict[str, Any], payload: bytes) -> None:
+        items.append(header["item"])
+        made.cancel()
+
+    made = Call({"id": 1, **fields}, b"", send)
+    made.add_credit(1 << 20)
+    return made, items
+
+
+@pytest.mark.parametrize("name", ["rank-abc.start.json", "rank-.start.json", "rank-1.start.json"])
+@pytest.mark.parametrize("kind", ["text", "FIFO"])
+def test_measurements_go_on(tmp_path: Path, name: str, kind: str) -> None:
+    folders.make(tmp_path, [0, 1])
+    (tmp_path / "rank-0.start.json").write_text(folders.start(0, os.getpid()))
+    if kind == "FIFO":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).write_text('{"pid": "me"}')
+    made, items = call(dir=str(tmp_path))
+    samples.samples(made)
+    assert list(items[0]["ranks"]) == ["0"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[" * 100_000, '{"format": 1, "ranks": [[]]}', None])
+def test_a_damaged_record_hides_no_other_run(tmp_path: Path, text: str | None) -> None:
+    for name in ("good", "bad"):
+        folder = tmp_path / name / "node1"
+        folder.mkdir(parents=True)
+        folders.make(folder, [0])
+    bad = tmp_path / "bad/node1" / record.RECORD
+    bad.unlink()
+    if text is None:
+        os.mkfifo(bad)
+    else:
+        bad.write_text(text)
+    found = recorded.runs(call(base=str(tmp_path))[0])["runs"]
+    assert [run["dir"] for run in found] == [str(tmp_path / "good/node1")]
+    with pytest.raises(NodeError, match="no run record in"):
+        recorded.status(call(dir=str(tmp_path / "bad/node1"))[0])
+
+
+def test_a_run_folder_without_its_run_record_hides_no_other(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        folder = tmp_path / name / "node1"
+        folder.mkdir(parents=True)
+        folders.make(folder, [0])
+    (tmp_path / "bad/node1" / record.EVENTS).unlink()
+    found = recorded.runs(call(base=str(tmp_path))[0])["runs"]
+    assert [run["dir"] for run in found] == [str(tmp_path / "good/node1")]
+
+
+def test_a_report_that_is_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / record.REPORTS).mkdir()
+    os.mkfifo(tmp_path / record.REPORTS / "a.nsys-rep")
+    with pytest.raises(OSError, match="not a regular file"):
+        files.digest(call(dir=str(tmp_path), file="a.nsys-rep")[0])
