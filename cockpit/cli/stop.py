@@ -14,7 +14,7 @@ from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.output import complain, out, out_json, say
 from cockpit.cli.parsing import Parser, seconds
-from cockpit.core.model import RunModel
+from cockpit.core.model import Node, RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.core.summary import state_text
 from cockpit.core.timeline import STAGES, survivor_text
@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
 
 async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
     async def ask(link: Link, node: NodeEntry) -> StopAnswer:
-        return await link.call(replace(wish, dir=node.dir))
+        return await link.call(replace(wish, dir=node.dir, run=manifest.run, node=node.name))
 
     answers, errors = await ask_all(manifest, ask)
     for error in errors.values():
@@ -57,6 +57,12 @@ async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
     told: set[str] = set()
     while True:
         model, unasked = await model_now(manifest)
+        unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
+        # A supervisor that has vanished since can no longer carry it out: what it left is ended now.
+        again = [name for name, answer in answers.items() if answer.alive and _is_left(model.nodes[name])]
+        if again:
+            nodes = [node for node in manifest.nodes if node.name in again]
+            answers.update((await ask_all(replace(manifest, nodes=nodes), ask))[0])
         for node in model.nodes.values():
             if node.stage and not node.over and (key := f"{node.name} {node.stage}") not in told:
                 told.add(key)
@@ -71,6 +77,11 @@ async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
     survivors = {node.name: node.survivors for node in model.nodes.values() if node.survivors}
     survivors.update({name: answer.survivors for name, answer in answers.items() if answer.survivors})
     return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)
+
+
+def _is_left(node: Node) -> bool:
+    """Whether a node's supervisor vanished without ending, and something of the run may be there."""
+    return node.supervisor_gone and not node.over
 
 
 def _report(

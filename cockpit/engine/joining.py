@@ -7,10 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from cockpit import paths
 from cockpit.base import events, verbs
-from cockpit.base.answers import FoundRun, RunFacts
+from cockpit.base.answers import FoundRun, Remains, RunFacts
 from cockpit.core.events import Event, Record
-from cockpit.core.model import RunModel
+from cockpit.core.model import LIVE, RankState, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs, planned
@@ -66,7 +67,7 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
-        found, alive = await recorded(link, node)
+        found, alive = await recorded(link, manifest, node)
         if measure and alive:
             found.append(await _sample(link, node))
         return found
@@ -85,14 +86,22 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
     return model, errors
 
 
-async def recorded(link: Link, node: NodeEntry) -> tuple[list[Event], bool]:
-    """What a node has recorded of a run, and whether its supervisor lives.
+async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[list[Event], bool]:
+    """What a node has recorded of a run, and whether it can be measured: its supervisor lives.
+
+    Where its run folder is gone, what was copied of it before counts, and what its processes say now.
 
     :raises CockpitError: the node cannot say
     """
-    answer = await link.call(verbs.Status(node.dir))
+    answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
     record = Record(node.name, node.ranks)
     found = record.events(answer.events.lines)
+    if answer.gone is not None:
+        found = RunFolder(paths.runs() / manifest.run).recorded(node)
+        model = RunModel()
+        for event in (planned(manifest), *found):
+            model.apply(event)
+        found += still_there(model, node.name, answer.gone)
     bad = answer.events.bad + record.bad
     await link.measure_clock()
     facts: list[events.Fact] = [
@@ -104,7 +113,30 @@ async def recorded(link: Link, node: NodeEntry) -> tuple[list[Event], bool]:
     if not answer.alive and not any(isinstance(event.fact, events.Ended) for event in found):
         facts.append(events.SupervisorGone())
     found += [Event(time.time(), node.name, fact) for fact in facts]
-    return found, bool(answer.alive)
+    return found, bool(answer.alive) and answer.gone is None
+
+
+def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
+    """What a model does not know yet of a node whose run folder is gone, as its processes say.
+
+    A rank whose process is there runs, whatever was recorded; one that has none has ended.
+    """
+    node = model.nodes[name]
+    facts: list[events.Fact] = []
+    note = f"{gone.why}: its logs and its run record can no longer be read"
+    if note not in node.notes:
+        facts.append(events.Note(note))
+    running = {one.rank: one for one in gone.ranks}
+    for rank in model.on(name):
+        process = running.get(rank.rank)
+        if process is None and rank.state in LIVE:
+            why = "it does not run any more; the run folder is gone, and with it how it ended"
+            facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why))
+        elif process is not None and (rank.state is not RankState.RUNNING or rank.pid != process.pid):
+            again = {"attempt": rank.attempt, "max_restarts": rank.max_restarts}
+            facts.append(events.RankStarted(rank.rank, pid=process.pid, ticks=process.ticks, **again))
+    # Facts about ranks are on the node's clock.
+    return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
 
 
 async def _sample(link: Link, node: NodeEntry) -> Event:

@@ -140,7 +140,7 @@ async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
     asked = [name for name, node in known.nodes.items() if not node.over]
 
     async def look(node: str) -> list[Event]:
-        events, _ = await recorded(await links.get(node), entries[node])
+        events, _ = await recorded(await links.get(node), manifest, entries[node])
         return events
 
     try:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from cockpit.base import events, verbs
-from cockpit.base.answers import FollowItem, StopAnswer
+from cockpit.base.answers import FollowItem, Remains, StopAnswer
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
@@ -19,7 +19,7 @@ from cockpit.base.verbs import Answer, Item, Request
 from cockpit.core.events import Event, Record
 from cockpit.core.model import LIVE, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
-from cockpit.engine.joining import reach
+from cockpit.engine.joining import reach, still_there
 from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.spool import Spool
@@ -214,12 +214,14 @@ class Session:
         if self._stop is not None and not self.model.nodes[name].over:
             await self._send_stop(name, link)
         offsets = self._offsets.setdefault(name, {})
-        stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT))
+        stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
         samples = asyncio.create_task(self._sample(entry, link))
         used = 0
         try:
             async for item, data in stream.parts():
                 await self._take(entry, item, data)
+                if item.gone is not None:
+                    await self._without_folder(name, link, item.gone, alive=item.alive is True)
                 self._measure_clock(name, link)
                 used += len(data)
                 if used >= CREDIT_PORTION:
@@ -227,6 +229,7 @@ class Session:
                     used = 0
                 if self.model.nodes[name].ended and not self.behind[name]:
                     self._note(name, events.Complete())
+                if self.model.nodes[name].done:
                     return
         finally:
             samples.cancel()
@@ -268,7 +271,7 @@ class Session:
         for event in self._records[name].events(item.found.lines):
             self._emit(event)
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
-            self._supervisor_gone(name)
+            self._supervisor_gone(name, ended=item.gone is None)
 
     def _ignore(self, name: str, file: str) -> None:
         """A log of a rank that is not of this node."""
@@ -277,10 +280,21 @@ class Session:
             text = f"sends {file}, the log of a rank that is not its own; such logs are ignored"
             self._note(name, events.Note(text), record=False)
 
-    def _supervisor_gone(self, name: str) -> None:
+    async def _without_folder(self, name: str, link: Link, gone: Remains, *, alive: bool) -> None:
+        """The run folder of a node is gone, and something of the run is still there."""
+        for event in still_there(self.model, name, gone):
+            self._emit(event, record=False)
+        if self._stop is None or alive:
+            return
+        # Its supervisor has done what it could, or is dead: what is left is ended now, or named.
+        survivors = (await self._send_stop(name, link)).survivors
+        if survivors:
+            self._note(name, events.NodeLost(f"{gone.why}; not all of its processes could be ended"))
+
+    def _supervisor_gone(self, name: str, *, ended: bool) -> None:
         if not self.model.nodes[name].supervisor_gone:
             self._note(name, events.SupervisorGone())
-        if not any(rank.state in LIVE for rank in self.model.on(name)):
+        if ended and not any(rank.state in LIVE for rank in self.model.on(name)):
             self._note(name, events.Ended())
 
     async def _take_record(self, name: str, data: bytes) -> None:
@@ -344,8 +358,12 @@ class Session:
     async def _send_stop(self, name: str, link: Link) -> StopAnswer:
         assert self._stop is not None
         stop = self._stop
-        request = verbs.Stop(self._nodes[name].dir, stop.reason, stop.by, stop.hard)
-        return await link.call(request, deadline_s=20)
+        folder, run = self._nodes[name].dir, self.manifest.run
+        request = verbs.Stop(folder, stop.reason, stop.by, stop.hard, run=run, node=name)
+        answer = await link.call(request, deadline_s=20)
+        if answer.survivors:
+            self._note(name, events.Survivors(answer.survivors))
+        return answer
 
     def keep(self) -> None:
         """Set the failure policy aside: what still runs is left alone until it ends or somebody stops it."""

@@ -6,24 +6,20 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cockpit import paths
-from cockpit.base import record
-from cockpit.core.events import Event
+from cockpit.base import record, verbs
+from cockpit.base.events import RankStarted
 from cockpit.engine.link import Link
 from cockpit.engine.runs import RunFolder
 from cockpit.transport.local import LocalTransport
+from tests.engine.watched import COCKPIT, Watched
 from tests.pythons import VERSIONS, python
-from tests.waiting import until
-
-COCKPIT = [sys.executable, "-m", "cockpit"]
 
 # Python 2 and 3 alike: it is not our code.
 TRAIN = """
@@ -35,35 +31,6 @@ while rank == 0 or not os.path.exists("go"):
     time.sleep(0.05)
 sys.exit(3)
 """
-
-
-class Watched:
-    """A cockpit that prints events as JSON, and what it has printed so far."""
-
-    def __init__(self, words: list[str], folder: Path) -> None:
-        self._out, self._err = folder / "out", folder / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*COCKPIT, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
-
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._out.read_text().split("\n")[:-1]]
-
-    def event(self, kind: str, **facts: object) -> dict[str, Any]:
-        """Wait for an event of that kind and with these facts."""
-
-        def found() -> list[dict[str, Any]]:
-            matching = [
-                event
-                for event in self.events()
-                if event["event"] == kind and all(event.get(name) == value for name, value in facts.items())
-            ]
-            if not matching and self.process.poll() is not None:
-                raise AssertionError(f"no {kind}: it ended and said: {self._err.read_text()}")
-            return matching
-
-        return until(found, f"{kind} {facts}", timeout=100)[0]
 
 
 @pytest.fixture
@@ -118,27 +85,27 @@ async def _ask_everything(interpreter: str, version: str, run: str, folder: str)
     link = Link("localhost", LocalTransport("localhost"), [interpreter])
     await link.open()
     try:
-        assert link.hello["python"].startswith(version + ".")
-        status = await link.call("status", dir=folder)
-        assert status["alive"] is True
-        kinds = [Event.from_json(line, "localhost").kind for line in status["events"]]
-        assert kinds.count("rank_started") == 2
-        found = (await link.call("seek", run=run, node="localhost"))["ranks"]
-        assert [one["rank"] for one in found] == [0]
-        stream = await link.stream("follow", dir=folder, offsets={}, credit=1 << 20)
+        assert link.hello.python.startswith(version + ".")
+        status = await link.call(verbs.Status(folder))
+        assert status.alive is True
+        started = [line for line in status.events.lines if isinstance(line.fact, RankStarted)]
+        assert len(started) == 2
+        found = (await link.call(verbs.Seek(run, "localhost"))).ranks
+        assert [one.rank for one in found] == [0]
+        follow = await link.stream(verbs.Follow(folder, {}, 1 << 20))
         got: dict[str, bytes] = {}
-        async for item, data in stream.parts():
-            for file, _, length in item["parts"]:
-                got[file], data = got.get(file, b"") + data[:length], data[length:]
+        async for item, data in follow.parts():
+            for part in item.parts:
+                got[part.file], data = got.get(part.file, b"") + data[: part.length], data[part.length :]
             if {"rank-0.log", "rank-1.log", record.EVENTS} <= set(got):
                 break
-        await stream.close()
+        await follow.close()
         assert got["rank-0.log"] == f"rank 0 of python {version}\n".encode()
-        stream = await link.stream("samples", dir=folder)
-        async for item, _ in stream.parts():
-            assert item["ranks"]["0"]["rss_bytes"] > 0
+        measured = await link.stream(verbs.Samples(folder))
+        async for sample, _ in measured.parts():
+            assert (sample.ranks[0].rss_bytes or 0) > 0
             break
-        await stream.close()
+        await measured.close()
     finally:
         await link.close()
 
