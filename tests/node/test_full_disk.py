@@ -1,0 +1,74 @@
+"""A full disk on a node: how ranks ended is recorded all the same, and it is said that the disk is full."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.base import record
+from tests.needs import lacking, require
+from tests.node.conftest import Launch
+from tests.node.runs import command, program
+
+# When all ranks have started, until not even one byte can be written.
+FILL = """
+import os, signal, sys, time
+os.chdir(os.environ["COCKPIT_DIR"])
+for rank in range(int(os.environ["WORLD_SIZE"])):
+    while not os.path.exists("rank-%d.start.json" % rank):
+        time.sleep(0.02)
+with open("filler-" + os.environ["RANK"], "wb", buffering=0) as file:
+    for size in (1 << 16, 1 << 10, 1):
+        try:
+            while True:
+                file.write(b"x" * size)
+        except OSError:
+            pass
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    mount = require("mount")
+    base = tmp_path / "small"
+    base.mkdir(mode=0o700)
+    options = ["-t", "tmpfs", "-o", "size=4m,mode=700", "none", str(base)]
+    if subprocess.run([mount, *options], capture_output=True, check=False).returncode:
+        lacking("mounting a tmpfs is not permitted")
+    yield base
+    subprocess.run(["umount", "-l", str(base)], capture_output=True, check=True)
+
+
+def test_exits_are_recorded_and_the_cause_is_said(launch: Launch, tmp_path: Path, small: Path) -> None:
+    (tmp_path / "fill.py").write_text(FILL)
+    fill = program(tmp_path / "fill", f"exec {sys.executable} {tmp_path / 'fill.py'}\n")
+    run = launch(command(2, fill), dir=str(small / "run" / "node1"))
+    run.ended()
+    room = os.statvfs(run.folder)
+    assert room.f_bavail == 0
+    assert not run.events("rank_lost")
+    assert (run.event("rank_exited", rank=0)["code"], run.event("rank_exited", rank=1)["signal"]) == (7, 9)
+    [note] = run.events("note")
+    assert f"{run.folder}: the disk is full" in note["text"] or "No space left on device" in note["text"]
+    assert (run.folder / record.SUPERVISOR_LOG).read_text() == ""
+
+
+def test_an_end_that_could_not_be_recorded_says_why(launch: Launch, tmp_path: Path, small: Path) -> None:
+    """Where room cannot be kept ahead, as on file systems that copy what is written over."""
+    (tmp_path / "fill.py").write_text(FILL)
+    text = f'rm -f "$COCKPIT_DIR"/*.exit.json.tmp\nexec {sys.executable} {tmp_path / "fill.py"}\n'
+    run = launch(command(1, program(tmp_path / "fill", text)), dir=str(small / "run" / "node1"))
+    run.ended()
+    assert not run.events("rank_exited")
+    why = run.event("rank_lost")["why"]
+    assert "neither its wrapper nor the supervisor saw its status: " in why
+    assert "the disk is full" in why or "No space left on device" in why
