@@ -123,7 +123,7 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     """
     node = model.nodes[name]
     facts: list[events.Fact] = []
-    note = f"{gone.why}: its logs and its run record can no longer be read"
+    note = f"{gone.why}; its logs and its run record can no longer be read"
     if note not in node.notes:
         facts.append(events.Note(note))
     running = {one.rank: one for one in gone.ranks}
