@@ -14,6 +14,7 @@ from cockpit.base import record, verbs
 from cockpit.node import procfs, remains, stopping, supervisor
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorded import read_record, supervisor_alive
+from cockpit.node.runfolder import write_new
 
 
 def launch(call: Call) -> Dict[str, Any]:
@@ -67,10 +68,11 @@ def stop(call: Call) -> Dict[str, Any]:
     if asked.grace_s is not None:
         wish["grace_s"] = asked.grace_s
     path = os.path.join(folder, record.STOP)
-    number = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(number, "w") as file:
-        json.dump(wish, file)
-    os.replace(path + ".new", path)
+    new = "%s.%d.new" % (path, os.getpid())
+    with contextlib.suppress(FileNotFoundError):  # an agent that died here before us
+        os.unlink(new)
+    write_new(new, json.dumps(wish).encode())
+    os.replace(new, path)
     return {"alive": True, "survivors": []}
 
 

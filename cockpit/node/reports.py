@@ -16,6 +16,7 @@ from typing import Callable, List
 
 from cockpit.base import record
 from cockpit.base.shell import join
+from cockpit.node import safely
 from cockpit.node.ranks import Emit
 
 
@@ -63,7 +64,8 @@ def finish(
     :param cancelled: asked while an import runs; true ends it
     """
     where = os.path.join(folder, record.REPORTS)
-    names = sorted(os.listdir(where))
+    # A program that trains may have put anything else there.
+    names = sorted(name for name in os.listdir(where) if safely.size(os.path.join(where, name)) is not None)
     done = [name for name in names if name.endswith(".nsys-rep")]
     raw = [
         name for name in names if name.endswith(".qdstrm") and name[: -len("qdstrm")] + "nsys-rep" not in done

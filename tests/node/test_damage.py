@@ -13,6 +13,7 @@ import pytest
 
 from cockpit.base import record
 from cockpit.node import files, recorded, samples
+from cockpit.node import launch as launching
 from cockpit.node.calls import Call, NodeError
 from tests.node import folders
 from tests.node.conftest import Launch
@@ -109,6 +110,16 @@ def test_a_wish_to_stop_that_is_odd_stops(launch: Launch, tmp_path: Path, kind: 
     run.ended()
     assert run.event("rank_exited")["signal"] == signal.SIGTERM
     assert run.event("stop_requested")["grace_s"] == 30
+
+
+@pytest.mark.parametrize("name", ["stop.json", "stop.json.new", "stop.json.tmp"])
+def test_the_agents_wish_to_stop_waits_for_nobody(launch: Launch, tmp_path: Path, name: str) -> None:
+    path = program(tmp_path / "rank", f'mkfifo "$COCKPIT_DIR"/{name}; echo ready; exec sleep 1000')
+    run = launch("set -- 1\n" + COMMAND % path)
+    run.says(0, "ready")
+    assert launching.stop(call(dir=str(run.folder), reason="test", by="me")[0])["alive"] is True
+    run.ended()
+    assert run.event("rank_exited")["signal"] == signal.SIGTERM
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder"])
