@@ -206,6 +206,7 @@ def test_stop_before_any_rank(launch: Launch) -> None:
 
 def test_a_launcher_that_ignores_everything_is_killed(launch: Launch) -> None:
     run = launch("trap '' TERM; echo up; while :; do sleep 0.05; done", grace_s=0.2)
+    run.event("launcher_started")
     until(lambda: (run.folder / record.LAUNCHER_LOG).read_text(), "the launcher runs")
     run.stop()
     run.ended()
