@@ -72,7 +72,7 @@ class Outer:
 
 
 def test_what_fits_is_read_and_written_back() -> None:
-    told = {
+    told: dict[str, object] = {
         "name": "a-run.1",
         "inner": {"number": 3, "more": "of a later version"},
         "rows": [[1], [2]],
