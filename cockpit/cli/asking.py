@@ -6,8 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from cockpit.cli.output import prompt
+from cockpit.errors import CockpitError
+
+_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+
+from cockpit.cli.output import prompt, say
 
 _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
 """What a person may type; anything else, and nothing, leaves: the safe answer."""
@@ -29,6 +35,40 @@ async def ask(question: str) -> str:
         return await answer
     finally:
         loop.remove_reader(number)
+
+
+@contextmanager
+def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP cancel what this task does in the block, which can then take it back.
+
+    A second signal cancels that too.
+
+    :param said: what to raise after a signal, once all has been taken back
+    :raises CockpitError: a signal came
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task
+    signals = 0
+
+    def interrupt() -> None:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
+            say("interrupted: ending the start, and what it has launched; once more to leave at once")
+        task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        raise said() from None
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
 
 
 class Asks:
@@ -58,7 +98,7 @@ class Asks:
     def remove(self) -> None:
         """Give the signals back."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
         self._end_question()
 

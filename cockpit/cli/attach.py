@@ -7,6 +7,7 @@ import asyncio
 import os
 
 from cockpit.cli import jobs, terminal
+from cockpit.cli.awaiting import started, telling
 from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
@@ -42,6 +43,7 @@ def main(words: list[str]) -> int:
             return Exit.LEFT
         args.target = name
     folder = RunFolder.find(args.target)
+    asyncio.run(started(folder))
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.flight import Joining
 
@@ -54,10 +56,12 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     writer = folder.lock()
     if not writer:
         say(f"another cockpit watches {folder.name}: reading along, new lines only")
-    session = Session(folder, fleet_for(folder.manifest), live, writer=writer)
+    fleet = fleet_for(folder.manifest)
+    session = Session(folder, fleet, live, writer=writer)
     try:
         session.rejoin()
-        return await watch(session, live, output)
+        fleet.roll.call(name for name, node in session.model.nodes.items() if not node.done)
+        return await watch(session, live, output, fleet.roll)
     finally:
         await session.close()
 
@@ -68,8 +72,10 @@ async def _attach_job(args: argparse.Namespace) -> str:
         name = party.job.run
         if name:
             fleet = jobs.fleet_of(args)
+            fleet.roll.call(party.nodes)
             try:
-                await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
+                async with telling(lambda: fleet.roll, failures=False):
+                    await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
             finally:
                 await fleet.close()
         if any(folder.name == name for folder in list_runs()):

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cockpit.base.shell import quote
+from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
 from cockpit.cli.progress import Progress
@@ -37,10 +38,15 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
     """Collect with progress on stderr and the outcome on stdout."""
     progress = Progress()
     fleet = fleet_for(folder.manifest)
+    fleet.roll.call(node.name for node in folder.manifest.nodes)
     try:
-        collected = await collect(
-            folder, fleet, target or folder.path / "reports", lambda so_far: progress.show(_how_far(so_far))
-        )
+        async with telling(lambda: fleet.roll):
+            collected = await collect(
+                folder,
+                fleet,
+                target or folder.path / "reports",
+                lambda so_far: progress.show("" if fleet.roll.awaited else _how_far(so_far)),
+            )
     finally:
         progress.clear()
         await fleet.close()

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from cockpit import paths
 from cockpit.base.shell import quote
+from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options
-from cockpit.cli.progress import Progress
-from cockpit.core.ranks import nodes_text
 from cockpit.engine.fleet import PYTHONS, Fleet
 from cockpit.engine.parties import JobParty, Links, find_job
 from cockpit.plans import filters, hostfile
@@ -58,23 +57,13 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
     names = [host.name for host in hosts]
     fleet = fleet_of(args)
     links = Links(fleet.open)
-    progress = Progress()
-    waited = set(names)
-
-    def show(answered: str = "") -> None:
-        waited.discard(answered)
-        if waited:
-            done = f"{len(names) - len(waited)} of {len(names)} nodes"
-            progress.show(f"{done}, waiting for {nodes_text(waited)}")
-
+    fleet.roll.call(names)
     try:
-        show()
-        try:
-            job, errors = await find_job(names, links, args.job, show)
-        finally:
-            progress.clear()
+        async with telling(lambda: fleet.roll) as teller:
+            job, errors = await find_job(names, links, args.job)
         for error in errors.values():
-            complain(error)
+            if str(error) not in teller.told:
+                complain(error)
         say(f"found: {job.title}")
         for problem in job.problems:
             say(problem)

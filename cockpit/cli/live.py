@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from cockpit.base.events import Left
 from cockpit.base.shell import quote
 from cockpit.cli.asking import Asks
-from cockpit.cli.narration import Narrator, mute, say_left
+from cockpit.cli.awaiting import Telling
+from cockpit.cli.narration import Narrator, mute, say, say_left
 from cockpit.cli.output import complain, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.core.summary import summary
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest
 from cockpit.engine.session import Session
 from cockpit.errors import CockpitError, Exit
@@ -99,15 +101,22 @@ class Live:
         self._printer.close()
 
 
-async def watch(session: Session, live: Live, output: Output) -> Exit:
-    """Watch until the run is over or the person leaves; print the summary; return the exit code."""
+async def watch(session: Session, live: Live, output: Output, roll: Roll | None = None) -> Exit:
+    """Watch until the run is over or the person leaves; print the summary; return the exit code.
+
+    :param roll: of a session that has no links yet: who is awaited is said until each node was heard of once
+    """
     asks = Asks(person=output.asks, term="stop" if output.headless else "leave", leaving=output.leaving)
     asks.install()
     session.watch()
     printed = time.monotonic()
+    teller = Telling(lambda: roll, failures=False) if roll is not None else None
     try:
         while not session.model.done:
             await session.wait(TICK_S)
+            if teller is not None and roll is not None and not roll.awaited:
+                await teller.stop()
+                teller = None
             if given_up := _given_up(session.model, output.give_up_s):
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {quote(session.folder.name)}")
@@ -133,6 +142,8 @@ async def watch(session: Session, live: Live, output: Output) -> Exit:
         raise
     finally:
         asks.remove()
+        if teller is not None:
+            await teller.stop()
         live.close()
     code = session.model.exit_code()
     live.over(session.model, session.folder.name, code)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cockpit.cli.awaiting import Telling, started
 from cockpit.cli.live import Live, Output
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
@@ -138,6 +139,7 @@ class _Quiet:
 
 async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
     if not folder.model().done:
+        await started(folder)
         await _catch_up(folder)
     if args.raw:
         _raw(folder, wanted)
@@ -155,10 +157,12 @@ async def _catch_up(folder: RunFolder) -> None:
     folder = RunFolder(folder.path)
     if not folder.lock():
         return  # another cockpit keeps the spool up to date
-    session = Session(folder, fleet_for(folder.manifest), _Quiet())
+    fleet = fleet_for(folder.manifest)
+    session = Session(folder, fleet, _Quiet())
     session.rejoin()
     session.watch(policy=False)
     deadline = time.monotonic() + _CONNECT_S
+    teller = Telling(lambda: fleet.roll, failures=False)
     try:
         names = set(session.model.nodes)
         while time.monotonic() < deadline:
@@ -176,6 +180,7 @@ async def _catch_up(folder: RunFolder) -> None:
         for name in sorted(absent | names):
             say(f"{name}: no answer, its output may be incomplete here: {session.model.nodes[name].link_why}")
     finally:
+        await teller.stop()
         await session.close()
 
 

@@ -16,7 +16,9 @@ from cockpit.errors import CockpitError, Exit
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from cockpit.engine.roll import Roll
     from cockpit.engine.runs import RunFolder
+
 
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
 
@@ -45,7 +47,7 @@ def main(words: list[str]) -> int:
 
         return show(RunFolder.find(args.run), connect=not args.no_connect, as_json=args.json)
     folders = list_runs() if args.all else list_runs()[-20:]
-    rows = [_row_or_why(folder, connect=not args.no_connect) for folder in folders]
+    rows = asyncio.run(_rows(folders, connect=not args.no_connect))
     if args.json:
         out_json(rows)
     elif not rows:
@@ -56,6 +58,8 @@ def main(words: list[str]) -> int:
 
 
 def _adopt(args: Namespace) -> None:
+    from cockpit.cli import starts
+    from cockpit.cli.awaiting import telling
     from cockpit.engine.fleet import PYTHONS, Fleet
     from cockpit.engine.joining import adopt
     from cockpit.plans import hostfile
@@ -63,20 +67,34 @@ def _adopt(args: Namespace) -> None:
     names = [host.name for host in hostfile.read(args.hostfile)]
 
     async def look() -> None:
-        fleet = Fleet(list(PYTHONS), args.transport, args.ssh_config)
+        fleet = Fleet(list(PYTHONS), args.transport, args.ssh_config, patience_s=starts.PATIENCE_S)
+        fleet.roll.call(names)
         try:
-            errors = await adopt(fleet, args.transport, args.ssh_config, names, args.node_dir)
+            async with telling(lambda: fleet.roll) as teller:
+                errors = await adopt(fleet, args.transport, args.ssh_config, names, args.node_dir)
         finally:
             await fleet.close()
         for error in errors.values():
-            complain(error)
+            if str(error) not in teller.told:
+                complain(error)
 
     asyncio.run(look())
 
 
-def _row_or_why(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
+async def _rows(folders: Sequence[RunFolder], *, connect: bool) -> list[dict[str, Any]]:
+    """One row a run; the nodes of all of them are asked at once."""
+    from cockpit.cli.awaiting import telling
+    from cockpit.engine.roll import Roll
+
+    rolls = [Roll() for _ in folders]
+    async with telling(lambda: Roll.merged(rolls), failures=False):
+        asked = zip(folders, rolls, strict=True)
+        return await asyncio.gather(*(_row_or_why(folder, roll, connect=connect) for folder, roll in asked))
+
+
+async def _row_or_why(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any]:
     try:
-        return _row(folder, connect=connect)
+        return await _row(folder, roll, connect=connect)
     except CockpitError as error:
         # One damaged folder hides no other run.
         empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
@@ -89,21 +107,25 @@ def _row_or_why(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
         }
 
 
-def _row(folder: RunFolder, *, connect: bool) -> dict[str, Any]:
+async def _row(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any]:
     manifest = folder.manifest
     model = folder.model()
     unreachable: list[str] = []
-    if connect and not model.over:
+    state = ""
+    if not model.over:
+        from cockpit.cli import starts
         from cockpit.engine.joining import model_now
 
-        model, errors = asyncio.run(model_now(manifest))
-        unreachable = [name for name in errors if not model.nodes[name].lost]
+        state, unreachable = await starts.start_state(folder, roll, connect=connect)
+        if connect and not state:
+            model, errors = await model_now(manifest, roll=roll, patience_s=starts.PATIENCE_S)
+            unreachable = [name for name in errors if not model.nodes[name].lost]
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],
         "ranks": len(model.ranks),
         "running": model.alive(),
-        "state": state_text(model),
+        "state": state or state_text(model),
         "unreachable": unreachable,
         "launcher": manifest.launcher,
         "program": manifest.program,

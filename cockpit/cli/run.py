@@ -8,16 +8,18 @@ from collections.abc import Sequence
 
 from cockpit import paths
 from cockpit.cli import cluster, terminal
-from cockpit.cli.asking import ask
+from cockpit.cli.asking import ask, interruptible
+from cockpit.cli.awaiting import Telling
 from cockpit.cli.collect import fetch
 from cockpit.cli.live import Live, Output, watch
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.prepare import Times
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import RunFolder
 from cockpit.engine.starting import Request, start
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.plan import build_plans
 from cockpit.transport.base import UnknownHostKey
 
@@ -39,7 +41,12 @@ def main(words: list[str], leaving: str = "") -> int:
 
         collects = bool(launch.job.nsys) and not args.no_collect
         return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
-    return asyncio.run(_run(launch, Output(args.json, args.headless, args.give_up, leaving)))
+    return asyncio.run(
+        _run(
+            launch,
+            Output(args.json, args.headless, args.give_up, leaving),
+        )
+    )
 
 
 def _parser() -> Parser:
@@ -88,10 +95,13 @@ async def _run(launch: cluster.Launch, output: Output) -> int:
     args, job = launch.args, launch.job
     stages = _Stages(output)
     try:
-        session = await start(request(launch), stages)
-    except BaseException:
+        with interruptible(lambda: _interrupted(job.run)):
+            session = await start(request(launch), stages)
+    except BaseException as error:
+        await stages.stop()
         stages.close()
-        raise
+        raise (stages.untold(error) if isinstance(error, CockpitError) else error) from None
+    await stages.stop()
     try:
         size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
         say(f"{session.folder.name}: {size} starting")
@@ -102,6 +112,15 @@ async def _run(launch: cluster.Launch, output: Output) -> int:
         outcome = await fetch(session.folder, as_json=args.json)
         code = max(code, outcome) if code == Exit.OK else code
     return code
+
+
+def _interrupted(run: str) -> CockpitError:
+    """What to say after a start that was interrupted; its folder tells whether all was taken back."""
+    if (paths.runs() / run).exists():
+        what, hint = "interrupted: it may run on some nodes", f"to stop it there: cockpit stop {run}"
+    else:
+        what, hint = "interrupted: nothing was started", ""
+    return CockpitError(what, where=run, hint=hint, code=Exit.LEFT)
 
 
 def request(launch: cluster.Launch) -> Request:
@@ -127,14 +146,14 @@ class _Stages:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._started = time.monotonic()
-        self._answered = 0
+        self._roll = Roll()
+        self._telling: Telling | None = None
 
-    def connecting(self, nodes: Sequence[str]) -> None:
-        self._answered = 0
-        say(f"connecting to {_count(len(nodes), 'node')}: {nodes_text(nodes)}")
-
-    def answered(self, node: str) -> None:
-        self._answered += 1
+    def connecting(self, roll: Roll) -> None:
+        say(f"connecting to {_count(roll.total, 'node')}: {nodes_text(roll.awaited)}")
+        self._roll = roll
+        if self._telling is None:
+            self._telling = Telling(lambda: self._roll)
 
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
         if not self._output.asks:
@@ -147,13 +166,32 @@ class _Stages:
         return answer in ("y", "yes")
 
     def ready(self, notes: Sequence[str]) -> None:
-        say(f"{_count(self._answered, 'node')} ready after {time.monotonic() - self._started:.1f} s")
+        say(
+            f"{_count(len(self._roll.answered), 'node')} ready after {time.monotonic() - self._started:.1f} s"
+        )
         for note in notes:
             say(note)
 
     def listener(self, folder: RunFolder) -> Live:
         self.live = Live(folder.manifest, self._output)
         return self.live
+
+    def untold(self, error: CockpitError) -> CockpitError:
+        """What of an error has not been said yet: errors of nodes were, as they came."""
+        told = set() if self._telling is None else self._telling.told
+        errors = error.errors if isinstance(error, ManyErrors) else (error,)
+        rest = [each for each in errors if str(each) not in told]
+        if len(rest) == len(errors):
+            return error
+        failed = f"{len(self._roll.failed)} of {_count(self._roll.total, 'node')} failed"
+        if (late := len(errors) - len(self._roll.failed)) > 0:
+            failed += f", {late} had not answered yet"
+        return ManyErrors([*rest, CockpitError(f"nothing was started: {failed}", code=error.code)])
+
+    async def stop(self) -> None:
+        """Say no more."""
+        if self._telling is not None:
+            await self._telling.stop()
 
     def close(self) -> None:
         """Print what is left of a start that failed."""

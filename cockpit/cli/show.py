@@ -7,10 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from cockpit.base.events import GpuSample
+from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, table
+from cockpit.cli.starts import PATIENCE_S, start_state
 from cockpit.core.model import Node, Rank, RunModel
 from cockpit.core.summary import state_text
 from cockpit.engine.joining import model_now
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import RunFolder
 from cockpit.errors import Exit
 
@@ -18,12 +21,14 @@ from cockpit.errors import Exit
 def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
     """Print a run's nodes and ranks; a node that does not answer is listed with the reason."""
     model = folder.model()
-    if connect and not model.over:
-        model, _ = asyncio.run(model_now(folder.manifest, measure=True))
+    state = ""
+    if not model.over:
+        model, state = asyncio.run(_now(folder, model, connect=connect))
+    state = state or state_text(model)
     if as_json:
-        out_json(_json(folder, model))
+        out_json(_json(folder, model, state))
         return Exit.OK
-    out(f"{folder.name}: {state_text(model)}")
+    out(f"{folder.name}: {state}")
     out()
     table(
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
@@ -36,6 +41,16 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
             out()
             out(f"{node.name}: {note}")
     return Exit.OK
+
+
+async def _now(folder: RunFolder, known: RunModel, *, connect: bool) -> tuple[RunModel, str]:
+    roll = Roll()
+    async with telling(lambda: roll, failures=False):
+        state, _ = await start_state(folder, roll, connect=connect)
+        if state or not connect:
+            return known, state
+        model, _ = await model_now(folder.manifest, measure=True, roll=roll, patience_s=PATIENCE_S)
+        return model, ""
 
 
 def _node(node: Node) -> tuple[str, ...]:
@@ -70,7 +85,7 @@ def _rank(rank: Rank) -> tuple[str, ...]:
     return (*head, cpu, rss, *("?" if n is None else str(n) for n in (sample.threads, sample.children)))
 
 
-def _json(folder: RunFolder, model: RunModel) -> dict[str, Any]:
+def _json(folder: RunFolder, model: RunModel, state: str) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
     ranks = [{**asdict(rank), "state": rank.state.value, "text": rank.text} for rank in model.ranks.values()]
-    return {"run": folder.name, "state": state_text(model), "nodes": nodes, "ranks": ranks}
+    return {"run": folder.name, "state": state, "nodes": nodes, "ranks": ranks}

@@ -16,6 +16,7 @@ from typing import Any
 
 from cockpit.base.masks import count, mask_of
 from cockpit.cli import jobs, terminal
+from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, rank_set, seconds
 from cockpit.cli.progress import Progress
@@ -28,6 +29,7 @@ from cockpit.core.stacktext import as_lines, ascii_text
 from cockpit.core.verdict import Verdict, verdict
 from cockpit.engine import snapshots
 from cockpit.engine.parties import open_run
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import RunFolder
 from cockpit.engine.stacks import Ask, Party, Recorded, Stacks
 from cockpit.errors import CockpitError, Exit
@@ -151,7 +153,7 @@ async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
     trouble: CockpitError | None = None
     folder = ""
     progress = Progress()
-    async with _party(meant, args, progress) as (party, root):
+    async with _party(meant, args) as (party, root):
         _check_ranks(party.places(), args.ranks, party.title)
         stacks = Stacks(party, ask, args.output or root)
         if args.tui:
@@ -177,9 +179,7 @@ def _check_ranks(known: Mapping[int, object], ranks: set[int] | None, where: str
 
 
 @asynccontextmanager
-async def _party(
-    meant: Path | RunFolder, args: argparse.Namespace, progress: Progress
-) -> AsyncIterator[tuple[Party, Path]]:
+async def _party(meant: Path | RunFolder, args: argparse.Namespace) -> AsyncIterator[tuple[Party, Path]]:
     """The job that is meant, and the folder its snapshots are kept in."""
     if isinstance(meant, Path):
         async with jobs.job_party(args) as found:
@@ -189,11 +189,9 @@ async def _party(
         what = f"--{given[0]} goes with a hostfile, and this is a run"
         raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
     async with AsyncExitStack() as links:
-        progress.show(f"asking {nodes_text(node.name for node in meant.manifest.nodes)}")
-        try:
-            run = await links.enter_async_context(open_run(meant))
-        finally:
-            progress.clear()
+        roll = Roll()
+        async with telling(lambda: roll):
+            run = await links.enter_async_context(open_run(meant, roll))
         yield run, meant.path / "stacks"
 
 

@@ -12,14 +12,17 @@ from cockpit.base.events import Process
 from cockpit.base.gate import plain
 from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
-from cockpit.cli.output import complain, out, out_json, say
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.model import Node, RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.core.summary import state_text
 from cockpit.core.timeline import STAGES, survivor_text
 from cockpit.engine.joining import ask_all, model_now
+from cockpit.engine.launching import remains, unfinished
 from cockpit.engine.link import Link
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError, Exit
 
@@ -39,16 +42,30 @@ def main(words: list[str]) -> int:
     folder = RunFolder.find(args.run)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     wish = Stop("", "cockpit stop", by, args.now, args.grace)
-    return asyncio.run(_stop(folder.manifest, wish, as_json=args.json))
+    return asyncio.run(_stop_or_why_not(folder, wish, as_json=args.json))
+
+
+async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, as_json: bool) -> Exit:
+    if unfinished(folder):
+        roll = Roll()
+        async with telling(lambda: roll):
+            launched, errors = await remains(folder, roll)
+        if not launched and not errors:
+            if as_json:
+                out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
+            else:
+                out(f"{folder.name}: nothing to stop: never started")
+            return Exit.OK
+    return await _stop(folder.manifest, wish, as_json=as_json)
 
 
 async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
     async def ask(link: Link, node: NodeEntry) -> StopAnswer:
         return await link.call(replace(wish, dir=node.dir, run=manifest.run, node=node.name))
 
-    answers, errors = await ask_all(manifest, ask)
-    for error in errors.values():
-        complain(error)
+    roll = Roll()
+    async with telling(lambda: roll):
+        answers, errors = await ask_all(manifest, ask, roll)
     if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
         model, _ = await model_now(manifest)
         if model.over and not as_json:
@@ -56,7 +73,8 @@ async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
             return Exit.OK
     told: set[str] = set()
     while True:
-        model, unasked = await model_now(manifest)
+        # Who could not be asked to stop is not asked how it goes either: each time it would take as long.
+        model, unasked = await model_now(manifest, only=answers)
         unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
         # A supervisor that has vanished since can no longer carry it out: what it left is ended now.
         again = [name for name, answer in answers.items() if answer.alive and _is_left(model.nodes[name])]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 from cockpit.engine.link import Link, LinkTimes
+from cockpit.engine.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import Transport
+from cockpit.transport.base import LinkError, Progress, Stage, Transport, UnknownHostKey
 from cockpit.transport.local import LocalTransport, is_this_machine
 
 if TYPE_CHECKING:
@@ -21,7 +27,34 @@ PYTHONS = ("/usr/bin/python3", "python3", "python")
 """For the agent, which needs any Python from 3.8 on, where the ranks' own is not there or not known."""
 
 AT_ONCE = 64
-"""Links opened at the same time over all hops."""
+"""Links that begin to be opened at the same time."""
+
+TURN_S = 3.0
+"""A node that takes longer to connect only waits: it does not keep the next one from its turn."""
+
+TRUTH_S = 15.0
+"""After so long a start that cannot be any more ends, and names the nodes that have not answered yet."""
+
+NAMES_S = 5.0
+"""For the resolver to say whether a name is this machine; one that it takes longer over is not."""
+
+_LOOK_S = 0.1
+
+_wide: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+"""Event loops that can resolve as many names at once as links are opened."""
+
+
+class InternalError(CockpitError):
+    """A mistake of ours, or data that got past every check: it is one node's trouble, not everybody's.
+
+    :param error: what was raised
+    """
+
+    def __init__(self, error: BaseException, *, where: str) -> None:
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        place = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        super().__init__(f"internal error: {text[:500]}{place}", where=where, hint="please report it")
 
 
 class Fleet:
@@ -30,6 +63,7 @@ class Fleet:
     :param pythons: interpreters to try for the agent, in order
     :param transport: ``ssh``, ``local``, or ``auto``: local for this machine's own names
     :param ssh_config: an ssh configuration file in place of the user's and the system's
+    :param patience_s: seconds a node may spend on any one stage of connecting; None: the transport's own
     """
 
     def __init__(
@@ -38,71 +72,166 @@ class Fleet:
         transport: str = "auto",
         ssh_config: str = "",
         times: LinkTimes | None = None,
+        patience_s: float | None = None,
     ) -> None:
         self.pythons = pythons
+        self.roll = Roll()
+        """Which nodes have answered, and which are awaited."""
         self._transport = transport
         self._ssh_config = ssh_config
-        self._times = times
+        self._patience_s = patience_s
+        self._times = times or (LinkTimes() if patience_s is None else LinkTimes(start=patience_s))
         self._hops: SshHops | None = None
+        self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def open(self, node: str) -> Link:
         """A new link to ``node``.
 
         :raises LinkError: with the node, the cause and what to type next
         """
-        link = Link(node, await self._choose(node), self.pythons, self._times)
-        await link.open()
+        progress = Progress()
+        self.roll.on_its_way(node, progress)
+        try:
+            async with self._turn():
+                link = Link(node, await self._choose(node), self.pythons, self._times)
+                self.roll.on_its_way(node, link.progress)
+                await link.open()
+        except CockpitError as error:
+            self.roll.fail(node, error)
+            raise
+        except Exception as error:
+            # What a node sends while it is connected to must not end more than its own link.
+            mistake = InternalError(error, where=node)
+            self.roll.fail(node, mistake)
+            raise mistake from error
+        self.roll.answer(node)
         return link
 
-    async def open_all(
-        self, nodes: Iterable[str], done: Callable[[str], None] = lambda node: None
-    ) -> dict[str, Link]:
+    async def open_all(self, nodes: Iterable[str], truth_s: float = TRUTH_S) -> dict[str, Link]:
         """Links to all nodes, or none.
 
-        :param done: called with each node that answered
-        :raises ManyErrors: one line for each node that did not
+        Once a node has refused, there cannot be links to all: who has not answered after ``truth_s`` seconds
+        then is not waited for any longer.
+
+        :raises ManyErrors: one line for each node that did not answer
         """
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def one(node: str) -> Link:
-            async with gate:
-                link = await self.open(node)
-            done(node)
-            return link
-
-        links, errors = await settle({node: one(node) for node in nodes})
+        names = list(nodes)
+        self.roll.call(names)
+        tasks = {node: asyncio.create_task(self.open(node)) for node in names}
+        try:
+            await self._opened(tasks.values(), truth_s)
+        except BaseException:
+            await _drop(tasks.values())
+            raise
+        late = [node for node, task in tasks.items() if not task.done()]
+        errors: dict[str, CockpitError] = {
+            node: _late(node, self.roll.awaited[node], self.roll.elapsed_s) for node in late
+        }
+        done = [node for node in names if node not in errors]
+        links, failed = await settle({node: tasks[node] for node in done})
+        errors.update(failed)
         if errors:
-            await close_all(links.values())
-            raise ManyErrors(list(errors.values()))
+            await _drop(tasks.values())
+            raise ManyErrors([errors[node] for node in names if node in errors])
         return links
 
+    async def _opened(self, tasks: Iterable[asyncio.Task[Link]], truth_s: float) -> None:
+        """Wait until every link is open or has failed, or until that cannot help any more."""
+        pending = set(tasks)
+        while pending:
+            _, pending = await asyncio.wait(pending, timeout=_LOOK_S)
+            refused = any(not isinstance(error, UnknownHostKey) for error in self.roll.failed.values())
+            if refused and self.roll.elapsed_s > truth_s:
+                return
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """The turn to connect: for a short while it is kept, so that not all nodes begin at once."""
+        await self._gate.acquire()
+        loop = asyncio.get_running_loop()
+        kept = True
+
+        def give_back() -> None:
+            nonlocal kept
+            if kept:
+                kept = False
+                self._gate.release()
+
+        over = loop.call_later(TURN_S, give_back)
+        try:
+            yield
+        finally:
+            over.cancel()
+            give_back()
+
     async def _choose(self, node: str) -> Transport:
+        _resolve_many()
         kind = self._transport
         if kind == "auto":
-            # Asks the resolver, which may be slow: not on the event loop.
-            kind = "local" if await asyncio.to_thread(is_this_machine, node) else "ssh"
+            kind = "local" if await _is_local(node) else "ssh"
         if kind == "local":
             return LocalTransport(node)
         if self._hops is None:
             from cockpit.transport.ssh import SshHops, SshOptions  # a fifth of a second that local runs save
 
-            self._hops = SshHops(SshOptions(config=Path(self._ssh_config) if self._ssh_config else None))
+            config = Path(self._ssh_config) if self._ssh_config else None
+            options = SshOptions(config=config)
+            if self._patience_s is not None:
+                options = replace(options, stage_timeout=self._patience_s)
+            self._hops = SshHops(options)
         return self._hops.transport(node)
 
     async def close(self) -> None:
-        """Close what the links shared."""
+        """Close what the links shared, within a few seconds."""
         if self._hops is not None:
             await self._hops.close()
 
 
+def _resolve_many() -> None:
+    """Let this event loop resolve many names at once: a dead name server takes seconds for each."""
+    loop = asyncio.get_running_loop()
+    if loop not in _wide:
+        _wide.add(loop)
+        loop.set_default_executor(ThreadPoolExecutor(AT_ONCE))
+
+
+async def _is_local(node: str) -> bool:
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(is_this_machine, node), NAMES_S)
+    except (TimeoutError, asyncio.TimeoutError):
+        return False
+
+
+def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:
+    """A node that may well be healthy, and is not waited for because another one refused."""
+    if progress.stage is Stage.QUEUED:
+        return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
+    what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {progress.stage.value}"
+    return LinkError(what, where=node, hint=f"try: ssh {node} true")
+
+
+async def _drop(tasks: Iterable[asyncio.Task[Link]]) -> None:
+    """Give up opening links, and close those that are open."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    await close_all(answer for answer in answers if isinstance(answer, Link))
+
+
 async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, CockpitError]]:
-    """Run all at once; results and people's errors by key, in the order given. Other errors are raised."""
+    """Run all at once; results and errors by key (a node), in the order given.
+
+    What is no error for people, a mistake of ours or hostile data, becomes the error of its key alone.
+    """
     answers = await asyncio.gather(*work.values(), return_exceptions=True)
     results: dict[str, T] = {}
     errors: dict[str, CockpitError] = {}
     for key, answer in zip(work, answers, strict=True):
         if isinstance(answer, CockpitError):
             errors[key] = answer
+        elif isinstance(answer, Exception | asyncio.CancelledError):
+            errors[key] = InternalError(answer, where=key)
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -111,5 +240,5 @@ async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[s
 
 
 async def close_all(links: Iterable[Link]) -> None:
-    """Close links at once."""
-    await asyncio.gather(*(link.close() for link in links))
+    """Close links at once; one that cannot be closed keeps no other open."""
+    await asyncio.gather(*(link.close() for link in links), return_exceptions=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple, TypeVar
 
 from cockpit import paths
@@ -14,6 +14,7 @@ from cockpit.core.events import Event, Record
 from cockpit.core.model import LIVE, RankState, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
@@ -22,9 +23,9 @@ T = TypeVar("T")
 Errors = dict[str, CockpitError]
 
 
-def fleet_for(manifest: Manifest) -> Fleet:
+def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
     """A fleet that reaches the nodes as they were reached when the run was started."""
-    return Fleet(manifest.pythons, manifest.transport, manifest.ssh_config)
+    return Fleet(manifest.pythons, manifest.transport, manifest.ssh_config, patience_s=patience_s)
 
 
 async def reach(fleet: Fleet, node: NodeEntry) -> Link:
@@ -42,28 +43,51 @@ async def reach(fleet: Fleet, node: NodeEntry) -> Link:
 
 
 async def ask_all(
-    manifest: Manifest, ask: Callable[[Link, NodeEntry], Awaitable[T]]
+    manifest: Manifest,
+    ask: Callable[[Link, NodeEntry], Awaitable[T]],
+    roll: Roll | None = None,
+    *,
+    only: Collection[str] | None = None,
+    patience_s: float | None = None,
 ) -> tuple[dict[str, T], Errors]:
-    """Ask every node of a run the same; answers and errors by node."""
-    fleet = fleet_for(manifest)
+    """Ask every node of a run the same; answers and errors by node.
+
+    :param roll: told who has answered and who is awaited
+    :param only: names of the nodes to ask, where not all are
+    :param patience_s: see :class:`Fleet`
+    """
+    nodes = [node for node in manifest.nodes if only is None or node.name in only]
+    fleet = fleet_for(manifest, patience_s)
+    fleet.roll = roll or fleet.roll
 
     async def one(node: NodeEntry) -> T:
         link = await reach(fleet, node)
         try:
-            return await ask(link, node)
+            return await fleet.roll.heard(node.name, ask(link, node))
         finally:
             await close_all([link])
 
+    fleet.roll.call(node.name for node in nodes)
     try:
-        return await settle({node.name: one(node) for node in manifest.nodes})
+        return await settle({node.name: one(node) for node in nodes})
     finally:
         await fleet.close()
 
 
-async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunModel, Errors]:
+async def model_now(
+    manifest: Manifest,
+    *,
+    measure: bool = False,
+    roll: Roll | None = None,
+    only: Collection[str] | None = None,
+    patience_s: float | None = None,
+) -> tuple[RunModel, Errors]:
     """The state of a run as its nodes tell it now, and an error for each node that did not answer.
 
     :param measure: take a sample of every node too; it takes a second
+    :param roll: told who has answered and who is awaited
+    :param only: names of the nodes to ask, where not all are
+    :param patience_s: see :class:`Fleet`
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
@@ -72,7 +96,7 @@ async def model_now(manifest: Manifest, *, measure: bool = False) -> tuple[RunMo
             found.append(await _sample(link, node))
         return found
 
-    answers, errors = await ask_all(manifest, ask)
+    answers, errors = await ask_all(manifest, ask, roll, only=only, patience_s=patience_s)
     model = RunModel()
     model.apply(planned(manifest))
     for answer in answers.values():

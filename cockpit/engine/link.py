@@ -18,7 +18,7 @@ from cockpit.base.shell import quote
 from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Port, Request, Resolve, Samples
 from cockpit.engine import payload
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import LinkError, Pipe, Transport
+from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
 
 _NOISE_LIMIT = 1 << 20
 
@@ -29,6 +29,9 @@ _QUEUED_CREDIT = 16
 
 _OVERDRAFT = 8 << 20
 """Bytes a node may send beyond what it was allowed: what is on its way while credit is given."""
+
+_CLOSE_S = 6.0
+"""For a link to close: a transport that takes longer is left to the end of this process."""
 
 _WITH_PSUTIL = (Samples, Resolve, Port)
 """Requests before which the agent gets psutil, if it has none yet."""
@@ -137,6 +140,8 @@ class Link:
     ) -> None:
         self.node = node
         self.transport = transport
+        self.progress = transport.progress = Progress()
+        """How far :meth:`open` has come."""
         self.times = times or LinkTimes()
         self.clock = Clock()
         self.hello: Hello
@@ -157,18 +162,9 @@ class Link:
 
         :raises LinkError: no connection, no usable python, no agent
         """
-        self._pipe = await self.transport.open(payload.COMMAND)
         try:
-            decoder = await asyncio.wait_for(self._boot(self._pipe), self.times.start)
-        except (TimeoutError, asyncio.TimeoutError):
-            await self.close()
-            said = self._pipe.last_words()
-            raise LinkError(
-                f"no answer from the node within {self.times.start:g} s{_quoted(said)}",
-                where=self.node,
-                hint=f"does its login shell wait for something? try: ssh {quote(self.node)} true",
-            ) from None
-        except CockpitError:
+            decoder = await self._connect()
+        except BaseException:
             await self.close()
             raise
         if self.hello.format != FORMAT:
@@ -178,9 +174,24 @@ class Link:
         self._tasks = [asyncio.create_task(self._lives(half)) for half in halves]
         return self.hello
 
+    async def _connect(self) -> Decoder:
+        self._pipe = await self.transport.open(payload.COMMAND)
+        self.progress.reach(Stage.AGENT)
+        try:
+            decoder = await asyncio.wait_for(self._boot(self._pipe), self.times.start)
+        except (TimeoutError, asyncio.TimeoutError):
+            said = self._pipe.last_words()
+            raise LinkError(
+                f"no answer from the agent within {self.times.start:g} s{_quoted(said)}",
+                where=self.node,
+                hint=f"does its login shell wait for something? try: ssh {self.node} true",
+            ) from None
+        self.progress.reach(Stage.ANSWER)
+        return decoder
+
     async def _boot(self, pipe: Pipe) -> Decoder:
         nonce = "cockpit-" + secrets.token_hex(8)
-        archive = payload.archive()
+        archive = await payload.in_thread(payload.archive)
         boot = payload.boot_line(nonce, self._pythons) + len(archive).to_bytes(4, "big") + archive
         sending = asyncio.create_task(self._try_to_send(pipe, boot))
         try:
@@ -229,7 +240,9 @@ class Link:
         if answer[:1] == ["nopython"]:
             what = f"no python found (tried {tried})"
         elif answer[:1] == ["old"]:
-            what = f"its python is {answer[1]}, 3.8 or newer is needed (tried {tried})"
+            what = (
+                f"its python is {' '.join(answer[1:2]) or 'too old'}, 3.8 or newer is needed (tried {tried})"
+            )
         else:
             return
         raise LinkError(what, where=self.node, hint="give one that exists there: --python PATH", retry=False)
@@ -290,7 +303,7 @@ class Link:
     async def _equip(self) -> None:
         """See to it that the agent has psutil."""
         if self._equipping is None:
-            extras = await asyncio.to_thread(payload.extras)
+            extras = await payload.in_thread(payload.extras)
             if self._equipping is None:
                 self._equipping = asyncio.create_task(self.call(Equip(), extras))
                 # Who waited for it may be gone when it fails; whoever asks again is told.
@@ -388,14 +401,20 @@ class Link:
         return self._pending.pop(number, None) is not None
 
     async def close(self) -> None:
-        """End the agent and the connection."""
+        """End the agent and the connection, within a few seconds."""
         self._lose(LinkError("link closed", where=self.node, retry=False))
         for task in self._tasks:
             task.cancel()
-        if self._pipe is not None:
-            with suppress(CockpitError):
+        # Neither a dead connection nor a process that cannot be killed holds anybody up.
+        with suppress(CockpitError, TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._close_pipe(), _CLOSE_S)
+
+    async def _close_pipe(self) -> None:
+        try:
+            if self._pipe is not None:
                 await self._pipe.close()
-        await self.transport.close()
+        finally:
+            await self.transport.close()
 
 
 class Stream(Generic[Answer, Item]):

@@ -20,6 +20,7 @@ from cockpit.engine import snapshots
 from cockpit.engine.fleet import close_all, settle
 from cockpit.engine.joining import fleet_for, reach, recorded
 from cockpit.engine.link import Link
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest, RunFolder, planned
 from cockpit.engine.stacks import Target
 from cockpit.errors import CockpitError, Exit
@@ -124,16 +125,18 @@ class RunParty:
 
 
 @asynccontextmanager
-async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
+async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator[RunParty]:
     """The ranks of a run as its nodes tell them now, and links that stand until the end.
 
     A node that is known to be over is not asked: it may be gone. What one that does not answer had told
     before counts.
 
+    :param roll: told who has answered and who is awaited
     :raises CockpitError: the run has ended, or no node of it answers
     """
     manifest = folder.manifest
     fleet = fleet_for(manifest)
+    fleet.roll = roll or fleet.roll
     entries = {entry.name: entry for entry in manifest.nodes}
     links = Links(lambda node: reach(fleet, entries[node]))
     known = folder.model()
@@ -144,6 +147,7 @@ async def open_run(folder: RunFolder) -> AsyncIterator[RunParty]:
         return events
 
     try:
+        fleet.roll.call(asked)
         answers, errors = await settle({name: look(name) for name in asked})
         told = [event for event in folder.journal() if event.kind != "link"]
         model = RunModel()

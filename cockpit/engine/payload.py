@@ -6,13 +6,16 @@ compiling what an agent needs at its start costs a node some 5 ms. psutil and py
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import io
 import json
 import shutil
 import sys
+import threading
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -76,6 +79,19 @@ def boot_line(nonce: str, pythons: list[str]) -> bytes:
         f"echo; echo '{nonce} nopython'"
     )
     return line.encode("utf-8", "surrogateescape") + b"\n"
+
+
+_building = threading.Lock()
+
+
+async def in_thread(build: Callable[[], bytes]) -> bytes:
+    """What ``build`` (:func:`archive` or :func:`extras`) makes: once, and off the event loop."""
+
+    def made() -> bytes:
+        with _building:
+            return build()
+
+    return await asyncio.to_thread(made)
 
 
 @lru_cache(maxsize=1)

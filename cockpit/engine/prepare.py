@@ -15,6 +15,7 @@ from cockpit.base.record import FORMAT
 from cockpit.base.shell import quote
 from cockpit.engine.fleet import settle
 from cockpit.engine.link import Link
+from cockpit.engine.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.job import Job, NodeFacts
 from cockpit.plans.plan import NodePlan, build_plans, host_of
@@ -44,10 +45,11 @@ class Times:
     """For a profiler to write its report after the ranks have ended."""
 
 
-async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: str = "") -> Prepared:
+async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll) -> Prepared:
     """Ask the nodes and plan.
 
-    :param node_dir: folder on the nodes for run folders, in place of their own temporary folder
+    :param node_dir: folder on the nodes for run folders, in place of their own temporary folder if not empty
+    :param roll: told who has answered and who is awaited
     :raises ManyErrors: one line for each node that is unfit
     """
     wish = verbs.Facts(
@@ -58,7 +60,10 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
     )
     answers, errors = await settle(
-        {name: link.call(replace(wish, base=_base(link, node_dir))) for name, link in links.items()}
+        {
+            name: roll.heard(name, link.call(replace(wish, base=_base(link, node_dir))))
+            for name, link in links.items()
+        }
     )
     facts: dict[str, NodeFacts] = {}
     for name, answer in answers.items():
@@ -73,8 +78,8 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     if errors:
         raise ManyErrors([errors[name] for name in links if name in errors])
     first = job.hosts[0].name
-    address = job.master_addr or await _master_address(first, links)
-    port = (await links[first].call(verbs.Port(job.master_port or 0))).port
+    address = job.master_addr or await _master_address(first, links, roll)
+    port = (await roll.heard(first, links[first].call(verbs.Port(job.master_port or 0)))).port
     facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
@@ -106,10 +111,12 @@ def _base(link: Link, node_dir: str) -> str:
     return os.path.join(node_dir, f"cockpit-{link.hello.uid}") if node_dir else link.hello.base
 
 
-async def _master_address(first: str, links: Mapping[str, Link]) -> str:
+async def _master_address(first: str, links: Mapping[str, Link], roll: Roll) -> str:
     """The first node's name if every node resolves it to an address the others can use, else its address."""
     name = host_of(first)
-    answers, errors = await settle({node: link.call(verbs.Resolve(name)) for node, link in links.items()})
+    answers, errors = await settle(
+        {node: roll.heard(node, link.call(verbs.Resolve(name))) for node, link in links.items()}
+    )
     if errors:
         raise ManyErrors(list(errors.values()))
     alone = len(links) == 1

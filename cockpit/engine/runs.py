@@ -128,9 +128,11 @@ class RunFolder:
         try:
             paths.private_dir(paths.runs())
             path.mkdir(mode=0o700)
-            number = os.open(path / "manifest.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            # A folder without a manifest is no run: it gets a whole one, or none.
+            number = os.open(path / "manifest.json.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(number, "w") as file:
                 json.dump(asdict(manifest), file, indent=1)
+            os.replace(path / "manifest.json.new", path / "manifest.json")
         except OSError as error:
             raise CockpitError(f"cannot make the run folder: {error.strerror}", where=str(path)) from None
         return cls(path)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from cockpit.base import events, verbs
 from cockpit.base.answers import FollowItem, Remains, StopAnswer
@@ -23,7 +21,7 @@ from cockpit.engine.joining import reach, still_there
 from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.spool import Spool
-from cockpit.errors import CockpitError, ManyErrors
+from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
 CREDIT = 4 << 20
@@ -38,6 +36,9 @@ _SLOW_S = 60.0
 
 _EVENTS_AT_ONCE = 500
 """Events taken in before others have their turn: a node may send them without end."""
+
+_CLOSE_S = 10.0
+"""For what is under way to end when the session is closed."""
 
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
 """Answers after which nothing can come from a node any more."""
@@ -90,41 +91,15 @@ class Session:
         self._kept = False
         self._policy = True
 
-    # Launching
+    # Beginning
 
-    async def launch(self, links: Mapping[str, Link], specs: Mapping[str, dict[str, Any]]) -> None:
-        """Start the supervisors of all nodes, or leave none behind.
-
-        :param links: an open link to each node; the session owns them from here on
-        :param specs: the launch spec of each node
-        :raises ManyErrors: one line for each node that refused; the others were stopped again
-        """
+    def own(self, links: Mapping[str, Link]) -> None:
+        """Take over links that are open already."""
         self._links.update(links)
-        self._emit(planned(self.manifest))
-        started, errors = await settle(
-            {
-                name: link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=60)
-                for name, link in links.items()
-            }
-        )
-        for name in list(started):
-            self._note(name, events.Launched(self._nodes[name].dir))
-        if not errors:
-            return
-        reason = f"launch failed on {', '.join(errors)}"
-        for name in started:
-            with suppress(CockpitError):
-                await links[name].call(verbs.Stop(self._nodes[name].dir, reason, "cockpit", hard=True))
-        await settle({name: self._take_back(links[name], name) for name in started})
-        self.folder.discard()
-        raise ManyErrors(list(errors.values()))
 
-    async def _take_back(self, link: Link, name: str) -> None:
-        """Wait for the end of a supervisor that was told to stop, and remove its run folder."""
-        folder = self._nodes[name].dir
-        while (await link.call(verbs.Status(folder))).alive:  # noqa: ASYNC110 (on another machine)
-            await asyncio.sleep(0.1)
-        await link.call(verbs.Discard(folder))
+    def record(self, event: Event) -> None:
+        """Apply an event of ours, and keep it in the journal."""
+        self._emit(event)
 
     def rejoin(self) -> None:
         """Rebuild the model from what is known here."""
@@ -419,7 +394,9 @@ class Session:
         """Leave: the run goes on."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Each closes its link within a few seconds; whatever happens, so do we.
+        ended = asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.wait({ended}, timeout=_CLOSE_S)
         await close_all(self._links.values())
         await self._fleet.close()
         for spool in self._spools.values():

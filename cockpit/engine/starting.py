@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cockpit.engine.fleet import PYTHONS, Fleet, close_all
+from cockpit.engine.launching import launch
 from cockpit.engine.link import Link
 from cockpit.engine.prepare import Prepared, Times, prepare
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
 from cockpit.engine.session import Listener, Session
 from cockpit.errors import ManyErrors
@@ -41,11 +43,8 @@ class Request:
 class Stages(Protocol):
     """Who is told how a start goes on."""
 
-    def connecting(self, nodes: Sequence[str]) -> None:
-        """Links to these nodes are being opened."""
-
-    def answered(self, node: str) -> None:
-        """The link to ``node`` stands."""
+    def connecting(self, roll: Roll) -> None:
+        """Links to all nodes are being opened; ``roll`` tells at any time who has answered."""
 
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
         """Ask a person whether these host keys, which are not known, are the right ones."""
@@ -69,9 +68,10 @@ async def start(request: Request, stages: Stages) -> Session:
     pythons = [*([job.python] if job.python else []), *PYTHONS]
     fleet = Fleet(pythons, request.transport, request.ssh_config)
     links: dict[str, Link] = {}
+    folder: RunFolder | None = None
     try:
         links = await _open(fleet, [host.name for host in job.hosts], stages)
-        prepared = await prepare(job, links, request.times, request.node_dir)
+        prepared = await prepare(job, links, request.times, request.node_dir, fleet.roll)
         notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
         stages.ready(list(notes))
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
@@ -80,9 +80,11 @@ async def start(request: Request, stages: Stages) -> Session:
     except BaseException:
         await close_all(links.values())
         await fleet.close()
+        if folder is not None:
+            folder.discard()
         raise
     try:
-        await session.launch(links, prepared.specs)
+        await launch(session, links, prepared.specs, fleet.roll)
     except BaseException:
         await session.close()
         raise
@@ -93,9 +95,10 @@ async def _open(fleet: Fleet, names: list[str], stages: Stages) -> dict[str, Lin
     """Links to all nodes; unknown host keys of all of them are asked about at once."""
     asked: set[tuple[str, str]] = set()
     while True:
-        stages.connecting(names)
+        fleet.roll.call(names)
+        stages.connecting(fleet.roll)
         try:
-            return await fleet.open_all(names, stages.answered)
+            return await fleet.open_all(names)
         except ManyErrors as error:
             keys = [each for each in error.errors if isinstance(each, UnknownHostKey)]
             new = {(key.entry, key.key): key for key in keys if (key.entry, key.key) not in asked}

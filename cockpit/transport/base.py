@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from enum import Enum
 from typing import Protocol
 
 from cockpit.base.shell import quote
@@ -37,6 +39,40 @@ class UnknownHostKey(LinkError):
         self.file = file
 
 
+class Stage(Enum):
+    """How far the way to a node has come; the value says what is waited for."""
+
+    QUEUED = "its turn to connect"
+    JUMP = "its jump host"
+    DIALING = "the connection"
+    BANNER = "sshd's first word"
+    KEYS = "the key exchange"
+    LOGIN = "the login"
+    SHELL = "a shell"
+    AGENT = "the agent"
+    ANSWER = "an answer of the agent"
+
+
+class Progress:
+    """Where the way to one node is now, and since when."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.QUEUED
+        self.since = time.monotonic()
+        """When it got there (monotonic seconds)."""
+
+    def reach(self, stage: Stage) -> None:
+        """It has come as far as ``stage``; to stay there changes nothing."""
+        if stage is not self.stage:
+            self.stage = stage
+            self.since = time.monotonic()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds without any progress."""
+        return time.monotonic() - self.since
+
+
 class Pipe(Protocol):
     """Stdin and stdout of one command on a host."""
 
@@ -55,7 +91,7 @@ class Pipe(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the pipe; the command sees the end of its stdin and is not waited for."""
+        """Close the pipe, within a few seconds; the command sees the end of its stdin."""
         ...
 
     def last_words(self) -> str:
@@ -68,6 +104,8 @@ class Transport(Protocol):
 
     kind: str
     """Name of the transport: ``ssh``, ``local``."""
+    progress: Progress
+    """Kept up to date by :meth:`open`; whoever wants to see it may put one of its own here."""
 
     async def open(self, command: str) -> Pipe:
         """Start a shell command on the host.
@@ -77,7 +115,7 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connection and every pipe on it."""
+        """Close the connection and every pipe on it, within a few seconds, whatever the other side does."""
         ...
 
 

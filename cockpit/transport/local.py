@@ -8,7 +8,10 @@ import socket
 from collections.abc import Iterable
 
 from cockpit.base import openfiles
-from cockpit.transport.base import LinkError, Pipe, Tail
+from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail
+
+ENDS_S = 2.0
+"""Seconds an agent has to end after its stdin did, and once more after SIGKILL: a disk may hold it."""
 
 
 class LocalTransport:
@@ -17,11 +20,13 @@ class LocalTransport:
     kind = "local"
 
     def __init__(self, node: str) -> None:
+        self.progress = Progress()
         self._node = node
         self._pipes: list[_LocalPipe] = []
 
     async def open(self, command: str) -> Pipe:
         """Start ``command`` under ``/bin/sh``."""
+        self.progress.reach(Stage.SHELL)
         try:
             process = await asyncio.create_subprocess_exec(
                 "/bin/sh",
@@ -42,9 +47,8 @@ class LocalTransport:
 
     async def close(self) -> None:
         """Close every pipe."""
-        for pipe in self._pipes:
-            await pipe.close()
-        self._pipes.clear()
+        pipes, self._pipes = self._pipes, []
+        await asyncio.gather(*(pipe.close() for pipe in pipes))
 
 
 class _LocalPipe:
@@ -72,12 +76,19 @@ class _LocalPipe:
         self._process.stdin.close()
         # The agent ends at the end of its stdin; one that does not is ours, and ends here.
         try:
-            await asyncio.wait_for(self._process.wait(), 2)
+            if not await self._ended():
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._ended()
+        finally:
+            self._stderr.cancel()
+
+    async def _ended(self) -> bool:
+        try:
+            await asyncio.wait_for(self._process.wait(), ENDS_S)
         except asyncio.TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
-        self._stderr.cancel()
+            return False
+        return True
 
     def last_words(self) -> str:
         return self._tail.text()

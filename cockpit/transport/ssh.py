@@ -21,7 +21,7 @@ from pathlib import Path
 import asyncssh
 
 from cockpit.base.shell import quote
-from cockpit.transport.base import LinkError, Pipe, Tail, UnknownHostKey
+from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
 """Unauthenticated connections one sshd is asked for at once: MaxStartups starts to drop at 10."""
@@ -35,6 +35,12 @@ _NO_HOSTS = b"# none\n"
 _TRIES = 4
 """Attempts where sshd drops the connection before the login."""
 
+_LOOK_S = 0.2
+"""Between two looks at how far a connection has come."""
+
+_CLOSE_S = 3.0
+"""For shared connections to close."""
+
 _FAILURES = (OSError, asyncssh.Error, asyncssh.ConfigParseError, asyncio.TimeoutError, ValueError)
 
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
@@ -47,9 +53,8 @@ class SshOptions:
 
     config: Path | None = None
     """An ssh configuration file in place of the user's and the system's (as ``ssh -F``)."""
-    connect_timeout: float = 20
-    """Covers the login too: on a busy node sshd takes seconds for it."""
-    login_timeout: float = 20
+    stage_timeout: float = 30
+    """For each stage of a connection: a slow node takes long in all, but goes on; a dead one does not."""
     keepalive_interval: float = 5
     keepalive_count: int = 3
 
@@ -59,42 +64,52 @@ class SshHops:
 
     def __init__(self, options: SshOptions | None = None) -> None:
         self.options = options or SshOptions()
-        self._gates: dict[tuple[str, int], asyncio.Semaphore] = {}
+        self._gates: dict[tuple[str, int, str], asyncio.Semaphore] = {}
         self._jumps: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
 
     def transport(self, node: str) -> SshTransport:
         """A transport to ``node`` (``host`` or ``user@host``), not connected yet."""
         return SshTransport(node, self)
 
-    async def connect(self, destination: str) -> asyncssh.SSHClientConnection:
+    async def connect(
+        self, destination: str, progress: Progress | None = None
+    ) -> asyncssh.SSHClientConnection:
         """Open an authenticated connection; jump hosts of the user's configuration are shared.
 
+        :param progress: told how far it has come
         :raises LinkError: with the node, the cause and what to type next
         """
+        progress = progress or Progress()
         user, _, host = destination.rpartition("@")
         try:
             options = await self._options_for(host, user)
             jump = options.tunnel
+            via = ""
             if isinstance(jump, str) and jump:
+                via = jump
+                progress.reach(Stage.JUMP)
                 tunnel = await self._jump(jump)
                 options = await self._options_for(host, user, tunnel=tunnel)
-                gate = self._gate(jump, 0)
-            else:
-                gate = self._gate(options.host, options.port)
-            return await _connect(options, gate, destination)
+            # One gate for each sshd: behind a jump host a dead node must not hold up the others.
+            gate = self._gate(options.host, options.port, via)
+            return await self._connect(options, gate, destination, progress)
         except _FAILURES as error:
             raise explain(error, destination) from None
 
     async def close(self) -> None:
         """Close the shared connections to jump hosts."""
-        for task in self._jumps.values():
-            task.cancel()
-            with suppress(asyncio.CancelledError, LinkError):
-                (await task).close()
+        tasks = list(self._jumps.values())
         self._jumps.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_S)
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception() is None:
+                task.result().abort()
 
-    def _gate(self, host: str, port: int) -> asyncio.Semaphore:
-        return self._gates.setdefault((host, port), asyncio.Semaphore(HANDSHAKES_PER_HOP))
+    def _gate(self, host: str, port: int, via: str = "") -> asyncio.Semaphore:
+        return self._gates.setdefault((host, port, via), asyncio.Semaphore(HANDSHAKES_PER_HOP))
 
     async def _jump(self, spec: str) -> asyncssh.SSHClientConnection:
         task = self._jumps.get(spec)
@@ -116,11 +131,58 @@ class SshHops:
                     host, user, port=int(port) if port else (), tunnel=connection
                 )
                 gate = self._gate(options.host, options.port)
-                connection = await _connect(options, gate, f"jump host {hop}")
+                connection = await self._connect(options, gate, f"jump host {hop}", Progress())
             except _FAILURES as error:
                 raise explain(error, f"jump host {hop}") from None
         assert connection
         return connection
+
+    async def _connect(
+        self,
+        options: asyncssh.SSHClientConnectionOptions,
+        gate: asyncio.Semaphore,
+        name: str,
+        progress: Progress,
+    ) -> asyncssh.SSHClientConnection:
+        """Connect, again after a moment where sshd drops us before the login: it does so when it is busy."""
+        for attempt in range(1, _TRIES + 1):
+            client = _Client(progress)
+            progress.reach(Stage.QUEUED)
+            try:
+                async with gate:
+                    return await self._dial(options, client, name)
+            except asyncssh.HostKeyNotVerifiable as error:
+                raise _host_key_error(options, name, str(error), client.key) from None
+            except (asyncssh.ConnectionLost, ConnectionResetError):
+                if attempt == _TRIES:
+                    raise
+                await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
+        raise AssertionError("unreachable")
+
+    async def _dial(
+        self, options: asyncssh.SSHClientConnectionOptions, client: _Client, name: str
+    ) -> asyncssh.SSHClientConnection:
+        """One connection, given up when it makes no progress.
+
+        :raises LinkError: it stayed in one stage for too long
+        """
+        client.progress.reach(Stage.DIALING)
+        # Tunnel again: left out, asyncssh would open the configured jump host once more, by itself.
+        dialing = asyncio.ensure_future(
+            asyncssh.connect(
+                options.orig_host, options=options, tunnel=options.tunnel, client_factory=lambda: client
+            )
+        )
+        try:
+            while not (await asyncio.wait({dialing}, timeout=_LOOK_S))[0]:
+                client.look()
+                if client.progress.waited_s > self.options.stage_timeout:
+                    raise _stuck(client.progress.stage, name, self.options.stage_timeout)
+            return await dialing
+        finally:
+            dialing.cancel()
+            # Nobody waits for it any more: what it still raises is of no interest.
+            dialing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _options_for(
         self,
@@ -151,8 +213,8 @@ class SshHops:
                     x11_forwarding=False,
                     disable_trivial_auth=True,
                     preferred_auth="gssapi-with-mic,hostbased,publickey",
-                    connect_timeout=wanted.connect_timeout,
-                    login_timeout=wanted.login_timeout,
+                    connect_timeout=None,  # each stage has its own limit
+                    login_timeout=0,
                     keepalive_interval=wanted.keepalive_interval,
                     keepalive_count_max=wanted.keepalive_count,
                     utf8_decode_errors="replace",
@@ -193,35 +255,40 @@ def _parsed(files: tuple[tuple[str, int, int, int], ...]) -> asyncssh.SSHKnownHo
     return asyncssh.read_known_hosts([name for name, *_ in files])
 
 
-async def _connect(
-    options: asyncssh.SSHClientConnectionOptions, gate: asyncio.Semaphore, name: str
-) -> asyncssh.SSHClientConnection:
-    """Connect, again after a moment where sshd drops us before the login: it does so when it is busy."""
-    shown = _ShownKey()
-    for attempt in range(1, _TRIES + 1):
-        try:
-            async with gate:
-                # Tunnel again: left out, asyncssh would open the configured jump host once more, by itself.
-                return await asyncssh.connect(
-                    options.orig_host, options=options, tunnel=options.tunnel, client_factory=lambda: shown
-                )
-        except asyncssh.HostKeyNotVerifiable as error:
-            raise _host_key_error(options, name, str(error), shown.key) from None
-        except (asyncssh.ConnectionLost, ConnectionResetError):
-            if attempt == _TRIES:
-                raise
-            await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
-    raise AssertionError("unreachable")
+class _Client(asyncssh.SSHClient):
+    """Tells how far a connection has come; keeps a host key that nobody knows, and refuses it."""
 
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.key: asyncssh.SSHKey | None = None
+        self._connection: asyncssh.SSHClientConnection | None = None
 
-class _ShownKey(asyncssh.SSHClient):
-    """Keeps the host key that no known_hosts file has, and refuses it."""
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+        self.progress.reach(Stage.BANNER)
 
-    key: asyncssh.SSHKey | None = None
+    def look(self) -> None:
+        """See what the other side has sent: asyncssh calls nobody for a banner or for new keys."""
+        if self._connection is None:
+            return
+        if self._connection.get_extra_info("recv_cipher"):
+            self.progress.reach(Stage.LOGIN)
+        elif self._connection.get_extra_info("server_version"):
+            self.progress.reach(Stage.KEYS)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.key = key
         return False
+
+
+def _stuck(stage: Stage, name: str, seconds: float) -> LinkError:
+    """A node that has stayed too long in one stage of a connection."""
+    if stage is Stage.DIALING:
+        what, hint = f"no answer to the connection for {seconds:g} s", "is the node up, a firewall between?"
+    else:
+        what = f"connected, and then no answer for {seconds:g} s: still waiting for {stage.value}"
+        hint = f"is the node overloaded, its disk gone? try: ssh {name} true"
+    return LinkError(what, where=name, hint=hint)
 
 
 def _host_key_error(
@@ -268,6 +335,7 @@ class SshTransport:
     kind = "ssh"
 
     def __init__(self, node: str, hops: SshHops) -> None:
+        self.progress = Progress()
         self._node = node
         self._hops = hops
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -275,9 +343,13 @@ class SshTransport:
     async def open(self, command: str) -> Pipe:
         """Connect if there is no connection yet, and start ``command``."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._hops.connect(self._node)
+            self._connection = await self._hops.connect(self._node, self.progress)
+        self.progress.reach(Stage.SHELL)
+        limit = self._hops.options.stage_timeout
         try:
-            process = await self._connection.create_process(command, encoding=None)
+            process = await asyncio.wait_for(self._connection.create_process(command, encoding=None), limit)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise _stuck(Stage.SHELL, self._node, limit) from None
         except (OSError, asyncssh.Error) as error:
             raise explain(error, self._node) from None
         return _SshPipe(self._node, process)

@@ -31,3 +31,9 @@ class CockpitApp(Host):
     def on_mount(self) -> None:
         """Start."""
         self.push_screen(StartScreen(self._flight))
+
+    async def _leave(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, StartScreen):
+                await screen.take_back()
+        await super()._leave()

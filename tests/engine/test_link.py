@@ -15,7 +15,7 @@ import pytest
 from cockpit.base import verbs
 from cockpit.base.answers import Hello
 from cockpit.engine.link import Link, LinkTimes, RemoteError
-from cockpit.transport.base import LinkError, Pipe
+from cockpit.transport.base import LinkError, Pipe, Progress
 from cockpit.transport.local import LocalTransport
 
 T = TypeVar("T")
@@ -122,6 +122,7 @@ class Scripted:
     """A transport whose command is another than the one asked for."""
 
     kind = "scripted"
+    progress: Progress
 
     def __init__(self, command: Callable[[str], str]) -> None:
         self._command = command
@@ -158,7 +159,7 @@ def test_a_login_shell_that_ends_is_quoted() -> None:
 
 
 def test_a_login_shell_that_waits_is_given_up() -> None:
-    with pytest.raises(LinkError, match=r"no answer from the node within 0\.2 s"):
+    with pytest.raises(LinkError, match=r"no answer from the agent within 0\.2 s"):
         opened(lambda command: "exec sleep 60", LinkTimes(start=0.2))
 
 

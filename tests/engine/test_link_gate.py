@@ -13,7 +13,7 @@ from cockpit.base import verbs
 from cockpit.base.frames import Decoder, encode
 from cockpit.engine.link import Link, LinkTimes
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
+from cockpit.transport.base import LinkError, Progress
 from tests.waiting import soon
 
 HELLO: dict[str, Any] = {
@@ -37,6 +37,7 @@ class Peer:
     """
 
     kind = "played"
+    progress: Progress
 
     def __init__(self, answer: Callable[[Peer, dict[str, Any]], None], hello: object = None) -> None:
         self._answer = answer

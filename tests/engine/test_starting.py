@@ -11,6 +11,7 @@ import pytest
 
 from cockpit.engine import starting
 from cockpit.engine.fleet import Fleet, close_all
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import RunFolder
 from cockpit.engine.session import Listener
 from cockpit.errors import ManyErrors
@@ -30,10 +31,7 @@ class Person:
         assert all(key.fingerprint.startswith("SHA256:") for key in keys)
         return self._trusts
 
-    def connecting(self, nodes: Sequence[str]) -> None:
-        """Not of interest here."""
-
-    def answered(self, node: str) -> None:
+    def connecting(self, roll: Roll) -> None:
         """Not of interest here."""
 
     def ready(self, notes: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,18 @@ class _Server(asyncssh.SSHServer):
             self._counts.handshakes -= 1
 
 
+Serve = Callable[[asyncssh.SSHServerProcess[bytes]], Awaitable[None]]
+
+
+async def run_it(process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """Run the command of a session under ``/bin/sh``."""
+    assert process.command
+    pipe = asyncio.subprocess.PIPE
+    shell = await asyncio.create_subprocess_shell(process.command, stdin=pipe, stdout=pipe, stderr=pipe)
+    await process.redirect(shell.stdin, shell.stdout, shell.stderr)
+    process.exit(await shell.wait())
+
+
 class Place:
     """Keys, known_hosts and an ssh configuration in a folder; servers are added to it."""
 
@@ -72,13 +84,30 @@ class Place:
             f"  UserKnownHostsFile {self.known_hosts}\n  IdentityAgent none\n"
         )
 
+    def knows(self, name: str, port: int, *options: str, host_key: asyncssh.SSHKey | None = None) -> None:
+        """Put a port of this machine into the configuration, and its host key into known_hosts.
+
+        :param options: more lines of its Host block
+        """
+        block = [f"Host {name}", "  HostName 127.0.0.1", f"  Port {port}", *(f"  {line}" for line in options)]
+        self.config.write_text("\n".join(block) + "\n" + self.config.read_text())
+        if host_key is not None:
+            line = f"[127.0.0.1]:{port} {host_key.export_public_key().decode()}"
+            self.known_hosts.write_text(self.known_hosts.read_text() + line)
+
     def hops(self) -> SshHops:
         """Connections by this folder's configuration."""
         return SshHops(SshOptions(config=self.config))
 
     @asynccontextmanager
     async def server(
-        self, name: str, *options: str, trusted: bool = True, admits: bool = True, login_s: float = 0.0
+        self,
+        name: str,
+        *options: str,
+        trusted: bool = True,
+        admits: bool = True,
+        login_s: float = 0.0,
+        serve: Serve | None = None,
     ) -> AsyncIterator[Counts]:
         """A server on a free loopback port, called ``name`` in the configuration.
 
@@ -86,19 +115,15 @@ class Place:
         :param trusted: whether its host key is in known_hosts
         :param admits: whether it accepts our key
         :param login_s: how long a login takes
+        :param serve: what it does with a command, in place of running it
         """
         counts = Counts()
         host_key = asyncssh.generate_private_key("ssh-ed25519")
 
-        async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
             assert process.command
             counts.commands.append(process.command)
-            pipe = asyncio.subprocess.PIPE
-            shell = await asyncio.create_subprocess_shell(
-                process.command, stdin=pipe, stdout=pipe, stderr=pipe
-            )
-            await process.redirect(shell.stdin, shell.stdout, shell.stderr)
-            process.exit(await shell.wait())
+            await (serve or run_it)(process)
 
         server = await asyncssh.listen(
             "127.0.0.1",
@@ -106,15 +131,11 @@ class Place:
             server_factory=lambda: _Server(counts, login_s),
             server_host_keys=[host_key],
             authorized_client_keys=self._authorized if admits else None,
-            process_factory=serve,
+            process_factory=handle,
             encoding=None,
         )
         port = server.get_port()
-        block = [f"Host {name}", "  HostName 127.0.0.1", f"  Port {port}", *(f"  {line}" for line in options)]
-        self.config.write_text("\n".join(block) + "\n" + self.config.read_text())
-        if trusted:
-            line = f"[127.0.0.1]:{port} {host_key.export_public_key().decode()}"
-            self.known_hosts.write_text(self.known_hosts.read_text() + line)
+        self.knows(name, port, *options, host_key=host_key if trusted else None)
         self.port = port
         try:
             yield counts

@@ -101,7 +101,7 @@ def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
         assert "connection refused: no sshd listens there" in str(closed)
         assert closed.retry
         holder.listen()  # accepts, and never says a word
-        hops = SshHops(SshOptions(config=place.config, connect_timeout=0.3, login_timeout=0.3))
+        hops = SshHops(SshOptions(config=place.config, stage_timeout=0.3))
         silent = refused(place, "alpha", hops)
         assert silent.retry
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 from textual.pilot import Pilot
 
 from cockpit.config import Config
+from cockpit.engine.roll import Roll
 from cockpit.engine.session import Session
 from cockpit.engine.starting import Stages
 from cockpit.errors import CockpitError, Exit, ManyErrors
@@ -34,9 +35,10 @@ class Unanswered(Stage):
     """Nodes that do not all answer."""
 
     async def take_off(self, stages: Stages) -> Session:
-        stages.connecting(self.nodes)
+        roll = Roll(self.nodes)
+        stages.connecting(roll)
         for node in self.nodes[:5]:
-            stages.answered(node)
+            roll.answer(node)
         await asyncio.Event().wait()
         raise AssertionError("it waits for ever")
 
@@ -45,7 +47,7 @@ class UnknownKeys(Stage):
     """Nodes whose host keys nobody knows."""
 
     async def take_off(self, stages: Stages) -> Session:
-        stages.connecting(self.nodes)
+        stages.connecting(Roll(self.nodes))
         keys = [
             UnknownHostKey(
                 where=node,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 
 from rich.text import Text
@@ -12,11 +13,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
-from textual.worker import Worker, WorkerState
+from textual.worker import Worker, WorkerError, WorkerState
 
-from cockpit.core.ranks import nodes_text
 from cockpit.core.text import RemoteText
 from cockpit.engine.board import Board
+from cockpit.engine.roll import Roll
 from cockpit.engine.runs import RunFolder
 from cockpit.engine.session import Session
 from cockpit.errors import CockpitError, ManyErrors
@@ -27,8 +28,8 @@ from cockpit.tui.host import Host
 from cockpit.tui.screens.dialogs import Answer, Question
 from cockpit.tui.screens.run import RunScreen
 
-SLOW_S = 8.0
-"""After so long it is said which nodes are waited for, and why that may be."""
+SLOW_S = 1.5
+"""After so long it is said which nodes are waited for, and for what."""
 
 
 class StartScreen(Screen[None]):
@@ -55,7 +56,7 @@ class StartScreen(Screen[None]):
         self._flight = flight
         self._began = monotonic()
         self._stage = "connecting"
-        self._waiting: dict[str, None] = dict.fromkeys(flight.nodes)
+        self._roll = Roll(flight.nodes)
         self._notes: list[str] = []
         self._board: Board | None = None
         self.error: CockpitError | None = None
@@ -74,7 +75,7 @@ class StartScreen(Screen[None]):
         self.error = self.app.error = None
         self._began = monotonic()
         self.query_one(Vertical).remove_class("-failed")
-        self.run_worker(self._take_off(), group="start", exit_on_error=False, name="start")
+        self._worker = self.run_worker(self._take_off(), group="start", exit_on_error=False, name="start")
         self._draw()
 
     async def _take_off(self) -> Session:
@@ -88,6 +89,8 @@ class StartScreen(Screen[None]):
             assert self._board is not None
             self.app.joined(worker.result)
             self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
+        elif event.state is WorkerState.CANCELLED:
+            self.app.exit(130)
         elif event.state is WorkerState.ERROR:
             assert worker.error is not None
             self.error = self.app.error = explained(worker.error)
@@ -95,16 +98,10 @@ class StartScreen(Screen[None]):
 
     # The stages of a start
 
-    def connecting(self, nodes: Sequence[str]) -> None:
+    def connecting(self, roll: Roll) -> None:
         """Links are being opened."""
-        self._waiting = dict.fromkeys(nodes)
+        self._roll = roll
         self._stage = "connecting"
-
-    def answered(self, node: str) -> None:
-        """One link stands."""
-        self._waiting.pop(node, None)
-        if not self._waiting:
-            self._stage = "asking the nodes what they have"
 
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
         """One question for all nodes whose host key nobody knows yet."""
@@ -146,25 +143,41 @@ class StartScreen(Screen[None]):
             box.add_class("-failed")
             box.border_title = " cannot start "
             box.border_subtitle = " r try again · q quit "
-            what.update(_errors(self.error))
+            error = self.error
+            what.update(_errors(error.errors if isinstance(error, ManyErrors) else [error]))
             return
-        total = len(self._flight.nodes)
-        answered = total - len(self._waiting)
+        roll = self._roll
         elapsed = monotonic() - self._began
         text = Text()
         text.append(self._flight.name, style="bold")
         text.append(f"\n\n{self._stage}", style="bold")
-        text.append(f" · {answered}/{total} nodes answered · {elapsed:.0f} s\n")
-        if self._waiting and elapsed > SLOW_S:
-            text.append(f"\nno answer yet: {nodes_text(self._waiting)}\n", style="bold")
-            text.append("A node that is down is given up after 20 s; nothing starts before all answered.\n")
+        text.append(f" · {roll.counts()} · {elapsed:.0f} s\n")
+        if roll.failed:
+            text.append("\n")
+            text.append_text(_errors(list(roll.failed.values())))
+        if roll.awaited and elapsed > SLOW_S:
+            text.append("\nno answer yet:\n", style="bold")
+            for line in roll.silent():
+                text.append("  ").append(RemoteText.of(line).shown(limit=600)).append("\n")
+            text.append("Nothing starts before all nodes have answered.\n", style="italic")
         what.update(text)
         box.border_title = " cockpit "
         box.border_subtitle = " q quit "
 
     def key_q(self) -> None:
-        """Nothing was started, or was taken back: quit."""
-        self.app.exit(int(self.error.code) if self.error else 130)
+        """Quit; what was launched already is taken back first."""
+        if self._worker.is_running and not self._worker.is_cancelled:
+            self._stage = "taking back what was started"
+            self._worker.cancel()
+        else:
+            self.app.exit(int(self.error.code) if self.error else 130)
+
+    async def take_back(self) -> None:
+        """End a start that is under way; what was launched is ended with it."""
+        self._stage = "taking back what was started"
+        self._worker.cancel()
+        with suppress(WorkerError):
+            await self._worker.wait()
 
     def key_r(self) -> None:
         """Try again after an error."""
@@ -172,11 +185,10 @@ class StartScreen(Screen[None]):
             self._launch()
 
 
-def _errors(error: CockpitError) -> Text:
+def _errors(errors: Sequence[CockpitError]) -> Text:
     """Every error as cause and what to type next, in two lines."""
     text = Text()
-    each = error.errors if isinstance(error, ManyErrors) else (error,)
-    for one in each:
+    for one in errors:
         if one.where:
             text.append(RemoteText.of(f"{one.where}: ").shown(), style="bold")
         text.append(RemoteText.of(one.what).shown(limit=600))

@@ -1,0 +1,108 @@
+"""The roll call: which nodes have answered, which cannot, and which are awaited, for what and how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
+from cockpit.core.ranks import nodes_text
+from cockpit.errors import CockpitError
+from cockpit.transport.base import Progress, Stage
+
+T = TypeVar("T")
+
+
+class Roll:
+    """The nodes that something was asked of, and how far each has come; whoever wants to know looks at it."""
+
+    def __init__(self, nodes: Iterable[str] = ()) -> None:
+        self.call(nodes)
+
+    def call(self, nodes: Iterable[str]) -> None:
+        """Begin anew: all these are awaited."""
+        self.began = time.monotonic()
+        """When it was called (monotonic seconds)."""
+        self.awaited: dict[str, Progress] = {node: Progress() for node in nodes}
+        """Nodes that have neither answered nor failed, with how far each has come."""
+        self.answered: dict[str, None] = {}
+        """Nodes that have answered."""
+        self.failed: dict[str, CockpitError] = {}
+        """Nodes that cannot be asked, and why."""
+
+    def on_its_way(self, node: str, progress: Progress) -> None:
+        """A node's answer is awaited; ``progress`` says for what."""
+        self.answered.pop(node, None)
+        self.failed.pop(node, None)
+        self.awaited[node] = progress
+
+    def answer(self, node: str) -> None:
+        """A node has answered."""
+        self.awaited.pop(node, None)
+        self.answered[node] = None
+
+    def fail(self, node: str, error: CockpitError) -> None:
+        """A node cannot be asked."""
+        self.awaited.pop(node, None)
+        self.failed[node] = error
+
+    async def heard(self, node: str, asking: Awaitable[T]) -> T:
+        """What a node answers to a question that it is asked over a link."""
+        progress = Progress()
+        progress.reach(Stage.ANSWER)
+        self.on_its_way(node, progress)
+        try:
+            answer = await asking
+        except CockpitError as error:
+            self.fail(node, error)
+            raise
+        self.answer(node)
+        return answer
+
+    @property
+    def total(self) -> int:
+        """How many nodes there are."""
+        return len(self.awaited) + len(self.answered) + len(self.failed)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the call."""
+        return time.monotonic() - self.began
+
+    def counts(self) -> str:
+        """How many have answered, and how many cannot: ``42 of 64 nodes answered, 3 failed``."""
+        noun = "node" if self.total == 1 else "nodes"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"{len(self.answered)} of {self.total} {noun} answered{failed}"
+
+    def silent(self) -> list[str]:
+        """Who is awaited, by what is waited for: ``gpu[07,12] for 12 s (the connection)``."""
+        groups: dict[Stage, dict[str, float]] = {}
+        for node, progress in self.awaited.items():
+            groups.setdefault(progress.stage, {})[node] = progress.waited_s
+        order = list(Stage)
+        return [
+            f"{nodes_text(nodes)} for {max(nodes.values()):.0f} s ({stage.value})"
+            for stage, nodes in sorted(groups.items(), key=lambda group: order.index(group[0]))
+        ]
+
+    @classmethod
+    def merged(cls, rolls: Iterable[Roll]) -> Roll:
+        """Several calls seen as one; a node that one of them awaits is awaited."""
+        whole = cls()
+        for roll in rolls:
+            whole.began = min(whole.began, roll.began)
+            whole.awaited.update(roll.awaited)
+            whole.answered.update(roll.answered)
+            whole.failed.update(roll.failed)
+        for node in whole.awaited:
+            whole.answered.pop(node, None)
+            whole.failed.pop(node, None)
+        for node in whole.failed:
+            whole.answered.pop(node, None)
+        return whole
+
+    def line(self) -> str:
+        """All of it in one line."""
+        waited = f"; no answer yet: {', '.join(self.silent())}" if self.awaited else ""
+        return self.counts() + waited

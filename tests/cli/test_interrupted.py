@@ -1,0 +1,192 @@
+"""A start that is interrupted at any moment leaves nothing, or what it leaves is told as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.waiting import until
+
+MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]
+"""A word of the narration, and seconds after it: the launch begins right after ``ready``."""
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
+
+
+class Home:
+    """Cockpits of one test, with folders of their own here and on the two nodes, which are this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.node_dir = folder / "nodes"
+        self.node_dir.mkdir()
+        self.hostfile = folder / "hostfile"
+        self.hostfile.write_text("localhost slots=1\n127.0.0.1 slots=1\n")
+
+    def start(self, run: str) -> subprocess.Popen[str]:
+        """A ``cockpit run`` of ranks that sleep."""
+        words = ["run", "--plain", "--transport", "local", "--launcher", "command", "--name", run]
+        words += ["--node-dir", str(self.node_dir), "--python", sys.executable, str(self.hostfile)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "cockpit", *words, "--", "sleep", "600"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def cockpit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Any other verb: it comes to an end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "cockpit", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def row(self, run: str) -> dict[str, Any] | None:
+        """What ``ps`` says of a run."""
+        rows = json.loads(self.cockpit("ps", "--json").stdout)
+        return next((row for row in rows if row["run"] == run), None)
+
+    def run_folders(self, run: str) -> list[Path]:
+        """What there is of a run on the nodes."""
+        return list(self.node_dir.glob(f"*/{run}/*"))
+
+
+def tagged(run: str) -> list[psutil.Process]:
+    """Processes that carry the tag of a run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("COCKPIT_RUN") == run and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """Whatever a test leaves running is ended."""
+    made = Home(tmp_path)
+    yield made
+    for folder in made.node_dir.glob("*/*"):
+        for process in tagged(folder.name):
+            process.kill()
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.timeout(600)
+def test_interrupted_at_any_moment(home: Home, number: signal.Signals) -> None:
+    seen = set()
+    for index, (word, delay) in enumerate(MOMENTS):
+        run = f"run-{number.name.lower()}-{index}"
+        code, said = interrupt(home, run, number, word, delay)
+        seen.add(check(home, run, code, said, f"{number.name} {delay} s after {word!r}"))
+    assert "nothing" in seen
+
+
+def interrupt(home: Home, run: str, number: signal.Signals, word: str, delay: float) -> tuple[int, str]:
+    """Start, send a signal at a moment; return the exit code and what was said."""
+    process = home.start(run)
+    assert process.stderr
+    said = ""
+    while word not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    time.sleep(delay)  # the moments are what is tested
+    process.send_signal(number)
+    said += process.stderr.read()
+    return process.wait(60), said
+
+
+def check(home: Home, run: str, code: int, said: str, when: str) -> str:
+    """What is there is what is told: ``nothing`` is left, it ``never`` started, or it ``runs`` on."""
+    assert "Traceback" not in said, (when, said)
+    row = home.row(run)
+    if row is None:
+        assert not home.run_folders(run), (when, said)
+        until(lambda: not tagged(run), f"{when}: nothing runs")
+        assert code in (130, -signal.SIGKILL), (when, said)
+        return "nothing"
+    if row["state"] == "never started":
+        until(lambda: not tagged(run), f"{when}: nothing runs")
+        # An agent that ended while it launched may have left a folder: without a record it is no run.
+        assert not [folder for folder in home.run_folders(run) if (folder / "record.json").exists()], when
+        for words in (["attach", "--plain", run], ["logs", "-f", run]):
+            done = home.cockpit(*words)
+            assert done.returncode == 2, (when, done.stderr)
+            (line,) = done.stderr.splitlines()
+            assert "never started" in line
+        done = home.cockpit("stop", run)
+        assert (done.returncode, done.stdout) == (0, f"{run}: nothing to stop: never started\n"), when
+        return "never"
+    assert row["state"] in ("running", "starting", "ending"), (when, row, said)
+    assert home.run_folders(run), when
+    done = home.cockpit("stop", run, "--now")
+    assert done.returncode == 0, (when, done.stderr)
+    until(lambda: not tagged(run), f"{when}: stopped")
+    return "runs"
+
+
+def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home) -> None:
+    """One agent stands still before it is asked to launch: the other has launched, and is taken back."""
+    process = home.start("slow")
+    assert process.stderr
+    agents = until(lambda: [one for one in children(process.pid) if "-S" in one.cmdline()], "agents")
+    until(lambda: len([one for one in children(process.pid) if "-S" in one.cmdline()]) == 2)
+    agents = [one for one in children(process.pid) if "-S" in one.cmdline()]
+    line = ""
+    while "ready" not in line:
+        line = process.stderr.readline()
+        assert line
+    agents[1].suspend()
+    until(lambda: tagged("slow"), "one node has launched")
+    process.terminate()
+    line = process.stderr.readline()
+    while "interrupted" not in line:
+        line = process.stderr.readline()
+        assert line
+    agents[1].resume()
+    assert process.wait(60) == 130
+    assert "nothing was started" in process.stderr.read()
+    assert home.row("slow") is None
+    until(lambda: not tagged("slow"))
+    assert not home.run_folders("slow")
+
+
+def children(pid: int) -> list[psutil.Process]:
+    """All descendants of a process."""
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None:
+    process = home.start("cut")
+    assert process.stderr
+    until(lambda: (Path(os.environ["XDG_STATE_HOME"]) / "cockpit/runs/cut/manifest.json").exists())
+    process.kill()
+    process.wait()
+    row = home.row("cut")
+    assert row is not None
+    done = home.cockpit("ps", "cut")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"cut: {row['state']}\n")
