@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from cockpit.cli.output import prompt, say
 from cockpit.errors import CockpitError
 
 _SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
-
-from cockpit.cli.output import prompt, say
 
 _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
 """What a person may type; anything else, and nothing, leaves: the safe answer."""
@@ -74,6 +73,8 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
 class Asks:
     """Turns signals and answers into wishes: ``leave``, ``stop`` or ``kill``.
 
+    Where SIGTERM stands for ``stop``, a second one stands for ``kill``, and a third one for ``leave``.
+
     :param person: whether somebody sits at the terminal and can be asked
     :param term: the wish that SIGTERM stands for
     :param leaving: what leaving means, where not that the run goes on
@@ -87,13 +88,14 @@ class Asks:
         self._leaving = leaving or "the run goes on"
         self._wish = ""
         self._stopped = False
+        self._terms = 0
 
     def install(self) -> None:
         """Take over SIGINT, SIGHUP and SIGTERM of this event loop."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         loop.add_signal_handler(signal.SIGHUP, self._set, "leave")
-        loop.add_signal_handler(signal.SIGTERM, self._set, self._term)
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
 
     def remove(self) -> None:
         """Give the signals back."""
@@ -106,6 +108,11 @@ class Asks:
         """The wish since the last call, or nothing."""
         wish, self._wish = self._wish, ""
         return wish
+
+    def _terminate(self) -> None:
+        self._terms += 1
+        order = ("stop", "kill", "leave") if self._term == "stop" else (self._term,)
+        self._set(order[min(self._terms, len(order)) - 1])
 
     def _set(self, wish: str) -> None:
         self._stopped = self._stopped or wish == "stop"

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cockpit.base.events import Left
 from cockpit.base.shell import quote
 from cockpit.cli.asking import Asks
 from cockpit.cli.awaiting import Telling
-from cockpit.cli.narration import Narrator, mute, say, say_left
-from cockpit.cli.output import complain, say
+from cockpit.cli.ending import REACH_HARD_S, REACH_S, Ending, leave_soon
+from cockpit.cli.narration import Narrator, mute, say_left
+from cockpit.cli.output import say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.events import Event
 from cockpit.core.model import RunModel
 from cockpit.core.ranks import nodes_text
 from cockpit.core.summary import summary
+from cockpit.engine.prepare import Times
 from cockpit.engine.roll import Roll
 from cockpit.engine.runs import Manifest
 from cockpit.engine.session import Session
@@ -34,12 +36,14 @@ class Output:
     :param headless: nobody sits in front: SIGTERM stops the run, SIGHUP leaves it running
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, where not that the run goes on
+    :param times: of a stop, as the run was started with
     """
 
     json: bool = False
     headless: bool = False
     give_up_s: float = 600.0
     leaving: str = ""
+    times: Times = field(default_factory=Times)
 
     @property
     def asks(self) -> bool:
@@ -110,6 +114,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
     asks.install()
     session.watch()
     printed = time.monotonic()
+    ending: Ending | None = None
     teller = Telling(lambda: roll, failures=False) if roll is not None else None
     try:
         while not session.model.done:
@@ -117,6 +122,10 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
             if teller is not None and roll is not None and not roll.awaited:
                 await teller.stop()
                 teller = None
+            if ending is not None:
+                ending.look()
+                if output.headless and (left := ending.given_up()):
+                    return _abandon(session, live, output, left)
             if given_up := _given_up(session.model, output.give_up_s):
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {quote(session.folder.name)}")
@@ -126,13 +135,15 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                 printed = time.monotonic()
             answer = asks.take()
             if answer == "leave":
+                if ending is not None and output.headless:
+                    return _abandon(session, live, output, ending.left())
                 live.close()
                 return leave(session, output.leaving)
             if answer in ("stop", "kill"):
                 reason = "asked at the terminal" if output.asks else "SIGTERM to the cockpit"
-                errors = await session.stop(reason, hard=answer == "kill")
-                for error in errors:
-                    complain(error)
+                hard = answer == "kill"
+                reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
+                ending = Ending(session, reason, output.times, reach_s, hard=hard)
     except OSError:
         if not mute():
             raise
@@ -148,6 +159,17 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
     code = session.model.exit_code()
     live.over(session.model, session.folder.name, code)
     return code
+
+
+def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> Exit:
+    """End, though the run has not: say what goes on where."""
+    if output.json:
+        live.over(session.model, session.folder.name, Exit.NODE_UNFIT)
+    live.close()
+    for line in left:
+        say(line)
+    leave_soon(Exit.NODE_UNFIT)
+    return Exit.NODE_UNFIT
 
 
 def _given_up(model: RunModel, after_s: float) -> list[str]:

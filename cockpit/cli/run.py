@@ -44,7 +44,7 @@ def main(words: list[str], leaving: str = "") -> int:
     return asyncio.run(
         _run(
             launch,
-            Output(args.json, args.headless, args.give_up, leaving),
+            Output(args.json, args.headless, args.give_up, leaving, Times(args.grace, args.finalise_wait)),
         )
     )
 

@@ -1,0 +1,86 @@
+"""A stop that nobody watches: it ends in time, whatever the links do, and says what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+from cockpit.cli.narration import say
+from cockpit.core.model import Node
+from cockpit.engine.prepare import Times
+from cockpit.engine.session import Session
+from cockpit.errors import CockpitError, Exit
+
+REACH_S = 60.0
+"""For a stop to reach a node; its link may be lost, and come back."""
+
+REACH_HARD_S = 10.0
+"""The same, where somebody has lost patience."""
+
+MARGIN_S = 30.0
+"""For what a node does after the grace period: SIGKILL, what the run left behind, the last output."""
+
+STUCK_S = 30.0
+"""For this process to end after that: a disk or a name server may hold up a thread."""
+
+
+class Ending:
+    """A stop under way.
+
+    :param times: of the stop, as the run was started with
+    :param reach_s: for the stop to reach a node
+    """
+
+    def __init__(self, session: Session, reason: str, times: Times, reach_s: float, *, hard: bool) -> None:
+        self._session = session
+        self._reach_s = reach_s
+        profiled = session.manifest.profile is not None
+        self._end_s = MARGIN_S if hard else times.grace + times.finalise * profiled + MARGIN_S
+        self._began = time.monotonic()
+        self._asking: asyncio.Task[list[CockpitError]] | None
+        self._asking = asyncio.create_task(session.stop(reason, hard=hard))
+
+    def look(self) -> None:
+        """Say which nodes could not be asked, once.
+
+        :raises CockpitError: the stop could not be asked for at all
+        """
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking, None
+            for error in asked.result():
+                say(str(error))
+
+    def given_up(self) -> list[str]:
+        """Once it helps no more to wait, what is left; else nothing."""
+        waited = time.monotonic() - self._began
+        waiting = [node for node in self._session.model.nodes.values() if not node.done]
+        late = all(waited > (self._end_s if _told(node) else self._reach_s) for node in waiting)
+        return self.left() if late else []
+
+    def left(self) -> list[str]:
+        """What is left now, a line a node."""
+        run = self._session.folder.name
+        return [_left(node, run) for node in self._session.model.nodes.values() if not node.done]
+
+
+def _told(node: Node) -> bool:
+    return node.over or node.stop_requested_at is not None
+
+
+def _left(node: Node, run: str) -> str:
+    if node.over:
+        return f"{node.name}: ended, and not all of its output is here; to fetch it: cockpit logs {run}"
+    if _told(node):
+        return (
+            f"{node.name}: was told to stop, and has not ended; to end it at once: cockpit stop {run} --now"
+        )
+    return f"{node.name}: not reachable, its ranks may run on; stop it with: cockpit stop {run}"
+
+
+def leave_soon(code: Exit) -> None:
+    """See that this process ends, even if a thread of it does not."""
+    timer = threading.Timer(STUCK_S, os._exit, (int(code),))
+    timer.daemon = True
+    timer.start()
