@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import (
+    badnodes,
     bombs,
     collect,
     connect,
@@ -35,6 +36,7 @@ from tests.lab.lab import Lab, LabError
 
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
+    "badnodes": badnodes.run,
     "logs": logs.run,
     "collect": collect.run,
     "help": tohelp.run,
