@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from cockpit.cli.narration import say
+from cockpit.cli.output import say
 from cockpit.core.model import Node
 from cockpit.engine.prepare import Times
 from cockpit.engine.session import Session

@@ -117,7 +117,8 @@ async def _end(session: Session, entry: NodeEntry, link: Link, reason: str) -> N
     try:
         status = await link.call(verbs.Status(entry.dir))
         await link.measure_clock()
-        if status.record.t - link.clock.offset_s < session.manifest.created - _OLDER_S:
+        record = status.record
+        if record is not None and record.t - link.clock.offset_s < session.manifest.created - _OLDER_S:
             return  # it was there before, and its node refused ours because of it
         await link.call(verbs.Stop(entry.dir, reason, "cockpit", hard=True))
         while (await link.call(verbs.Status(entry.dir))).alive:  # noqa: ASYNC110 (on another machine)
@@ -154,14 +155,11 @@ async def remains(
             return [], {}  # it ended before any node was asked to launch
 
         async def ask(link: Link, node: NodeEntry) -> bool:
-            try:
-                record = (await link.call(verbs.Status(node.dir))).record
-            except RemoteError as error:
-                if error.kind != "gone":
-                    raise
+            status = await link.call(verbs.Status(node.dir, folder.name, node.name))
+            if status.record is None:
                 # Even without a run folder: what carries its tags is its.
-                return bool((await link.call(verbs.Seek(folder.name, node.name))).ranks)
-            return record.run == folder.name
+                return status.gone is not None and bool(status.gone.ranks or status.gone.processes)
+            return status.record.run == folder.name
 
         answers, errors = await ask_all(folder.manifest, ask, roll, patience_s=patience_s)
         launched = [name for name, found in answers.items() if found]

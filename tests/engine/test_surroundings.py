@@ -33,6 +33,7 @@ class After:
     def __init__(self, words: str) -> None:
         self._words = words
         self._local = LocalTransport("here")
+        self.progress = self._local.progress
 
     async def open(self, command: str) -> Pipe:
         return await self._local.open(f"{self._words}\n{command}")
