@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -52,3 +54,38 @@ class ManyErrors(CockpitError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.errors))
+
+
+_ANOTHER = "another state folder: XDG_STATE_HOME=DIR"
+_IN_THE_WAY = "move it away"
+
+_HINTS = {
+    errno.ENOSPC: "free some space there and try again",
+    errno.EDQUOT: "your quota there is used up: free some space and try again",
+    errno.EFBIG: "raise the limit of file sizes and try again: ulimit -f unlimited",
+    errno.EROFS: f"that file system is read-only; {_ANOTHER}",
+    errno.EACCES: "check its owner and mode, and those of the folders above: ls -ld",
+    errno.EPERM: "check its owner, mode and attributes: ls -ld, lsattr -d",
+    errno.EMFILE: "raise the limit of open files and try again: ulimit -n",
+    errno.ENFILE: "this machine's limit of open files is reached: try again later",
+    errno.EIO: f"the disk, or the server it is on, is failing: see dmesg; {_ANOTHER}",
+    errno.ESTALE: "the file server replaced it: try again",
+    errno.EISDIR: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ELOOP: _IN_THE_WAY,
+    errno.ENXIO: _IN_THE_WAY,
+}
+
+
+def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: str = "") -> CockpitError:
+    """What the operating system refused on this machine, as a line that a person can act on.
+
+    :param what: what was tried: ``cannot write the journal``
+    :param where: the file or folder
+    :param hint: what to type next, where the cause alone does not say that best
+    """
+    cause = error.strerror or str(error) or type(error).__name__
+    return CockpitError(
+        f"{what}: {cause}", where=os.fspath(where), hint=hint or _HINTS.get(error.errno or 0, "")
+    )

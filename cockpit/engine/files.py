@@ -1,0 +1,190 @@
+"""Files of ours here: few descriptors, lines of files that may be damaged, writes whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from cockpit.errors import os_error
+
+LINE_LIMIT = 8 << 20
+"""Bytes of a line of a journal, a run record or a time index; a longer one is damage."""
+
+SMALL_LIMIT = 256 << 20
+"""Bytes of a file that is read whole; a larger one is not ours."""
+
+_STEP = 64 << 10
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class OpenFiles:
+    """Descriptors by path, the least used one closed where there would be more than ``limit``.
+
+    What is opened must be a regular file, or be made as one: a FIFO would block, a device do anything.
+
+    :param flags: of ``os.open``, without those that hold for all
+    """
+
+    def __init__(self, limit: int, flags: int) -> None:
+        self._limit = limit
+        self._flags = flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def find(self, path: str) -> int | None:
+        """The descriptor of a file that is open; None where it is not."""
+        number = self._open.get(path)
+        if number is not None:
+            self._open.move_to_end(path)
+        return number
+
+    def open(self, path: str) -> int:
+        """Open a file that is not open.
+
+        :raises OSError: it cannot be opened, or is no regular file
+        """
+        while len(self._open) >= self._limit:
+            os.close(self._open.popitem(last=False)[1])
+        number = self._open[path] = open_regular(path, self._flags)
+        return number
+
+    def drop(self, path: str) -> None:
+        """Close a file; the next :meth:`get` opens it again."""
+        number = self._open.pop(path, None)
+        if number is not None:
+            os.close(number)
+
+    def close(self) -> None:
+        """Close all; they can be opened again."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def open_regular(path: str | os.PathLike[str], flags: int = _READ) -> int:
+    """Open a regular file, never waiting for the other end of a FIFO.
+
+    :raises OSError: it cannot be opened; of another kind of file ENXIO or EISDIR
+    """
+    number = os.open(path, flags, 0o600)
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        os.close(number)
+        raise
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        raise OSError(errno.ENXIO, "is not a regular file", os.fspath(path))
+    return number
+
+
+def read_small(path: Path) -> bytes:
+    """All bytes of a regular file of ours.
+
+    :raises OSError: it cannot be read, or is absurdly large
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        data = file.read(SMALL_LIMIT + 1)
+    if len(data) > SMALL_LIMIT:
+        raise OSError(errno.EFBIG, f"has more than {SMALL_LIMIT >> 20} MiB", str(path))
+    return data
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The complete lines of a file, without their newlines; none where there is no file.
+
+    One of more than ``LINE_LIMIT`` bytes comes as an empty one, so that it counts and costs no memory.
+
+    :raises CockpitError: it cannot be read
+    """
+    at = 0
+    rest = b""
+    while True:
+        # Opened for each part: whoever merges the files of a thousand nodes has a thousand of these.
+        try:
+            with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+                file.seek(at)
+                data = file.read(_STEP)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise os_error("cannot be read", path, error) from None
+        if not data:
+            return
+        at += len(data)
+        first, *others = data.split(b"\n")
+        rest = _grown(rest, first)
+        if others:
+            yield _checked(rest)
+            yield from others[:-1]
+            rest = others[-1]
+
+
+def chunks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """All bytes of a file; none where there is no file.
+
+    :raises CockpitError: it cannot be read
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+            while data := file.read(size):
+                yield data
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise os_error("cannot be read", path, error) from None
+
+
+def _grown(line: bytes, more: bytes) -> bytes:
+    # Past the limit only the length matters: it stays one byte too long.
+    return line if len(line) > LINE_LIMIT else (line + more)[: LINE_LIMIT + 1]
+
+
+def _checked(line: bytes) -> bytes:
+    return b"" if len(line) > LINE_LIMIT else line
+
+
+def append(number: int, data: bytes, size: int) -> None:
+    """Append all of ``data`` to a file of ``size`` bytes, or nothing.
+
+    :raises OSError: it cannot be written; it has ``size`` bytes again
+    """
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(number, rest) :]
+    except OSError:
+        with suppress(OSError):  # the first error is the one that says what is wrong
+            os.ftruncate(number, size)
+        raise
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file (0600) that is whole or as it was before.
+
+    :raises CockpitError: it cannot be written; nothing of the attempt is left
+    """
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            append(number, data, 0)
+            os.fsync(number)
+        finally:
+            os.close(number)
+        os.replace(beside, path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise os_error("cannot be written", path, error) from None
