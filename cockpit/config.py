@@ -29,6 +29,29 @@ _PLACE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)", re.DO
 
 
 @dataclass(frozen=True)
+class Quotas:
+    """How much of this machine's disk what nodes send may take; docs/config.md explains each.
+
+    A node keeps what there is no room for: nothing is lost, its logs go on where they paused.
+
+    :param spool_bytes: of the logs of one node of one run. The default holds eight ranks that print 1,000
+        lines of 100 bytes a second each for 22 hours
+    :param spool_files: of one node of one run
+    :param record_bytes: of what one node's supervisor records of one run: events and sizes
+    :param report_files: reports of a profiler that are fetched from one node
+    :param free_bytes: kept free on the file system of the runs, but never more than ``free_percent`` of it
+    :param free_percent: 0 to 100
+    """
+
+    spool_bytes: int = 64 << 30
+    spool_files: int = 4096
+    record_bytes: int = 1 << 30
+    report_files: int = 1000
+    free_bytes: int = 256 << 20
+    free_percent: float = 1.0
+
+
+@dataclass(frozen=True)
 class Config:
     """Settings; docs/config.md explains each."""
 
@@ -37,6 +60,7 @@ class Config:
     read_only: bool = False
     timestamps: bool = True
     wrap: bool = False
+    quotas: Quotas = field(default_factory=Quotas)
     keys: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     """The file, or files, that ``keys`` came from."""
@@ -56,6 +80,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "read_only": (_flag, "true or false"),
     "timestamps": (_flag, "true or false"),
     "wrap": (_flag, "true or false"),
+    "quotas": (lambda value: isinstance(value, dict), "a table: [quotas]"),
     "keys": (lambda value: isinstance(value, dict), "a table: [keys]"),
 }
 
@@ -67,6 +92,7 @@ def load() -> Config:
     """
     merged: dict[str, Any] = {}
     keys: dict[str, str] = {}
+    quotas: dict[str, Any] = {}
     files: list[str] = []
     wrong: list[CockpitError] = []
     for path in (paths.config(), Path(LOCAL)):
@@ -78,12 +104,13 @@ def load() -> Config:
         if changed := found.pop("keys", {}):
             keys |= changed
             files.append(str(path))
+        quotas |= found.pop("quotas", {})
         merged |= found
     if wrong:
         raise wrong[0] if len(wrong) == 1 else ManyErrors(wrong)
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
-    return Config(**merged, keys=keys, where=" and ".join(files))
+    return Config(**merged, quotas=Quotas(**quotas), keys=keys, where=" and ".join(files))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -112,18 +139,39 @@ def _not_toml(path: Path, said: str) -> CockpitError:
 def _wrong(path: Path, name: str, value: object) -> Iterator[CockpitError]:
     where = str(path)
     if name not in _KINDS:
-        near = difflib.get_close_matches(name, _KINDS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KINDS)}"
-        yield CockpitError(f"key {name!r}: unknown", where=where, hint=hint)
+        yield _unknown(where, name, name, _KINDS)
         return
     fits, wanted = _KINDS[name]
     if not fits(value):
         yield CockpitError(f"key {name!r}: must be {wanted}, not {_shown(value)}", where=where, hint=SEE)
+    elif name == "quotas":
+        yield from _wrong_quotas(where, value)
     elif isinstance(value, dict):
         for command, keys in value.items():
             if not isinstance(keys, str):
                 what = f"key '{name}.{command}': must be a text like \"x,ctrl+x\", not {_shown(keys)}"
                 yield CockpitError(what, where=where, hint=SEE)
+
+
+def _wrong_quotas(where: str, table: Any) -> Iterator[CockpitError]:
+    for name, value in table.items():
+        shown = f"quotas.{name}"
+        if name not in Quotas.__dataclass_fields__:
+            yield _unknown(where, shown, name, Quotas.__dataclass_fields__)
+            continue
+        if name == "free_percent":
+            fits, wanted = type(value) in (int, float) and 0 <= value <= 100, "a number from 0 to 100"
+        else:
+            fits, wanted = type(value) is int and 0 <= value < 1 << 62, "a whole number from 0 on"
+        if not fits:
+            what = f"key {shown!r}: must be {wanted}, not {_shown(value)}"
+            yield CockpitError(what, where=where, hint=SEE)
+
+
+def _unknown(where: str, shown: str, name: str, known: Mapping[str, Any]) -> CockpitError:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return CockpitError(f"key {shown!r}: unknown", where=where, hint=hint)
 
 
 def _shown(value: object) -> str:

@@ -143,9 +143,34 @@ def test_the_docs_list_every_key_with_its_value() -> None:
     expected = {
         field.name: json.dumps(field.default)
         for field in fields(config.Config)
-        if field.name not in ("keys", "where")
+        if field.name not in ("quotas", "keys", "where")
     }
+    expected |= {field.name: json.dumps(field.default) for field in fields(config.Quotas)}
     assert {name: value for name, value in table.items() if name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("spool_bytes = -1", "key 'quotas.spool_bytes': must be a whole number from 0 on, not -1"),
+        ('spool_bytes = "64 GiB"', "must be a whole number from 0 on, not '64 GiB'"),
+        ("free_bytes = true", "must be a whole number from 0 on, not true"),
+        ("free_percent = 101", "key 'quotas.free_percent': must be a number from 0 to 100, not 101"),
+        ("free_percent = nan", "must be a number from 0 to 100, not nan"),
+        ("spool_byte = 1", "key 'quotas.spool_byte': unknown; did you mean 'spool_bytes'?"),
+    ],
+)
+def test_a_wrong_quota_is_said(local: Write, text: str, why: str) -> None:
+    local(f"[quotas]\n{text}\n")
+    with pytest.raises(CockpitError, match=re.escape(why)):
+        config.load()
+
+
+def test_quotas_are_overridden_one_by_one(local: Write) -> None:
+    paths.config().parent.mkdir(parents=True)
+    paths.config().write_text("[quotas]\nspool_bytes = 5\nspool_files = 6\n")
+    local("[quotas]\nspool_files = 7\n")
+    assert config.load().quotas == config.Quotas(spool_bytes=5, spool_files=7)
 
 
 def test_the_example_of_the_docs_is_read(local: Write) -> None:

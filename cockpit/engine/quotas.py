@@ -1,0 +1,75 @@
+"""Room on this machine for what nodes send: who decides, and what is said when there is none."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from cockpit.config import SEE, Quotas
+from cockpit.errors import CockpitError, os_error
+
+_LOOK_S = 1.0
+"""Seconds between two looks at the free space."""
+_LOOK_BYTES = 16 << 20
+"""Bytes written between two looks at most."""
+
+
+class QuotaReached(CockpitError):
+    """There is no room here for more of a node's logs: they wait on the node, nothing is lost."""
+
+
+class Room:
+    """The free space where a run is recorded, asked for now and then.
+
+    :param folder: on the file system that is meant
+    """
+
+    def __init__(self, folder: Path, quotas: Quotas) -> None:
+        self.quotas = quotas
+        self._folder = folder
+        self._left = 0
+        self._until = 0.0
+
+    def check(self, size: int) -> None:
+        """See whether ``size`` more bytes leave the floor of free space free.
+
+        :raises QuotaReached: they do not
+        :raises CockpitError: the file system does not answer
+        """
+        self._left -= size
+        if self._left >= 0 and time.monotonic() < self._until:
+            return
+        free, floor = self._look()
+        self._left = min(_LOOK_BYTES, free - floor - size)
+        self._until = time.monotonic() + _LOOK_S
+        if self._left < 0:
+            what = f"{_text(free)} free here, and {_text(floor)} are kept free"
+            raise QuotaReached(
+                what, where=str(self._folder), hint="free some space, and it goes on by itself"
+            )
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            found = os.statvfs(self._folder)
+        except OSError as error:
+            raise os_error("cannot tell the free space", self._folder, error) from None
+        floor = min(
+            self.quotas.free_bytes, int(found.f_blocks * found.f_frsize * self.quotas.free_percent / 100)
+        )
+        return found.f_bavail * found.f_frsize, floor
+
+
+def exceeded(name: str, limit: int, where: Path) -> QuotaReached:
+    """The error of a quota of settings that is reached."""
+    shown = _text(limit) if name.endswith("_bytes") else str(limit)
+    hint = f"raise {name} in [quotas] ({SEE}), then: cockpit attach {where.parents[1].name}"
+    return QuotaReached(f"quota of {shown} a node reached", where=str(where), hint=hint)
+
+
+def _text(size: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 10240:
+            return f"{size} {unit}"
+        size >>= 10
+    return f"{size / 1024:.0f} GiB"
