@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from cockpit import __version__
+from cockpit.base import openfiles
 from cockpit.cli.output import complain, out, out_lines
 from cockpit.errors import CockpitError, Exit
 
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _open_streams()
+        openfiles.raise_limit()
         if argv is None:
             _guard()
         code = _verb(words or ["ps"])

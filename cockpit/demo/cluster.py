@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cockpit
+from cockpit.base import openfiles
 from cockpit.demo.ending import end
 from cockpit.errors import CockpitError
 
@@ -52,6 +53,7 @@ def cluster(nodes: int, slots: int) -> Iterator[Cluster]:
             cwd=Path(cockpit.__file__).parent.parent,
             start_new_session=True,
         )
+        openfiles.give_back(process.pid)  # what it starts trains
         folder: Path | None = None
         try:
             assert process.stdout
