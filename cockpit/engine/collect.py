@@ -10,19 +10,22 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cockpit.base import verbs
+from cockpit.config import SEE, Quotas, load
+from cockpit.engine.files import append, open_regular, replace
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.joining import reach
 from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.quotas import Room
 from cockpit.engine.runs import NodeEntry, RunFolder, safe_name
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.transport.base import LinkError
 
 SUFFIXES = (".nsys-rep", ".qdstrm", ".sqlite")
@@ -79,16 +82,24 @@ Progress = Callable[[Collected], None]
 
 
 async def collect(
-    folder: RunFolder, fleet: Fleet, target: Path, progress: Progress = lambda collected: None
+    folder: RunFolder,
+    fleet: Fleet,
+    target: Path,
+    progress: Progress = lambda collected: None,
+    quotas: Quotas | None = None,
 ) -> Collected:
     """Fetch the reports of all nodes of a run into ``target`` in parallel; write ``manifest.json`` there.
 
     A node that cannot be reached is a line in ``missing``, never an end to the others. Run again, it
     fetches only what is not here.
+
+    :param quotas: how much may be fetched; None: as this person's settings say
+    :raises CockpitError: ``target`` or its ``manifest.json`` cannot be written, or the settings are wrong
     """
-    target.mkdir(parents=True, exist_ok=True, mode=0o700)
     manifest = folder.manifest
+    _make(target)
     collected = Collected(target)
+    room = Room(target, quotas or load().quotas)
 
     async def tell() -> None:
         while True:
@@ -98,7 +109,7 @@ async def collect(
     teller = asyncio.create_task(tell())
     try:
         work = {
-            node.name: _collect_node(node, fleet, collected, index)
+            node.name: _collect_node(node, fleet, collected, room, index)
             for index, node in enumerate(manifest.nodes)
         }
         _, errors = await settle(work)
@@ -112,13 +123,13 @@ async def collect(
     return collected
 
 
-async def _collect_node(node: NodeEntry, fleet: Fleet, collected: Collected, index: int) -> None:
+async def _collect_node(node: NodeEntry, fleet: Fleet, collected: Collected, room: Room, index: int) -> None:
     link: Link | None = None
     for attempt in range(1, _TRIES + 1):
         try:
             if link is None or link.lost.done():
                 link = await reach(fleet, node)
-            await _collect_over(link, node, collected, index)
+            await _collect_over(link, node, collected, room, index)
             await link.close()
             return
         except CockpitError as error:
@@ -136,7 +147,7 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
             report.state, report.why = "failed", error.what
 
 
-async def _collect_over(link: Link, node: NodeEntry, collected: Collected, index: int) -> None:
+async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room: Room, index: int) -> None:
     listed = (await link.call(verbs.Reports(node.dir))).files
     known = {report.name: report for report in collected.reports if report.node == node.name}
     if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
@@ -145,13 +156,17 @@ async def _collect_over(link: Link, node: NodeEntry, collected: Collected, index
         name = entry.name
         if name in known or not name.endswith(SUFFIXES):
             continue
+        if len(known) >= room.quotas.report_files:
+            what = f"lists more than {room.quotas.report_files} reports; the others are not fetched"
+            collected.missing[node.name] = f"{what} (report_files in [quotas], {SEE})"
+            break
         taken = {report.file for report in known.values()}
         known[name] = Report(node.name, name, entry.size)
         known[name].file = _local_name(f"{index:04d}-{safe_name(node.name)}", name, taken)
         collected.reports.append(known[name])
     for report in known.values():
         if report.state not in ("collected", "changed"):
-            await _fetch(link, node, report, collected.folder)
+            await _fetch(link, node, report, collected.folder, room)
 
 
 def _local_name(folder: str, name: str, taken: set[str]) -> str:
@@ -165,18 +180,18 @@ def _local_name(folder: str, name: str, taken: set[str]) -> str:
     return file
 
 
-async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path) -> None:
+async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path, room: Room) -> None:
     final = folder / report.file
-    final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
     # The node hashes while it sends: both take about as long.
     wanted_task = asyncio.create_task(link.call(verbs.Digest(node.dir, report.name), deadline_s=24 * 3600))
     try:
-        if final.exists():
+        _make(final.parent)
+        if os.path.lexists(final):
             digest, report.here = await asyncio.to_thread(_hash_file, final)
         else:
-            digest, report.here = await _append(link, node, report, part)
+            digest, report.here = await _append(link, node, report, part, room)
         wanted = await wanted_task
         report.size, report.sha256 = wanted.size, wanted.sha256
         if wanted.changed:
@@ -192,24 +207,28 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path) -> N
             stale.unlink(missing_ok=True)
             report.state, report.why = ("waiting", "refetching") if first else ("failed", "sha256 differs")
             if first:
-                await _fetch(link, node, report, folder)
+                await _fetch(link, node, report, folder, room)
     except RemoteError as error:
         report.state, report.why = "failed", error.what
+    except LinkError:
+        raise
+    except CockpitError as error:
+        report.state, report.why = "failed", str(error)
     except OSError as error:
-        report.state, report.why = "failed", f"cannot write {part}: {error.strerror}"
+        where = final if os.path.lexists(final) else part
+        report.state, report.why = "failed", str(os_error("cannot be written", where, error))
     finally:
         wanted_task.cancel()
         with suppress(asyncio.CancelledError, CockpitError):
             await wanted_task
 
 
-async def _append(link: Link, node: NodeEntry, report: Report, part: Path) -> tuple[str, int]:
-    """Fetch what is missing behind the bytes already in ``part``; return sha256 and size of the whole."""
-    hasher = hashlib.sha256()
-    number = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(number, "r+b") as file:
-        await asyncio.to_thread(_hash_into, hasher, file)
-        report.here = file.tell()
+async def _append(link: Link, node: NodeEntry, report: Report, path: Path, room: Room) -> tuple[str, int]:
+    """Fetch what is missing behind the bytes already in ``path``; return sha256 and size of the whole."""
+    part = await asyncio.to_thread(_Part, path)
+    try:
+        report.here = part.size
+        room.check(max(0, report.size - part.size))
         stream = await link.stream(verbs.Read(node.dir, report.name, report.here, _CREDIT))
         try:
             async for item, data in stream.parts():
@@ -218,28 +237,70 @@ async def _append(link: Link, node: NodeEntry, report: Report, part: Path) -> tu
                 if report.here + len(data) > report.size + GROWTH:
                     what = f"sends more than the {report.size} bytes it listed"
                     raise RemoteError("protocol", what, where=node.name)
-                file.write(data)
-                # hashlib frees the GIL, but a chunk is a millisecond: not worth a thread.
-                hasher.update(data)
-                report.here += len(data)
+                room.check(len(data))
+                await asyncio.to_thread(part.add, data)
+                report.here = part.size
                 await stream.credit(len(data))
         finally:
             await stream.close()
-        file.flush()
-        os.fsync(file.fileno())
-    return hasher.hexdigest(), report.here
+        return await asyncio.to_thread(part.finish), part.size
+    finally:
+        # Off the loop too: on some file systems closing is when bytes are really written.
+        await asyncio.to_thread(part.close)
+
+
+class _Part:
+    """A report that is not whole yet. Everything here may take as long as the disk likes.
+
+    :raises OSError: it cannot be read or written
+    """
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self._number = open_regular(path, flags)
+        self._busy = threading.Lock()
+        self._hasher = hashlib.sha256()
+        self.size = 0
+        try:
+            while chunk := os.read(self._number, 1 << 20):
+                self._hasher.update(chunk)
+                self.size += len(chunk)
+        except OSError:
+            self.close()
+            raise
+
+    def add(self, data: bytes) -> None:
+        """Append all of ``data``, or nothing."""
+        with self._busy:
+            append(self._number, data, self.size)
+            self._hasher.update(data)
+            self.size += len(data)
+
+    def finish(self) -> str:
+        """See it safe on the disk; its sha256."""
+        with self._busy:
+            os.fsync(self._number)
+            return self._hasher.hexdigest()
+
+    def close(self) -> None:
+        """Close it, once no thread is at it: whoever is cancelled leaves one behind."""
+        with self._busy:
+            os.close(self._number)
 
 
 def _hash_file(path: Path) -> tuple[str, int]:
     hasher = hashlib.sha256()
-    with path.open("rb") as file:
-        _hash_into(hasher, file)
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        while chunk := file.read(1 << 20):
+            hasher.update(chunk)
         return hasher.hexdigest(), file.tell()
 
 
-def _hash_into(hasher: Any, file: Any) -> None:
-    while chunk := file.read(1 << 20):
-        hasher.update(chunk)
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise os_error("cannot make the folder", folder, error) from None
 
 
 def _explain_missing(folder: RunFolder, collected: Collected) -> None:
@@ -273,8 +334,4 @@ def _write_manifest(folder: RunFolder, collected: Collected) -> None:
         },
         indent=1,
     )
-    file = collected.folder / "manifest.json"
-    beside = file.with_name("manifest.json.new")
-    beside.write_text(text)
-    beside.chmod(0o600)
-    os.replace(beside, file)
+    replace(collected.folder / "manifest.json", text.encode())
