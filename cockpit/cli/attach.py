@@ -55,7 +55,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     live = Live(folder.manifest, output)
     writer = folder.lock()
     if not writer:
-        say(f"another cockpit watches {folder.name}: reading along, new lines only")
+        say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
     fleet = fleet_for(folder.manifest)
     session = Session(folder, fleet, live, writer=writer)
     try:

@@ -116,12 +116,18 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
     printed = time.monotonic()
     ending: Ending | None = None
     teller = Telling(lambda: roll, failures=False) if roll is not None else None
+    waiting: list[str] = []
     try:
         while not session.model.done:
             await session.wait(TICK_S)
             if teller is not None and roll is not None and not roll.awaited:
                 await teller.stop()
                 teller = None
+            if session.model.over and (waiting := _waiting(session)):
+                why = session.paused[waiting[0]]
+                say(f"the run is over, and logs of {nodes_text(waiting)} wait there: {why}")
+                say(f"once there is room: cockpit attach {quote(session.folder.name)}")
+                break
             if ending is not None:
                 ending.look()
                 if output.headless and (left := ending.given_up()):
@@ -157,6 +163,8 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
             await teller.stop()
         live.close()
     code = session.model.exit_code()
+    if waiting and code is Exit.OK:
+        code = Exit.USAGE
     live.over(session.model, session.folder.name, code)
     return code
 
@@ -172,6 +180,12 @@ def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> E
     return Exit.NODE_UNFIT
 
 
+def _waiting(session: Session) -> list[str]:
+    """Nodes whose logs there is no room for, once these are all that is left to wait for."""
+    left = [name for name, node in session.model.nodes.items() if not node.done]
+    return left if all(name in session.paused for name in left) else []
+
+
 def _given_up(model: RunModel, after_s: float) -> list[str]:
     """Nodes without a link for too long, once nothing else is left to wait for."""
     waiting = [node for node in model.nodes.values() if not node.done]
@@ -183,6 +197,10 @@ def _given_up(model: RunModel, after_s: float) -> list[str]:
 
 def leave(session: Session, leaving: str = "") -> Exit:
     """Say what leaving meant, and how to come back."""
-    session.folder.write(Event(time.time(), "", Left()))
+    if session.writer:
+        try:
+            session.folder.write(Event(time.time(), "", Left()))
+        except CockpitError as error:
+            say(str(error))
     say_left(session.folder.name, leaving)
     return Exit.LEFT

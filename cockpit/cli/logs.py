@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import Telling, started
 from cockpit.cli.live import Live, Output
 from cockpit.cli.output import raw, say
@@ -17,6 +18,7 @@ from cockpit.cli.parsing import Parser, rank_set
 from cockpit.core.events import Event
 from cockpit.core.lines import LineAssembler
 from cockpit.core.model import RunModel
+from cockpit.engine.files import chunks
 from cockpit.engine.history import history
 from cockpit.engine.joining import fleet_for
 from cockpit.engine.runs import RunFolder
@@ -140,7 +142,10 @@ class _Quiet:
 async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
     if not folder.model().done:
         await started(folder)
-        await _catch_up(folder)
+        try:
+            await _catch_up(folder)
+        except CockpitError as error:
+            say(f"{error}; what is here already:")
     if args.raw:
         _raw(folder, wanted)
         return Exit.OK
@@ -159,11 +164,11 @@ async def _catch_up(folder: RunFolder) -> None:
         return  # another cockpit keeps the spool up to date
     fleet = fleet_for(folder.manifest)
     session = Session(folder, fleet, _Quiet())
-    session.rejoin()
-    session.watch(policy=False)
     deadline = time.monotonic() + _CONNECT_S
     teller = Telling(lambda: fleet.roll, failures=False)
     try:
+        session.rejoin()
+        session.watch(policy=False)
         names = set(session.model.nodes)
         while time.monotonic() < deadline:
             await session.wait(0.1)
@@ -171,6 +176,7 @@ async def _catch_up(folder: RunFolder) -> None:
                 name
                 for name, node in session.model.nodes.items()
                 if session.behind.get(name) != 0 and not node.done and node.link != "gone"
+                if name not in session.paused
             }
             if not names:
                 break
@@ -179,6 +185,8 @@ async def _catch_up(folder: RunFolder) -> None:
         }
         for name in sorted(absent | names):
             say(f"{name}: no answer, its output may be incomplete here: {session.model.nodes[name].link_why}")
+        for name, why in session.paused.items():
+            say(f"{name}: its output is incomplete here: {why}")
     finally:
         await teller.stop()
         await session.close()
@@ -188,18 +196,14 @@ def _raw(folder: RunFolder, wanted: _Wanted) -> None:
     assert wanted.ranks
     rank = min(wanted.ranks)
     node = next(node for node in folder.manifest.nodes if rank in node.ranks)
-    path = folder.spool_dir(node) / f"rank-{rank}.log"
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            raw(data)
+    for data in chunks(folder.spool_dir(node) / rank_log(rank)):
+        raw(data)
 
 
 def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float) -> None:
     last: dict[tuple[str, int | None], deque[tuple[int, bytes]]] = {}
     splitters: dict[tuple[str, int | None], _Lines] = {}
-    for piece in history(folder, since):
+    for piece in history(folder, lambda error: say(str(error)), since):
         source = (piece.node, piece.rank)
         if not wanted.takes(*source):
             continue

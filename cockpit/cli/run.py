@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from cockpit import paths
+from cockpit import config, paths
 from cockpit.cli import cluster, terminal
 from cockpit.cli.asking import ask, interruptible
 from cockpit.cli.awaiting import Telling
@@ -30,7 +30,8 @@ def main(words: list[str], leaving: str = "") -> int:
     :param leaving: what leaving means, where not that the run goes on
     """
     launch = cluster.parse(_parser(), words)
-    build_plans(launch.job)  # what is wrong with the job itself is said before any node is asked
+    config.load()
+    build_plans(launch.job)  # what is wrong with settings or job is said before any node is asked
     if (paths.runs() / launch.job.run).exists():
         raise CockpitError(
             "a run of that name is known here", where=launch.job.run, hint="use another --name"

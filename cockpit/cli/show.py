@@ -36,6 +36,10 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
     out()
     header = ("RANK", "NODE", "STATE", "PID", "CPU", "RSS", "THREADS", "CHILDREN")
     table([header, *(_rank(model.ranks[number]) for number in sorted(model.ranks))])
+    if folder.damaged:
+        lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
+        out()
+        out(f"{folder.path / 'journal.jsonl'}: {lines}")
     for node in model.nodes.values():
         for note in node.notes:
             out()

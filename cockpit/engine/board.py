@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cockpit.base.events import ClockMeasured
-from cockpit.base.record import rank_log
+from cockpit.base.events import ClockMeasured, Note
 from cockpit.core.causes import Cause, find_cause
 from cockpit.core.events import Event
 from cockpit.core.metrics import Metrics
@@ -73,6 +72,10 @@ class Board:
                 if tail:
                     self.metrics.feed(rank, tail, time.time())
                     await asyncio.sleep(0)
+        for (node, _), error in self.book.logs.unreadable.items():
+            note = Event(time.time(), node, Note(str(error)))
+            self.model.apply(note)
+            self.timeline.tell(note)
 
     def _common(self, at: float, node: str) -> float:
         """A time that a node wrote, on our clock."""
@@ -126,18 +129,12 @@ class Board:
             self.cause = find_cause(self._tail(entry, first.rank))
 
     def _size(self, entry: NodeEntry, rank: int) -> int:
-        try:
-            return (self.folder.spool_dir(entry) / rank_log(rank)).stat().st_size
-        except FileNotFoundError:
-            return 0  # it has not said a word
+        return self.book.logs.size(self.book.logs.number((entry.name, rank)))
 
     def _tail(self, entry: NodeEntry, rank: int) -> bytes:
-        size = self._size(entry, rank)
-        if not size:
-            return b""
-        with (self.folder.spool_dir(entry) / rank_log(rank)).open("rb") as file:
-            file.seek(max(0, size - TAIL))
-            return file.read(TAIL)
+        logs = self.book.logs
+        number = logs.number((entry.name, rank))
+        return logs.read(number, max(0, logs.size(number) - TAIL), TAIL)
 
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says of a node."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit.base.record import LAUNCHER_LOG, SIZES
+from cockpit.base.gate import TIME, bound, read
+from cockpit.base.record import SIZES, logged_rank
+from cockpit.base.verbs import SIZES as SIZES_OF_FILES
+from cockpit.engine.files import lines, open_regular
 from cockpit.engine.runs import NodeEntry, RunFolder
+from cockpit.engine.spooled import logs_of
+from cockpit.errors import CockpitError, os_error
 
 
 @dataclass(frozen=True)
@@ -27,65 +33,98 @@ class Piece:
     data: bytes
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """A line of a time index."""
+
+    t: float = bound(TIME)
+    s: Mapping[str, int] = bound(SIZES_OF_FILES)
+
+
 _STEP = 1 << 20
-_INDEX_STEP = 64 << 10
+
+Trouble = Callable[[CockpitError], None]
+"""Who is told of a log that cannot be read; the others go on."""
 
 
-def history(folder: RunFolder, since: float = 0.0) -> Iterator[Piece]:
+def history(folder: RunFolder, trouble: Trouble, since: float = 0.0) -> Iterator[Piece]:
     """Every spooled byte that was written after ``since`` (unix seconds, our clock), merged by time.
 
     Order is exact within a rank; over ranks it is that of the time index, 0.2 s fine.
     """
     model = folder.model()
+    told: set[str] = set()
+
+    def once(error: CockpitError) -> None:
+        if str(error) not in told:
+            told.add(str(error))
+            trouble(error)
+
     streams = [
-        _node_history(folder, node, model.nodes[node.name].offset_s, since) for node in folder.manifest.nodes
+        _node_history(folder, node, model.nodes[node.name].offset_s, since, once)
+        for node in folder.manifest.nodes
     ]
     yield from heapq.merge(*streams, key=lambda piece: piece.at)
 
 
-def _node_history(folder: RunFolder, node: NodeEntry, offset_s: float, since: float) -> Iterator[Piece]:
+def _node_history(
+    folder: RunFolder, node: NodeEntry, offset_s: float, since: float, trouble: Trouble
+) -> Iterator[Piece]:
     root = folder.spool_dir(node)
-    done: dict[str, int] = {}
-    at = 0.0
-    for at, sizes in time_index(root / SIZES):
-        for file, size in sizes.items():
-            start, done[file] = done.get(file, 0), size
-            if at - offset_s >= since:
-                yield from _pieces(root / file, at - offset_s, node.name, file, start, size)
-    for path in sorted(root.glob("*.log")) if root.is_dir() else []:
-        # Bytes that came after the last line of the index: newer than everything before.
-        start, size = done.get(path.name, 0), path.stat().st_size
-        yield from _pieces(path, at - offset_s, node.name, path.name, start, size)
-
-
-def time_index(path: Path) -> Iterator[tuple[float, dict[str, int]]]:
-    """Every line of a node's time index: unix seconds on its clock, and the sizes that changed."""
-    at = 0
-    while True:
-        # Opened for each part: of a thousand nodes a thousand would be open.
-        try:
-            with path.open("rb") as file:
-                file.seek(at)
-                whole = file.read(_INDEX_STEP).rpartition(b"\n")[0]
-        except FileNotFoundError:
-            return
-        if not whole:
-            return
-        at += len(whole) + 1
-        for line in whole.split(b"\n"):
-            try:
-                entry = json.loads(line)
-                yield float(entry["t"]), {str(name): int(size) for name, size in entry["s"].items()}
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # a node's index is data: a damaged line costs its order, no bytes
-
-
-def _pieces(path: Path, at: float, node: str, file: str, start: int, end: int) -> Iterator[Piece]:
-    if not file.endswith(".log") or "/" in file or not path.is_file():
+    try:
+        here = logs_of(folder, node)
+    except CockpitError as error:
+        trouble(error)
         return
-    rank = None if file == LAUNCHER_LOG else int(file.removeprefix("rank-").removesuffix(".log"))
-    with path.open("rb") as source:
-        source.seek(start)
-        while start < end and (data := source.read(min(_STEP, end - start))):
-            yield Piece(at, node, rank, start, data)
-            start += len(data)
+    done = dict.fromkeys(here, 0)
+    at = 0.0
+    try:
+        for at, sizes in time_index(root / SIZES):
+            for file, size in sizes.items():
+                if file in here and size > done[file]:
+                    start, done[file] = done[file], min(size, here[file])
+                    if at - offset_s >= since:
+                        yield from _pieces(root / file, at - offset_s, node.name, start, done[file], trouble)
+    except CockpitError as error:
+        trouble(error)
+    for file, size in here.items():
+        # Bytes that came after the last line of the index: newer than everything before.
+        yield from _pieces(root / file, at - offset_s, node.name, done[file], size, trouble)
+
+
+def time_index(path: Path) -> Iterator[tuple[float, Mapping[str, int]]]:
+    """Every line of a node's time index: unix seconds on its clock, and the sizes that changed.
+
+    A damaged line is ignored: it costs order, no bytes.
+
+    :raises CockpitError: it cannot be read
+    """
+    for line in lines(path):
+        try:
+            entry = read(_Sizes, json.loads(line))
+        except (ValueError, RecursionError):
+            continue
+        yield entry.t, entry.s
+
+
+def _pieces(path: Path, at: float, node: str, start: int, end: int, trouble: Trouble) -> Iterator[Piece]:
+    rank = logged_rank(path.name)
+    while start < end:
+        # Opened for each piece: the logs of all nodes are under way at once.
+        try:
+            data = _read(path, start, min(_STEP, end - start))
+        except OSError as error:
+            trouble(os_error("cannot read the spool", path, error))
+            return
+        if not data:
+            return
+        yield Piece(at, node, rank, start, data)
+        start += len(data)
+
+
+def _read(path: Path, start: int, length: int) -> bytes:
+    number = open_regular(path)
+    try:
+        return os.pread(number, length, start)
+    finally:
+        os.close(number)

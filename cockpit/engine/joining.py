@@ -25,7 +25,7 @@ Errors = dict[str, CockpitError]
 
 def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
     """A fleet that reaches the nodes as they were reached when the run was started."""
-    return Fleet(manifest.pythons, manifest.transport, manifest.ssh_config, patience_s=patience_s)
+    return Fleet(list(manifest.pythons), manifest.transport, manifest.ssh_config, patience_s=patience_s)
 
 
 async def reach(fleet: Fleet, node: NodeEntry) -> Link:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cockpit.base.events import ClockMeasured
-from cockpit.base.record import LAUNCHER_LOG, SIZES
+from cockpit.base.record import SIZES, logged_rank
 from cockpit.core.levels import Level, level_of
 from cockpit.core.segments import BATCH_BYTES, Collector, Unfinished
 from cockpit.engine.history import time_index
 from cockpit.engine.index import Index
 from cockpit.engine.runs import NodeEntry, RunFolder
-from cockpit.engine.spooled import Source, SpooledLogs
+from cockpit.engine.spooled import Source, SpooledLogs, logs_of
+from cockpit.errors import CockpitError
 
 __all__ = ["Logbook", "Row", "Source"]
 
@@ -30,8 +30,6 @@ _TURN_S = 0.005
 
 _STEP = 256 << 10
 """Bytes of a log that are read at once."""
-
-_RANK_LOG = re.compile(r"rank-(\d+)\.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ class Logbook:
         self._collector = Collector()
         self._held: deque[_Held | float] | None = None
         """Fed chunks, and times of flushes, that wait until loading is done."""
-        if any((folder.path / "spool").glob("*/*.log")):
+        if self._files():
             self._held = deque()
         self._told = 0  # batches at the last flush
 
@@ -174,11 +172,11 @@ class Logbook:
         """The logs that are spooled: node and file name, and the number."""
         files: dict[tuple[str, str], int] = {}
         for node in self._folder.manifest.nodes:
-            for path in self._folder.spool_dir(node).glob("*.log"):
-                found = _RANK_LOG.fullmatch(path.name)
-                if found or path.name == LAUNCHER_LOG:
-                    rank = int(found[1]) if found else None
-                    files[node.name, path.name] = self.logs.number((node.name, rank))
+            try:
+                for name in logs_of(self._folder, node):
+                    files[node.name, name] = self.logs.number((node.name, logged_rank(name)))
+            except CockpitError as error:
+                self.logs.unreadable[node.name, None] = error
         return files
 
     async def _clocks(self, turn: _Turn) -> dict[str, float]:
@@ -194,8 +192,12 @@ class Logbook:
         """The lines of all time indexes, merged, by our clock."""
 
         def of(node: NodeEntry) -> Iterator[_Tick]:
-            for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
-                yield _Tick(at - clocks[node.name], node.name, sizes)
+            try:
+                for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
+                    yield _Tick(at - clocks[node.name], node.name, sizes)
+            except CockpitError as error:
+                # Costs the order of what it printed, no bytes.
+                self.logs.unreadable[node.name, None] = error
 
         return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
 
@@ -258,7 +260,7 @@ class _Tick(NamedTuple):
 
     at: float
     node: str
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
 
 
 class _Turn:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
-from cockpit.base.events import Planned
-from cockpit.base.gate import Malformed
+from cockpit.base.events import Damaged, Note, Planned
+from cockpit.base.gate import (
+    COUNT,
+    NODE_NAME,
+    PATH,
+    RANKS,
+    RUN_NAME,
+    SECONDS,
+    TIME,
+    WORD,
+    Kind,
+    ListOf,
+    Malformed,
+    Maybe,
+    Of,
+    Text,
+    bound,
+    read,
+)
 from cockpit.base.record import EVENTS
 from cockpit.core.events import Event, Record, journaled
 from cockpit.core.model import RunModel
-from cockpit.errors import CockpitError
+from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
+from cockpit.engine.writer import Writer
+from cockpit.errors import CockpitError, os_error
 
 _WORDS = (
     "otter",
@@ -63,45 +82,73 @@ def new_name() -> str:
     return time.strftime("%Y%m%d-%H%M%S-") + secrets.choice(_WORDS)
 
 
+_FIND = "cockpit ps --hostfile FILE"
+
+FORMAT = 1
+"""Version of the manifest; a reader refuses a newer one."""
+
+
+class _Object(Kind):
+    """A JSON object that is shown and passed on, field by field, by who knows it."""
+
+    def read(self, value: Any) -> dict[str, Any]:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        if not isinstance(value, dict):
+            raise Malformed("expected an object")
+        return value
+
+
+_OBJECT = _Object()
+_LINE = Text(1 << 20)
+_FILE = Text(4096)
+
+
 @dataclass(frozen=True)
 class NodeEntry:
     """A node in a manifest."""
 
-    name: str
-    dir: str
-    ranks: list[int]
-    transport: str = "ssh"
-    host: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    name: str = bound(NODE_NAME)
+    dir: str = bound(PATH)
+    ranks: Sequence[int] = bound(RANKS)
+    transport: str = bound(WORD, "ssh")
+    host: str = bound(Text(255), "")
+    facts: dict[str, Any] = bound(_OBJECT, {})
 
 
 @dataclass(frozen=True)
 class Manifest:
     """What a run was started with; holds no secrets."""
 
-    run: str
-    created: float
-    nodes: list[NodeEntry]
-    launcher: str
-    program: list[str]
-    cwd: str
-    hostfile: str = ""
-    pythons: list[str] = field(default_factory=list)
-    profile: dict[str, Any] | None = None
-    on_failure: str = "stop"
-    failure_wait_s: float = 30.0
-    transport: str = "auto"
-    ssh_config: str = ""
-    plans: list[dict[str, Any]] = field(default_factory=list)
-    version: str = __version__
-    format: int = 1
+    run: str = bound(RUN_NAME)
+    created: float = bound(TIME)
+    nodes: Sequence[NodeEntry] = bound(ListOf(Of(NodeEntry), 1 << 16))
+    launcher: str = bound(WORD)
+    program: Sequence[str] = bound(ListOf(_LINE, 1 << 16))
+    cwd: str = bound(_FILE)
+    hostfile: str = bound(_FILE, "")
+    pythons: Sequence[str] = bound(ListOf(_FILE, 1000), ())
+    profile: dict[str, Any] | None = bound(Maybe(_OBJECT), None)
+    on_failure: str = bound(Text(4, "stop|wait"), "stop")
+    failure_wait_s: float = bound(SECONDS, 30.0)
+    transport: str = bound(Text(5, "auto|ssh|local"), "auto")
+    ssh_config: str = bound(_FILE, "")
+    plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
+    version: str = bound(WORD, __version__)
+    format: int = bound(COUNT, FORMAT)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Manifest:
-        """The manifest of a file; fields of later versions are passed over."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        known["nodes"] = [NodeEntry(**node) for node in data["nodes"]]
-        return cls(**known)
+    def from_json(cls, data: Any) -> Manifest:
+        """The manifest of a file; fields of later versions are ignored.
+
+        :raises Malformed: it is none
+        """
+        found = read(cls, data)
+        if found.format > FORMAT:
+            raise Malformed("a newer cockpit, %s, wrote it" % found.version)
+        names = {node.name for node in found.nodes}
+        if not found.world or len(names) < len(found.nodes) or len(set(found.world)) < len(found.world):
+            raise Malformed(".nodes: expected ranks, and each rank and node once")
+        return found
 
     @property
     def world(self) -> list[int]:
@@ -115,27 +162,40 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
-        self._lock: int | None = None
+        self.writer = Writer(path)
         self._journal: int | None = None
+        self._size = 0  # of the journal
+        self.damaged = 0
+        """Lines of the journal that made no sense when it was read last."""
 
     @classmethod
     def create(cls, manifest: Manifest) -> RunFolder:
-        """Make the folder (0700) and write the manifest (0600).
+        """Make the folder (0700) with its manifest (0600), and become its writer.
 
-        :raises CockpitError: it exists, or the state folder cannot be written
+        It is made under another name first: whoever sees it sees all of it, and that it is ours.
+
+        :raises CockpitError: it exists, its name is none, or the state folder cannot be written
         """
-        path = paths.runs() / manifest.run
+        path = paths.runs() / _run_name(manifest.run)
+        beside: Path | None = None
         try:
             paths.private_dir(paths.runs())
-            path.mkdir(mode=0o700)
-            # A folder without a manifest is no run: it gets a whole one, or none.
-            number = os.open(path / "manifest.json.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(number, "w") as file:
-                json.dump(asdict(manifest), file, indent=1)
-            os.replace(path / "manifest.json.new", path / "manifest.json")
-        except OSError as error:
-            raise CockpitError(f"cannot make the run folder: {error.strerror}", where=str(path)) from None
-        return cls(path)
+            beside = Path(tempfile.mkdtemp(prefix=f".{manifest.run}.", dir=paths.runs()))
+            replace(beside / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
+            made = cls(beside)
+            made.lock()
+            if os.path.lexists(path):
+                raise CockpitError("it exists", hint="use another --name")
+            os.rename(beside, path)
+        except (OSError, CockpitError) as error:
+            if beside is not None:
+                shutil.rmtree(beside, ignore_errors=True)  # the error that counts is the first one
+            what = "cannot make the run folder"
+            if isinstance(error, OSError):
+                raise os_error(what, error.filename or path, error) from None
+            raise CockpitError(f"{what}: {error.what}", where=str(path), hint=error.hint) from None
+        made._moved(path)
+        return made
 
     @classmethod
     def find(cls, name: str) -> RunFolder:
@@ -160,29 +220,38 @@ class RunFolder:
         :raises CockpitError: it is missing or damaged
         """
         file = self.path / "manifest.json"
+        remedy = (
+            f"the run itself goes on; to find it on its nodes again, move {self.path} away, then: {_FIND}"
+        )
         try:
-            return Manifest.from_json(json.loads(file.read_text()))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise CockpitError(f"manifest cannot be read: {error}", where=str(file)) from None
+            return Manifest.from_json(json.loads(read_small(file)))
+        except OSError as error:
+            raise os_error("manifest cannot be read", file, error, hint=remedy) from None
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, Malformed) else "is not JSON"
+            raise CockpitError(f"manifest cannot be read: {why}", where=str(file), hint=remedy) from None
 
     @property
     def created(self) -> float:
         """When the run was started, unix seconds; of a damaged manifest, when it was written last."""
-        try:
+        with suppress(CockpitError):
             return self.manifest.created
-        except CockpitError:
-            return (self.path / "manifest.json").stat().st_mtime
+        for path in (self.path / "manifest.json", self.path):
+            with suppress(OSError):
+                return os.lstat(path).st_mtime
+        return 0.0
 
     def lock(self) -> bool:
-        """Become the one writer; False when another cockpit is. The lock dies with the process."""
-        number = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(number)
-            return False
-        self._lock = number
-        return True
+        """Become the one writer; False where another cockpit is, which ``writer`` names.
+
+        :raises CockpitError: the folder cannot be written
+        """
+        return self.writer.take()
+
+    def _moved(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.writer.moved(path)
 
     def spool_dir(self, node: NodeEntry) -> Path:
         """Where a node's spool lies; its name is ours, whatever the hostfile says."""
@@ -190,29 +259,70 @@ class RunFolder:
         return self.path / "spool" / f"{index:04d}-{safe_name(node.name)}"
 
     def write(self, event: Event) -> None:
-        """Append an event of ours to the journal."""
-        if self._journal is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._journal = os.open(self.path / "journal.jsonl", flags, 0o600)
-        os.write(self._journal, (json.dumps(event.as_json()) + "\n").encode())
+        """Append an event of ours to the journal: all of it, or nothing.
+
+        :raises CockpitError: the journal cannot be written
+        """
+        file = self.path / "journal.jsonl"
+        line = (json.dumps(event.as_json()) + "\n").encode()
+        try:
+            if self._journal is None:
+                line = self._open_journal(file) + line
+            assert self._journal is not None
+            append(self._journal, line, self._size)
+        except OSError as error:
+            self._close_journal()
+            raise os_error("cannot write the journal", file, error) from None
+        self._size += len(line)
+
+    def _open_journal(self, file: Path) -> bytes:
+        """Open it; return what ends a line that a crash cut."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self._journal = open_regular(file, flags)
+        self._size = os.fstat(self._journal).st_size
+        return b"" if os.pread(self._journal, 1, max(0, self._size - 1)) in (b"", b"\n") else b"\n"
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            os.close(self._journal)
+        self._journal = None
 
     def journal(self) -> Iterator[Event]:
-        """Our own events so far; damaged lines are passed over."""
-        for line in _read(self.path / "journal.jsonl").split(b"\n")[:-1]:
-            with suppress(Malformed):
-                if (event := journaled(line)) is not None:
-                    yield event
+        """Our own events so far; damaged lines are ignored, and counted in :attr:`damaged`.
 
-    def run_record(self, node: NodeEntry) -> bytes:
-        """The bytes of a node's run record, as far as it is spooled."""
-        return _read(self.spool_dir(node) / EVENTS)
+        :raises CockpitError: it cannot be read
+        """
+        self.damaged = 0
+        for line in lines(self.path / "journal.jsonl"):
+            try:
+                event = journaled(line)
+            except Malformed:
+                self.damaged += 1
+                continue
+            if event is not None:
+                yield event
 
-    def recorded(self, node: NodeEntry) -> list[Event]:
-        """The node's run record as far as it is spooled."""
-        return Record(node.name, node.ranks).feed(self.run_record(node))
+    def recorded(self, node: NodeEntry, record: Record | None = None) -> Iterator[Event]:
+        """The node's run record as far as it is spooled; damaged lines are ignored, and counted at the end.
+
+        Where it cannot be read, that is a note of the node: others are not to suffer.
+
+        :param record: reads it, and can go on with what comes next
+        """
+        record = record or Record(node.name, node.ranks)
+        try:
+            for data in chunks(self.spool_dir(node) / EVENTS):
+                yield from record.feed(data)
+        except CockpitError as error:
+            yield Event(time.time(), node.name, Note(str(error)))
+        if record.bad:
+            yield Event(time.time(), node.name, Damaged(record.bad))
 
     def model(self) -> RunModel:
-        """The run's state as far as it is known here, without asking any node."""
+        """The run's state as far as it is known here, without asking any node.
+
+        :raises CockpitError: manifest or journal cannot be read
+        """
         model = RunModel()
         manifest = self.manifest
         model.apply(planned(manifest))
@@ -224,16 +334,20 @@ class RunFolder:
         return model
 
     def discard(self) -> None:
-        """Remove the folder: of a run that never was."""
+        """Remove the folder: of a run that never was.
+
+        :raises CockpitError: it cannot be removed
+        """
         self.close()
-        shutil.rmtree(self.path)
+        try:
+            shutil.rmtree(self.path)
+        except OSError as error:
+            raise os_error("cannot be removed", self.path, error) from None
 
     def close(self) -> None:
         """Give up the lock and close the journal."""
-        for number in (self._lock, self._journal):
-            if number is not None:
-                os.close(number)
-        self._lock = self._journal = None
+        self._close_journal()
+        self.writer.give_up()
 
 
 def planned(manifest: Manifest) -> Event:
@@ -242,21 +356,27 @@ def planned(manifest: Manifest) -> Event:
 
 
 def list_runs() -> list[RunFolder]:
-    """All runs known here, oldest first."""
+    """All runs known here, oldest first, damaged ones among them.
+
+    :raises CockpitError: the folder of runs cannot be read
+    """
     root = paths.runs()
-    if not root.is_dir():
+    try:
+        found = [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and os.path.isdir(path)]
+    except FileNotFoundError:
         return []
-    found = [RunFolder(path) for path in root.iterdir() if (path / "manifest.json").is_file()]
+    except OSError as error:
+        raise os_error("cannot be read", root, error) from None
     return sorted(found, key=lambda folder: (folder.created, folder.name))
+
+
+def _run_name(name: str) -> str:
+    try:
+        return str(RUN_NAME.read(name))
+    except Malformed as error:
+        raise CockpitError(f"no name for a run: {error}", where=repr(name)[:100]) from None
 
 
 def safe_name(name: str) -> str:
     """``name`` as a part of a file name: letters, digits, dot, dash and underscore."""
     return "".join(c if c.isascii() and (c.isalnum() or c in ".-_") else "_" for c in name).lstrip(".") or "_"
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        return b""

@@ -14,13 +14,15 @@ from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
+from cockpit.config import Quotas, load
 from cockpit.core.events import Event, Record
 from cockpit.core.model import LIVE, RunModel
 from cockpit.engine.fleet import Fleet, close_all, settle
 from cockpit.engine.joining import reach, still_there
 from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.spool import Spool
+from cockpit.engine.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
@@ -33,6 +35,9 @@ _RETRY_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries to get a lost link back; the last one repeats."""
 _SLOW_S = 60.0
 """The pause where trying again hardly helps."""
+
+_PAUSED_S = 5.0
+"""Seconds between two portions of credit while there is no room here: states come, and few other bytes."""
 
 _EVENTS_AT_ONCE = 500
 """Events taken in before others have their turn: a node may send them without end."""
@@ -64,9 +69,19 @@ class Session:
     :param fleet: opens links; closed with the session
     :param listener: told of logs and events
     :param writer: whether this is the run's one writer (spool, journal, failure policy)
+    :param quotas: how much may be spooled; None: as this person's settings say
+    :raises CockpitError: the settings are wrong
     """
 
-    def __init__(self, folder: RunFolder, fleet: Fleet, listener: Listener, *, writer: bool = True) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        fleet: Fleet,
+        listener: Listener,
+        *,
+        writer: bool = True,
+        quotas: Quotas | None = None,
+    ) -> None:
         self.folder = folder
         self.manifest: Manifest = folder.manifest
         self.model = RunModel()
@@ -78,7 +93,8 @@ class Session:
         self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         self._links: dict[str, Link] = {}
-        self._spools = {name: Spool(folder.spool_dir(entry)) for name, entry in self._nodes.items()}
+        shelf = Shelf(folder.path, quotas or load().quotas)
+        self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
         self._records = {name: Record(name, entry.ranks) for name, entry in self._nodes.items()}
         self._strangers: set[str] = set()
@@ -86,6 +102,8 @@ class Session:
         self._tasks: list[asyncio.Task[None]] = []
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
+        self.paused: dict[str, QuotaReached] = {}
+        """Nodes whose logs wait there, as there is no room here, and why; their states still come."""
         self.stops_at: float | None = None
         """When the failure policy will stop the run (unix seconds); None: it will not."""
         self._kept = False
@@ -107,10 +125,10 @@ class Session:
         for event in self.folder.journal():
             self.model.apply(event)
         for name, entry in self._nodes.items():
-            self._offsets[name] = self._spools[name].offsets()
-            for event in self._records[name].feed(self.folder.run_record(entry)):
+            with suppress(SpoolUnusable):  # said when its record is read, and when more is to be written
+                self._offsets[name] = self._spools[name].offsets()
+            for event in self.folder.recorded(entry, self._records[name]):
                 self.model.apply(event)
-            self._count_damage(name)
 
     # Watching
 
@@ -168,6 +186,9 @@ class Session:
                 pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
                 tries += 1
                 await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
+            except (QuotaReached, SpoolUnusable) as error:
+                # What is wrong with its files here is no fault of the others.
+                await self._pause(name, link, str(error), _SLOW_S)
             except Malformed as error:
                 await self._pause(name, link, f"sent what makes no sense: {error}", _SLOW_S)
             except CockpitError:
@@ -189,9 +210,11 @@ class Session:
         if self._stop is not None and not self.model.nodes[name].over:
             await self._send_stop(name, link)
         offsets = self._offsets.setdefault(name, {})
+        self.paused.pop(name, None)
         stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
         samples = asyncio.create_task(self._sample(entry, link))
         used = 0
+        credited = time.monotonic()
         try:
             async for item, data in stream.parts():
                 await self._take(entry, item, data)
@@ -199,9 +222,14 @@ class Session:
                     await self._without_folder(name, link, item.gone, alive=item.alive is True)
                 self._measure_clock(name, link)
                 used += len(data)
-                if used >= CREDIT_PORTION:
-                    await stream.credit(used)
-                    used = 0
+                now = time.monotonic()
+                if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + _PAUSED_S):
+                    portion = min(used, CREDIT_PORTION) if name in self.paused else used
+                    await stream.credit(portion)
+                    used -= portion
+                    credited = now
+                if self._has_room(name):
+                    return  # followed anew, from where the spool ends
                 if self.model.nodes[name].ended and not self.behind[name]:
                     self._note(name, events.Complete())
                 if self.model.nodes[name].done:
@@ -228,11 +256,19 @@ class Session:
             if rank is not None and rank not in entry.ranks:
                 self._ignore(name, part.file)
                 continue
+            if name in self.paused and part.file not in RECORD:
+                continue
             here = offsets.get(part.file, 0)
             if part.offset > here:
                 raise Malformed(f"follow: {part.file} from {part.offset}, and {here} bytes are here")
             if self.writer:
-                fresh = self._spools[name].append(part.file, part.offset, chunk)
+                try:
+                    fresh = self._spools[name].append(part.file, part.offset, chunk)
+                except QuotaReached as error:
+                    if part.file in RECORD:
+                        raise
+                    self._pause_logs(name, error)
+                    continue
             else:
                 fresh = chunk[here - part.offset :]
             offsets[part.file] = max(here, part.offset + part.length)
@@ -247,6 +283,19 @@ class Session:
             self._emit(event)
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name, ended=item.gone is None)
+
+    def _pause_logs(self, name: str, why: QuotaReached) -> None:
+        self.paused[name] = why
+        text = f"its logs wait on the node, as there is no room for them here: {why}"
+        self._note(name, events.Note(text), record=False)
+
+    def _has_room(self, name: str) -> bool:
+        """Whether a node's logs waited, and need no longer."""
+        if name not in self.paused or self._spools[name].wait_for(CREDIT_PORTION):
+            return False
+        text = "there is room here again: its logs come from where they paused"
+        self._note(name, events.Note(text), record=False)
+        return True
 
     def _ignore(self, name: str, file: str) -> None:
         """A log of a rank that is not of this node."""
@@ -321,14 +370,18 @@ class Session:
     async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
         """Ask every node that is not over to stop; one with a lost link is asked when it is back.
 
-        :return: an error for each node that could not be asked now
+        :return: an error for each node that could not be asked now, and one where the wish could not be noted
         """
         self._stop = events.StopAsked(reason, by, hard)
-        self._note("", self._stop)
+        unsaid: list[CockpitError] = []
+        try:
+            self._note("", self._stop)
+        except CockpitError as error:
+            unsaid = [error]  # a full disk here must not keep a run from being stopped
         names = [name for name, node in self.model.nodes.items() if not node.over]
         links = {name: self._links[name] for name in names if name in self._links}
         _, errors = await settle({name: self._send_stop(name, link) for name, link in links.items()})
-        return list(errors.values())
+        return [*unsaid, *errors.values()]
 
     async def _send_stop(self, name: str, link: Link) -> StopAnswer:
         assert self._stop is not None

@@ -2,72 +2,151 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from cockpit import paths
-from cockpit.errors import CockpitError
+from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
+from cockpit.config import Quotas
+from cockpit.engine.files import OpenFiles, append
+from cockpit.engine.quotas import QuotaReached, Room, exceeded
+from cockpit.errors import CockpitError, os_error
+
+OPEN_FILES = 64
+"""Files kept open for writing, of all nodes together: a run may have more than a process may."""
+
+RECORD = (EVENTS, SIZES)
+"""What the supervisor writes: it has a quota of its own, so that states come on where logs pause."""
+
+_ONE_FILE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO)
+"""What is wrong with one file or folder, and says nothing of the others."""
+
+
+class SpoolUnusable(CockpitError):
+    """The files of one node cannot be used here; those of others may be."""
+
+
+class Shelf:
+    """What the spools of one run share: descriptors and room.
+
+    :param folder: the run's
+    :param quotas: how much may be written
+    """
+
+    def __init__(self, folder: Path, quotas: Quotas) -> None:
+        self.files = OpenFiles(OPEN_FILES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.quotas = quotas
+        self.room = Room(folder, quotas)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
 
 
 class Spool:
     """The files of one node in one local folder.
 
     :param folder: made (0700) when the first byte comes
+    :param shelf: of the run
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shelf: Shelf | None = None) -> None:
         self.folder = folder
-        self._files: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
-        if folder.is_dir():
-            self._sizes = {
-                entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()
-            }
+        self._shelf = shelf or Shelf(folder.parents[1], Quotas())
+        self._known: dict[str, int] | None = None
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        if self._known is None:
+            self._known = _look(self.folder)
+        return self._known
 
     def offsets(self) -> dict[str, int]:
-        """How many bytes of each file are here."""
+        """How many bytes of each file are here.
+
+        :raises SpoolUnusable: the folder cannot be read
+        """
         return dict(self._sizes)
 
     def append(self, name: str, offset: int, data: bytes) -> bytes:
         """Add ``data``, which stands at ``offset`` of the node's file; return what of it was new.
 
-        :raises CockpitError: bytes in between are missing, or the disk here is full
+        :raises QuotaReached: there is no room for it: nothing of it was written
+        :raises SpoolUnusable: this node's folder or file cannot be used, or bytes in between are missing
+        :raises CockpitError: the disk here is full, read-only or broken
         """
         size = self._sizes.get(name, 0)
         if offset > size:
-            raise CockpitError(f"spool has {size} bytes, the node sends from {offset}", where=name)
+            raise SpoolUnusable(f"spool has {size} bytes, the node sends from {offset}", where=name)
         fresh = data[size - offset :]
+        if not fresh:
+            return fresh
+        self._check(name, len(fresh))
+        path = str(self.folder / name)
         try:
-            number = self._open(name)
-            rest = memoryview(fresh)
-            while rest:
-                rest = rest[os.write(number, rest) :]
+            append(self._open(path, size), fresh, size)
         except OSError as error:
-            self._truncate(name, size)
-            raise CockpitError(
-                f"cannot write the spool: {error.strerror}",
-                where=str(self.folder / name),
-                hint="free some space: nothing is lost, the node keeps its files",
-            ) from None
+            # Opened anew, its size is compared with what we know.
+            self._shelf.files.drop(path)
+            kind = SpoolUnusable if error.errno in _ONE_FILE else CockpitError
+            raise _refused(kind, "cannot write the spool", path, error) from None
         self._sizes[name] = size + len(fresh)
         return fresh
 
-    def _open(self, name: str) -> int:
-        number = self._files.get(name)
-        if number is None:
-            paths.private_dir(self.folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            number = self._files[name] = os.open(self.folder / name, flags, 0o600)
-        return number
+    def wait_for(self, size: int) -> QuotaReached | None:
+        """Why ``size`` more bytes of logs would still find no room; None: they would."""
+        try:
+            self._check(LAUNCHER_LOG, size)
+        except QuotaReached as error:
+            return error
+        return None
 
-    def _truncate(self, name: str, size: int) -> None:
-        """Take back a half-written chunk, so that the size stays the truth."""
-        number = self._files.get(name)
+    def _check(self, name: str, size: int) -> None:
+        quotas, sizes = self._shelf.quotas, self._sizes
+        recorded = sum([sizes.get(each, 0) for each in RECORD])
+        if name in RECORD:
+            if recorded + size > quotas.record_bytes:
+                raise exceeded("record_bytes", quotas.record_bytes, self.folder)
+            return
+        if name not in sizes and len(sizes) >= quotas.spool_files:
+            raise exceeded("spool_files", quotas.spool_files, self.folder)
+        if sum(sizes.values()) - recorded + size > quotas.spool_bytes:
+            raise exceeded("spool_bytes", quotas.spool_bytes, self.folder)
+        self._shelf.room.check(size)
+
+    def _open(self, path: str, size: int) -> int:
+        number = self._shelf.files.find(path)
         if number is not None:
-            os.ftruncate(number, size)
+            return number
+        paths.private_dir(self.folder)
+        number = self._shelf.files.open(path)
+        found = os.fstat(number).st_size
+        if found != size:
+            what = f"was changed by another program: it has {found} bytes, not {size}"
+            raise SpoolUnusable(what, where=path, hint="leave this cockpit, and attach again")
+        return number
 
     def close(self) -> None:
         """Close the files."""
-        for number in self._files.values():
-            os.close(number)
-        self._files.clear()
+        self._shelf.close()
+
+
+def _look(folder: Path) -> dict[str, int]:
+    """The sizes of the files in a folder."""
+    try:
+        return {
+            entry.name: entry.stat(follow_symlinks=False).st_size
+            for entry in os.scandir(folder)
+            if entry.is_file(follow_symlinks=False)
+        }
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _refused(SpoolUnusable, "cannot read the spool", folder, error) from None
+
+
+def _refused(kind: type[CockpitError], what: str, path: str | Path, error: OSError) -> CockpitError:
+    told = os_error(what, path, error)
+    hint = f"{told.hint}: nothing is lost, the node keeps its files" if told.hint else ""
+    return kind(told.what, where=told.where, hint=hint)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import OrderedDict
 from collections.abc import Sequence
 
-from cockpit.base.record import LAUNCHER_LOG, rank_log
-from cockpit.engine.runs import RunFolder
-from cockpit.errors import CockpitError
+from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
+from cockpit.engine.files import OpenFiles
+from cockpit.engine.runs import NodeEntry, RunFolder
+from cockpit.errors import CockpitError, os_error
 
 Source = tuple[str, int | None]
 """Who prints: a node and a global rank; None is the launcher's console on that node."""
 
-_OPEN_FILES = 128
+OPEN_FILES = 32
 """Files kept open: a run may have more logs than a process may have files."""
+
+_OF_ALL = (errno.EMFILE, errno.ENFILE)
+"""Errors that say nothing of a file."""
 
 
 class SpooledLogs:
     """The logs of a run, by number: consoles in the order of the nodes, then ranks in their order.
+
+    A log that cannot be read is empty, and has a line in :attr:`unreadable`; the others go on.
 
     :param folder: the run's folder
     """
@@ -29,8 +35,10 @@ class SpooledLogs:
         ranks = sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks)
         self.sources: list[Source] = consoles + [(name, rank) for rank, name in ranks]
         """Who writes each log."""
+        self.unreadable: dict[Source, CockpitError] = {}
+        """Logs that could not be read, with path, cause and what to do."""
         self._numbers = {source: number for number, source in enumerate(self.sources)}
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
 
     def number(self, source: Source) -> int:
         """The number of a log; one that the manifest does not name comes last."""
@@ -47,55 +55,73 @@ class SpooledLogs:
     def size(self, number: int) -> int:
         """Bytes of a log that are here.
 
-        :raises CockpitError: it cannot be read
+        :raises CockpitError: this process has no descriptor left
         """
-        file = self._file(number)
-        return 0 if file is None else os.fstat(file).st_size
+        try:
+            file = self._file(number)
+            return 0 if file is None else os.fstat(file).st_size
+        except OSError as error:
+            self._failed(number, error)
+            return 0
 
     def read(self, number: int, start: int, length: int) -> bytes:
         """Bytes of a log; fewer where the others are not here.
 
-        :raises CockpitError: it cannot be read
+        :raises CockpitError: this process has no descriptor left
         """
-        file = self._file(number)
-        if file is None:
-            return b""
+        data = b""
         try:
-            data = os.pread(file, length, start)
-            while (
-                data
-                and len(data) < length
-                and (more := os.pread(file, length - len(data), start + len(data)))
-            ):
-                data += more
+            file = self._file(number)
+            while file is not None and len(data) < length:
+                more = os.pread(file, length - len(data), start + len(data))
+                if not more:
+                    break
+                data = data + more if data else more
         except OSError as error:
-            raise self._unreadable(number, error) from None
+            self._failed(number, error)
+            return b""
         return data
 
     def _file(self, number: int) -> int | None:
-        file = self._open.get(number)
+        path = self._path(number)
+        file = self._files.find(path)
         if file is not None:
-            self._open.move_to_end(number)
             return file
         try:
-            file = os.open(self._path(number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            return self._files.open(path)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._unreadable(number, error) from None
-        self._open[number] = file
-        if len(self._open) > _OPEN_FILES:
-            os.close(self._open.popitem(last=False)[1])
-        return file
 
     def _path(self, number: int) -> str:
         node, rank = self.sources[number]
         return f"{self._folders[node]}/{LAUNCHER_LOG if rank is None else rank_log(rank)}"
 
-    def _unreadable(self, number: int, error: OSError) -> CockpitError:
-        return CockpitError(f"cannot read the spool: {error.strerror}", where=self._path(number))
+    def _failed(self, number: int, error: OSError) -> None:
+        path = self._path(number)
+        told = os_error("cannot read the spool", path, error)
+        if error.errno in _OF_ALL:
+            raise told
+        self._files.drop(path)
+        self.unreadable[self.sources[number]] = told
 
     def close(self) -> None:
         """Close the files."""
-        while self._open:
-            os.close(self._open.popitem()[1])
+        self._files.close()
+
+
+def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:
+    """The logs of a node that are spooled, with their bytes, by file name.
+
+    :raises CockpitError: the folder cannot be read
+    """
+    root = folder.spool_dir(node)
+    try:
+        return {
+            entry.name: entry.stat(follow_symlinks=False).st_size
+            for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
+            if entry.name == LAUNCHER_LOG or logged_rank(entry.name) is not None
+        }
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise os_error("cannot read the spool", root, error) from None

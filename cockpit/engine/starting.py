@@ -75,7 +75,6 @@ async def start(request: Request, stages: Stages) -> Session:
         notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
         stages.ready(list(notes))
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
-        folder.lock()
         session = Session(folder, fleet, stages.listener(folder))
     except BaseException:
         await close_all(links.values())

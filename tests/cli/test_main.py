@@ -13,7 +13,7 @@ import pytest
 from cockpit import paths
 from cockpit.cli import ps
 from cockpit.cli.parsing import rank_set
-from cockpit.engine.runs import Manifest, RunFolder, list_runs
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError
 
 
@@ -37,8 +37,9 @@ def test_closed_streams_are_no_mistake(closed: str, words: str, code: int, tmp_p
 
 
 def test_a_damaged_run_hides_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
-    RunFolder.create(Manifest("crane", 1.0, [], "command", ["train.py"], "/"))
-    damaged = RunFolder.create(Manifest("otter", 2.0, [], "command", ["train.py"], "/"))
+    nodes = [NodeEntry("gpu1", "/nowhere", [0])]
+    RunFolder.create(Manifest("crane", 1.0, nodes, "command", ["train.py"], "/"))
+    damaged = RunFolder.create(Manifest("otter", 2.0, nodes, "command", ["train.py"], "/"))
     (damaged.path / "manifest.json").write_text('{"run": "ott')
     assert [folder.name for folder in list_runs()] == ["crane", "otter"]
     assert RunFolder.find("crane").manifest.run == "crane"
