@@ -117,7 +117,10 @@ def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:
     root = folder.spool_dir(node)
     try:
         return {
+            # What is no file is found out by whoever reads it.
             entry.name: entry.stat(follow_symlinks=False).st_size
+            if entry.is_file(follow_symlinks=False)
+            else 1
             for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
             if entry.name == LAUNCHER_LOG or logged_rank(entry.name) is not None
         }
