@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from cockpit.base import verbs
 from cockpit.base.answers import DigestAnswer, ReadItem, ReportFile, ReportsAnswer
 from cockpit.base.gate import Malformed, read
+from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.fleet import Fleet
@@ -96,7 +99,11 @@ def folder() -> RunFolder:
 
 
 def gather(
-    folder: RunFolder, target: Path, first: dict[str, bytes], cut_after: int = -1
+    folder: RunFolder,
+    target: Path,
+    first: dict[str, bytes],
+    cut_after: int = -1,
+    quotas: Quotas | None = None,
 ) -> tuple[Collected, Node]:
     """Collect from node1, which has these reports, and node2, which has one."""
 
@@ -104,7 +111,7 @@ def gather(
         node1, node2 = Node(first), Node({"b.nsys-rep": b"two"})
         node1.cut_after = cut_after
         fleet = cast("Fleet", Fakes({"node1": node1, "node2": node2}))
-        return await collect(folder, fleet, target), node1
+        return await collect(folder, fleet, target, quotas=quotas), node1
 
     return asyncio.run(main())
 
@@ -230,3 +237,56 @@ def test_names_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> 
 def test_a_name_that_is_none_does_not_pass_the_gate(name: str) -> None:
     with pytest.raises(Malformed):
         read(ReportsAnswer, {"files": [{"name": name, "size": 1}]})
+
+
+def test_a_slow_disk_does_not_hold_the_loop_up(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = threading.Event()
+    held: list[bool] = []
+    real = os.fsync
+
+    def fsync(number: int) -> None:
+        """Sync when the loop has had a turn meanwhile."""
+        held.append(turns.wait(20))
+        real(number)
+
+    async def main() -> Collected:
+        async def turn() -> None:
+            while not held:
+                await asyncio.sleep(0.01)
+                if waits.is_set():
+                    turns.set()
+
+        waits = threading.Event()
+
+        def slow(number: int) -> None:
+            waits.set()
+            fsync(number)
+
+        monkeypatch.setattr(os, "fsync", slow)
+        ticker = asyncio.create_task(turn())
+        fleet = cast("Fleet", Fakes({"node1": None, "node2": Node({"b.nsys-rep": b"two"})}))
+        collected = await collect(folder, fleet, tmp_path)
+        await ticker
+        return collected
+
+    collected = asyncio.run(main())
+    assert held[0]
+    assert [report.state for report in collected.reports] == ["collected"]
+
+
+def test_a_floor_of_space_is_kept_free(folder: RunFolder, tmp_path: Path) -> None:
+    all_of_it = Quotas(free_bytes=1 << 61, free_percent=100.0)
+    collected, node = gather(folder, tmp_path, {"a.nsys-rep": DATA}, quotas=all_of_it)
+    assert not collected.complete
+    assert "are kept free; free some space" in collected.reports[0].why
+    assert not node.sent
+
+
+def test_a_node_lists_no_end_of_reports(folder: RunFolder, tmp_path: Path) -> None:
+    reports = {f"{number}.nsys-rep": b"x" for number in range(5)}
+    collected, _ = gather(folder, tmp_path, reports, quotas=Quotas(report_files=3))
+    assert not collected.complete
+    assert [report.state for report in collected.reports].count("collected") == 4
+    assert "lists more than 3 reports; the others are not fetched" in collected.missing["node1"]
