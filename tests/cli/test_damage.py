@@ -46,11 +46,11 @@ def _instead(make: Callable[[Path], object]) -> Callable[[Path], None]:
     return damage
 
 
-def _bomb(data: bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(data) and None
+def _bomb(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     **{name: _bomb(data) for name, data in BOMBS.items()},
     "truncated": _truncated,
     "missing": Path.unlink,

@@ -17,11 +17,11 @@ from cockpit.config import Quotas
 from cockpit.engine import session as sessions
 from cockpit.engine.fleet import Fleet
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.engine.session import Session
 from cockpit.engine.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from tests.engine.books import run_folder
-from tests.engine.test_session import ENDED, Fakes, Heard, Node, part
+from tests.engine.test_session import ENDED, Fakes, Heard, Node, Part, part
 
 MANY_LOGS = """
 import asyncio, os, resource, sys
@@ -122,7 +122,7 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(tmp_path: Path) -> Non
     with pytest.raises(QuotaReached, match="record_bytes"):
         spool.append(EVENTS, 10, b"x")
     with pytest.raises(QuotaReached, match=r"quota of 3 a node .* spool_files .* cockpit attach run"):
-        spool.append("rank-1.log", 0, b"") or spool.append("rank-1.log", 0, b"1")
+        spool.append("rank-1.log", 0, b"1")
 
 
 def test_the_default_holds_a_day_of_a_chatty_node() -> None:
@@ -130,15 +130,15 @@ def test_the_default_holds_a_day_of_a_chatty_node() -> None:
     assert Quotas().spool_bytes > 8 * 3600 * a_second
 
 
-def follow(scripts: list[list[object]], quotas: Quotas) -> tuple[Session, Heard, Node]:
-    """Follow a run on one node until it is over; the session is closed."""
+def follow(scripts: list[list[Part]], quotas: Quotas) -> tuple[Session, Heard, Node]:
+    """Follow a run on one node until it is over; called again, the same run."""
 
     async def main() -> tuple[Session, Heard, Node]:
-        node = Node(*cast("list[list[sessions.FollowItem]]", scripts))
+        node = Node(*scripts)
         entries = [NodeEntry("a", "/none/a", [0])]
-        folder = next(iter(made)) if (made := existing()) else None
-        if folder is None:
-            folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        known = list_runs()
+        manifest = Manifest("run", 0.0, entries, "command", ["true"], "/")
+        folder = known[0] if known else RunFolder.create(manifest)
         heard = Heard()
         session = Session(folder, cast("Fleet", Fakes({"a": node})), heard, quotas=quotas)
         session.rejoin()
@@ -153,12 +153,6 @@ def follow(scripts: list[list[object]], quotas: Quotas) -> tuple[Session, Heard,
         return session, heard, node
 
     return asyncio.run(main())
-
-
-def existing() -> list[RunFolder]:
-    from cockpit.engine.runs import list_runs
-
-    return list_runs()
 
 
 def test_logs_pause_at_the_quota_and_go_on_there_with_a_higher_one() -> None:
