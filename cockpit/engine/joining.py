@@ -121,7 +121,7 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
     record = Record(node.name, node.ranks)
     found = record.events(answer.events.lines)
     if answer.gone is not None:
-        found = RunFolder(paths.runs() / manifest.run).recorded(node)
+        found = list(RunFolder(paths.runs() / manifest.run).recorded(node))
         model = RunModel()
         for event in (planned(manifest), *found):
             model.apply(event)

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from cockpit.base import events, verbs
