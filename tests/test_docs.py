@@ -83,3 +83,12 @@ def test_every_claim_of_proof_names_tests_that_exist() -> None:
     rows = re.findall(r"^\|.*\|([^|]*)\|$", (ROOT / "docs/proven.md").read_text(), re.MULTILINE)
     names = {name for row in rows for name in re.findall(r"`([a-z_/]+)`", row)}
     assert {name for name in names if not (ROOT / "tests" / f"{name}.py").is_file()} == set()
+
+
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", (ROOT / "docs/security.md").read_text())
+    assert len(named) > 30
+    for path, name in named:
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), (
+            f"{path}::{name}"
+        )

@@ -127,6 +127,23 @@ def test_constraints_pin_every_dependency() -> None:
     assert [line for line in lines if not pinned.fullmatch(line)] == []
 
 
+_RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "tarfile", "yaml", "cloudpickle"}
+_UNPACKS = {"extract", "extractall", "unpack_archive", "loads_pickle", "eval"}
+
+
+def test_nothing_is_unpickled_or_unpacked() -> None:
+    """What a node sends is read as JSON and bytes, never in a format that can hold code or paths."""
+    here = [path for path in ROOT.glob("cockpit/**/*.py") if "node" not in path.parts]
+    assert here
+    for path in here:
+        tree = ast.parse(path.read_text())
+        top = {name.partition(".")[0] for name in imported(tree)}
+        assert not top & _RUNS_WHAT_IT_READS, path
+        called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        names = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called}
+        assert not names & _UNPACKS, path
+
+
 @pytest.mark.parametrize("path", TEXT, ids=name_of)
 def test_text_is_clean(path: Path) -> None:
     text = path.read_bytes().decode()

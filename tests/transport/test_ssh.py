@@ -75,6 +75,18 @@ def test_no_configuration_turns_host_keys_off(tmp_path: Path, option: str) -> No
     assert "host key is not known" in asyncio.run(main())
 
 
+def test_nothing_is_forwarded(tmp_path: Path) -> None:
+    async def main() -> None:
+        place = Place(tmp_path)
+        wishes = ("ForwardAgent yes", "ForwardX11 yes", "ForwardX11Trusted yes")
+        async with place.server("alpha", *wishes):
+            options = await place.hops()._options_for("alpha", "")
+            assert options.agent_forward_path is None
+            assert options.x11_forwarding is False
+
+    asyncio.run(main())
+
+
 def test_a_refused_key(tmp_path: Path) -> None:
     async def main() -> LinkError:
         place = Place(tmp_path)
