@@ -54,9 +54,10 @@ def cluster(nodes: int, slots: int) -> Iterator[Cluster]:
             start_new_session=True,
         )
         openfiles.give_back(process.pid)  # what it starts trains
+        assert process.stdin
+        assert process.stdout
         folder: Path | None = None
         try:
-            assert process.stdout
             line = process.stdout.readline()
             if not line:
                 process.wait()
@@ -66,9 +67,9 @@ def cluster(nodes: int, slots: int) -> Iterator[Cluster]:
             hostfile.write_text("".join(f"{name} slots={slots}\n" for name in names))
             yield Cluster(folder, hostfile)
         finally:
-            assert process.stdin
             process.stdin.close()
             code = process.wait()
+            process.stdout.close()
         if code > 0:
             raise CockpitError(f"not all of the demo could be ended: {_last_line(errors.fileno())}")
         if code < 0 and (left := end(folder)):  # the servers were killed, and could not do it

@@ -114,8 +114,12 @@ async def _serve(process: asyncssh.SSHServerProcess[bytes], folder: Path, home: 
         cwd=home,
         start_new_session=True,
     )
+    if process.is_closing():  # the client is gone again, and asyncssh redirects nothing any more
+        await shell.communicate()
+        return
     await process.redirect(shell.stdin, shell.stdout, shell.stderr)
     process.exit(await shell.wait())
+    await process.wait_closed()  # asyncssh has coroutines that wait for that
 
 
 def _write(file: Path, data: bytes) -> None:

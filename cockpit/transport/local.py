@@ -82,6 +82,8 @@ class _LocalPipe:
                 await self._ended()
         finally:
             self._stderr.cancel()
+            # A child that it left behind may hold the other ends: ours would stay open as long as that lives.
+            self._process._transport.close()  # type: ignore[attr-defined]
 
     async def _ended(self) -> bool:
         try:

@@ -124,7 +124,8 @@ def test_history_is_merged_by_the_clocks_of_the_nodes(tmp_path: Path) -> None:
     writer.write("gpu2", 2, b"second\n")
     writer.tick(CREATED + 7)
     writer.write("gpu2", 3, b"after the index\n")
-    (folder.spool_dir(folder.manifest.nodes[1]) / SIZES).open("a").write('{"t": "damaged\n')
+    with (folder.spool_dir(folder.manifest.nodes[1]) / SIZES).open("a") as index:
+        index.write('{"t": "damaged\n')
     book = Logbook(folder)
     asyncio.run(book.load())
     rows = all_after(Reader(book, Query()))

@@ -25,12 +25,16 @@ class Counts:
 
 
 class _Server(asyncssh.SSHServer):
-    def __init__(self, counts: Counts, login_s: float) -> None:
+    def __init__(
+        self, counts: Counts, login_s: float, connections: set[asyncssh.SSHServerConnection]
+    ) -> None:
+        self._connections = connections
         self._counts = counts
         self._login_s = login_s
         self._unauthenticated = False
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connections.add(conn)
         self._counts.connections += 1
         self._counts.handshakes += 1
         self._unauthenticated = True
@@ -63,8 +67,12 @@ async def run_it(process: asyncssh.SSHServerProcess[bytes]) -> None:
     assert process.command
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_shell(process.command, stdin=pipe, stdout=pipe, stderr=pipe)
+    if process.is_closing():  # the client is gone again, and asyncssh redirects nothing any more
+        await shell.communicate()
+        return
     await process.redirect(shell.stdin, shell.stdout, shell.stderr)
     process.exit(await shell.wait())
+    await process.wait_closed()  # asyncssh's own coroutines wait for that
 
 
 class Place:
@@ -120,7 +128,14 @@ class Place:
         counts = Counts()
         host_key = asyncssh.generate_private_key("ssh-ed25519")
 
+        connections: set[asyncssh.SSHServerConnection] = set()
+        serving: set[asyncio.Task[None]] = set()
+
         async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
+            task = asyncio.current_task()
+            assert task
+            serving.add(task)
+            task.add_done_callback(serving.discard)
             assert process.command
             counts.commands.append(process.command)
             await (serve or run_it)(process)
@@ -128,7 +143,7 @@ class Place:
         server = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Server(counts, login_s),
+            server_factory=lambda: _Server(counts, login_s, connections),
             server_host_keys=[host_key],
             authorized_client_keys=self._authorized if admits else None,
             process_factory=handle,
@@ -142,3 +157,11 @@ class Place:
         finally:
             server.close()
             await server.wait_closed()
+            # What still runs would outlive the event loop: it ends with its connection, or is ended.
+            for connection in connections:
+                connection.abort()
+            if serving:
+                _, left = await asyncio.wait(serving, timeout=5)
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
