@@ -110,7 +110,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dump]
     spies.end_children(dumps["child"])
     for process in started.values():
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 @pytest.mark.parametrize(
