@@ -158,7 +158,8 @@ def test_one_process_a_rank_whatever_is_above_and_below_it(stage: Stage, above: 
     assert [rank["rank"] for rank in stage.found()] == [0, 1]
 
 
-def test_what_is_told_of_a_rank(stage: Stage) -> None:
+def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seek, "COMMAND_LIMIT", 10_000)  # the temporary folder may have a long name
     words = stage.python("fork")
     process = stage.start(words, stage.env(1, world=8, LOCAL_RANK=3, CROSS_RANK=0, CROSS_SIZE=1))
     stage.told(1)
