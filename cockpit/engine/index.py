@@ -78,6 +78,7 @@ class Table:
         """Give the file up."""
         if self._file is not None:
             os.close(self._file)
+            self._file = None
 
 
 class Block(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -234,7 +234,9 @@ async def played(
     """
     stage = scene.make()
     app = CockpitApp(stage, config or Config(ascii=False))
-    async with app.run_test(size=size, notifications=notices) as pilot:
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(stage.close)
+        pilot = await closing.enter_async_context(app.run_test(size=size, notifications=notices))
         started = scene.make is not refused and not isinstance(stage, Unanswered | UnknownKeys)
         if started:
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")

@@ -138,6 +138,9 @@ class RunScreen(RunActions):
         yield KeyBar(ascii_only=ascii_only, id="keys")
         yield Static("", id="small", markup=False)
 
+    def on_unmount(self) -> None:
+        self.board.close()
+
     def on_mount(self) -> None:
         for pane in ("grid", "glance", "recent", *TABS):
             self.query_one(f"#{pane}").add_class("pane")

@@ -1,0 +1,31 @@
+"""What the app has open of a run is closed when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+import pytest
+
+from tests.tui.scenes import SCENES, played
+
+pytestmark = pytest.mark.usefixtures("frozen_clock")
+
+
+def spool_files() -> list[str]:
+    """The run's files that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the one with which the folder was read
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in found if "/spool/" in path]
+
+
+def test_no_log_stays_open() -> None:
+    async def main() -> None:
+        async with played(SCENES["running"], (140, 45)):
+            assert spool_files()
+
+    asyncio.run(main())
+    assert spool_files() == []
