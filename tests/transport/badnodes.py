@@ -8,7 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import asyncssh
 
@@ -47,23 +47,55 @@ async def far_away(place: Place, name: str, one_way_s: float) -> AsyncIterator[N
     known = place.known_hosts.read_text()
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", target)
         try:
-            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", target)
             await asyncio.gather(
                 _late(reader, other_writer, one_way_s), _late(other_reader, writer, one_way_s)
             )
-        except (OSError, asyncio.CancelledError):
-            writer.close()
+        finally:
+            await _closed(other_writer)
+
+    async with _serving(meet) as port:
+        place.knows(name, port)
+        key = next(line for line in known.splitlines() if line.startswith(f"[127.0.0.1]:{target} "))
+        place.known_hosts.write_text(known + key.replace(f":{target} ", f":{port} ") + "\n")
+        yield
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _serving(talk: Talk) -> AsyncIterator[int]:
+    """A server on a free port; at the end nothing of it is left in the event loop."""
+    meetings: set[asyncio.Task[None]] = set()
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        meetings.add(task)
+        try:
+            with suppress(OSError, asyncio.CancelledError):
+                await talk(reader, writer)
+        finally:
+            await _closed(writer)
+            meetings.discard(task)
 
     server = await asyncio.start_server(meet, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    place.knows(name, port)
-    key = next(line for line in known.splitlines() if line.startswith(f"[127.0.0.1]:{target} "))
-    place.known_hosts.write_text(known + key.replace(f":{target} ", f":{port} ") + "\n")
     try:
-        yield
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        left = list(meetings)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
@@ -71,7 +103,8 @@ async def _late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seco
     loop = asyncio.get_running_loop()
     while data := await reader.read(1 << 16):
         loop.call_later(seconds, writer.write, data)
-    loop.call_later(seconds + 0.1, writer.close)
+    await asyncio.sleep(seconds + 0.1)
+    writer.close()
 
 
 async def _refused(place: Place, name: str, stack: AsyncExitStack) -> None:
@@ -92,21 +125,8 @@ async def _blackhole(place: Place, name: str, stack: AsyncExitStack) -> None:
     place.knows(name, holder.getsockname()[1])
 
 
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
 async def _listens(place: Place, name: str, stack: AsyncExitStack, talk: Talk) -> None:
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await talk(reader, writer)
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(meet, "127.0.0.1", 0)
-    stack.callback(server.close)
-    place.knows(name, server.sockets[0].getsockname()[1])
+    place.knows(name, await stack.enter_async_context(_serving(talk)))
 
 
 async def _silent(place: Place, name: str, stack: AsyncExitStack) -> None:

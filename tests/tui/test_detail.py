@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
 from cockpit.base.answers import EnvironAnswer
-from cockpit.base.gate import read
+from cockpit.base.gate import Malformed, read
 from cockpit.core.events import Event
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import RunModel
@@ -91,7 +92,7 @@ class Run:
 
 
 def sample(second: int = 0) -> dict[str, Any]:
-    process = {"cpu_percent": 90.0 + second % 9, "rss_bytes": 30 * GIB + second * GIB / 100, "threads": 45}
+    process = {"cpu_percent": 90.0 + second % 9, "rss_bytes": 30 * GIB + second * GIB // 100, "threads": 45}
     gpus = [gpu(index) for index in range(2)]
     memory = {"memory_bytes": 412 * GIB, "memory_total_bytes": 1008 * GIB}
     return {
@@ -102,8 +103,9 @@ def sample(second: int = 0) -> dict[str, Any]:
 
 
 def gpu(index: int) -> dict[str, Any]:
-    memory = {"memory_bytes": 79.1 * GIB, "memory_total_bytes": 80 * GIB, "processes": {str(4002 + index): 7}}
-    return {"index": index, "name": "NVIDIA H100 80GB HBM3", "utilisation_percent": 96, **memory}
+    memory = {"memory_bytes": int(79.1 * GIB), "memory_total_bytes": 80 * GIB}
+    used = {"utilisation_percent": 96, **memory, "processes": {str(4002 + index): 7}}
+    return {"index": index, "name": "NVIDIA H100 80GB HBM3", **used}
 
 
 class Bench(App[None]):
@@ -332,14 +334,20 @@ def test_hostile_fields_break_nothing(value: Any) -> None:
     gpus = [dict.fromkeys(gpu(0), value), value, gpu(1)]
     fields = dict.fromkeys(("load", "memory_bytes", "memory_total_bytes", "disk_free_bytes"), value)
     ranks = {"3": dict.fromkeys(("cpu_percent", "rss_bytes", "threads", "children"), value)}
-    run.tell(121, "sample", "gpu02", sample=fields, ranks=ranks, gpus=gpus)
-    run.tell(122, "note", "gpu02", text=value)
-    run.tell(123, "report", "gpu02", name=value if isinstance(value, str) else "x", state=value, size=value)
-    run.tell(124, "survivors", "gpu02", procs=[{"pid": value, "name": value, "state": value}, value])
-    run.tell(125, "link", "gpu02", state="stale", why=value)
-    run.tell(126, "launcher_exited", "gpu02", code=value, signal=value)
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("sample", {"sample": fields, "ranks": ranks, "gpus": gpus}),
+        ("note", {"text": value}),
+        ("report", {"name": "x", "state": value, "size": 5}),
+        ("survivors", {"procs": [{"pid": 7, "name": value, "state": value}]}),
+        ("link", {"state": "stale", "why": value}),
+        ("launcher_exited", {"code": value}),
+    ]
+    for at, (kind, data) in enumerate(told, 121):
+        with suppress(Malformed):  # what does not pass the gate is not there
+            run.tell(at, kind, "gpu02", **data)
     run.metrics.feed(3, b"step 1/2 loss nan lr inf step_time nan tokens/s: 9e999\n", T0 + 127)
-    environ = {"environ": {"A": value, HOSTILE: HOSTILE}, "left_out": value}
+    odd = value if isinstance(value, str) else "x"
+    environ = read(EnvironAnswer, {"environ": {"A": odd, HOSTILE: HOSTILE}, "left_out": 3})
     for rank in (None, 3):
         for line in shown(run, rank, entry=entry, environ=environ):
             assert line.isprintable(), line
