@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint bench snapshots screenshots docs coldstart clean
+.PHONY: help venv demo test check lint hostile bench snapshots screenshots docs coldstart clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,6 +40,9 @@ check: $(STAMP)  ## lint, format, types, import rules
 lint: $(STAMP)  ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+hostile: $(STAMP)  ## a hostile node against every verb, for up to an hour; prints what was tried
+	$(BIN)/python -m tests.hostile $(ARGS)
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -62,11 +62,12 @@ class _Server(asyncssh.SSHServer):
 Serve = Callable[[asyncssh.SSHServerProcess[bytes]], Awaitable[None]]
 
 
-async def run_it(process: asyncssh.SSHServerProcess[bytes]) -> None:
-    """Run the command of a session under ``/bin/sh``."""
+async def run_it(process: asyncssh.SSHServerProcess[bytes], command: str = "") -> None:
+    """Run the command of a session under ``/bin/sh``, or another in its place."""
     assert process.command
     pipe = asyncio.subprocess.PIPE
-    shell = await asyncio.create_subprocess_shell(process.command, stdin=pipe, stdout=pipe, stderr=pipe)
+    asked = command or process.command
+    shell = await asyncio.create_subprocess_shell(asked, stdin=pipe, stdout=pipe, stderr=pipe)
     if process.is_closing():  # the client is gone again, and asyncssh redirects nothing any more
         await shell.communicate()
         return

@@ -1,0 +1,78 @@
+"""A cockpit in this process whose one node is hostile, and whose deadlines are short."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from cockpit.cli import logs
+from cockpit.engine import collect, session
+from cockpit.engine.fleet import Fleet
+from cockpit.engine.link import Link, LinkTimes
+from cockpit.transport.base import Pipe, Transport
+from cockpit.transport.local import LocalTransport
+from tests.hostile.peer import Plan
+
+REPO = Path(__file__).parents[2]
+BAD = "bad"
+"""The name of the hostile node."""
+TIMES = LinkTimes(start=15, beat=0.3, silence=4)
+CALL_S = 6.0
+"""Longest wait for an answer."""
+HOSTILE_LINKS = 2
+"""So many links to the hostile node are rewritten; then it has come to its senses."""
+
+
+def behind(plan: Plan, command: str) -> str:
+    """The shell command that starts a peer, which starts a command."""
+    code = f"import sys; sys.path.insert(0, {str(REPO)!r}); from tests.hostile.peer import main; main()"
+    return "exec " + shlex.join([sys.executable, "-S", "-c", code, json.dumps(asdict(plan)), command])
+
+
+class Hostile(LocalTransport):
+    """This machine as a node whose login shell is a peer that rewrites."""
+
+    def __init__(self, node: str, plan: Plan) -> None:
+        super().__init__(node)
+        self._plan = plan
+
+    async def open(self, command: str) -> Pipe:
+        """Start the peer, which starts the command."""
+        return await super().open(behind(self._plan, command))
+
+
+def install(plan: Plan) -> None:
+    """Change the cockpit of this process, for good: only a child that ends after it should call this."""
+    opened = 0
+
+    async def choose(self: Fleet, node: str) -> Transport:
+        nonlocal opened
+        if node != BAD:
+            return LocalTransport(node)
+        opened += 1
+        hostile = replace(plan, seed=f"{plan.seed}.{opened}", skip=plan.skip if opened == 1 else 0)
+        return Hostile(node, hostile if opened <= HOSTILE_LINKS else replace(plan, mutation=""))
+
+    made = Fleet.__init__
+
+    def make(self: Fleet, *words: Any, **more: Any) -> None:
+        made(self, *words, **more)
+        self._times = TIMES
+
+    called = Link.call
+
+    async def call(self: Link, request: Any, data: bytes = b"", *, deadline_s: float = 60) -> Any:
+        return await called(self, request, data, deadline_s=min(deadline_s, CALL_S))
+
+    change: Any = setattr
+    change(Fleet, "_choose", choose)
+    change(Fleet, "__init__", make)
+    change(Link, "call", call)
+    change(session, "_RETRY_S", (0.1, 0.3))
+    change(session, "_SLOW_S", 0.5)
+    change(collect, "_TRIES", 3)
+    change(logs, "_CONNECT_S", CALL_S)

@@ -1,0 +1,68 @@
+"""A short hostile campaign (``make hostile`` is the whole one), and that it fails where a wall is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.verbs import COLUMNS, VERBS
+
+REPO = Path(__file__).parents[2]
+
+
+def campaign(*words: str) -> subprocess.CompletedProcess[str]:
+    """A campaign in a process of its own: its cases are copies of it."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.hostile", *words], cwd=REPO, capture_output=True, text=True, timeout=900
+    )
+
+
+def test_frames_and_lines() -> None:
+    done = campaign("--seed", "1", "--cases", "0", "--screens", "0", "--frames", "6000", "--lines", "2000")
+    assert done.returncode == 0, done.stdout
+    assert "seed 1: 0 faults" in done.stdout
+
+
+@pytest.mark.timeout(900)
+def test_whole_verbs() -> None:
+    done = campaign("--seed", "1", "--cases", "1", "--frames", "0", "--lines", "0", "--screens", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(VERBS) * len(COLUMNS)} whole verbs" in done.stdout
+
+
+@pytest.mark.parametrize("wall", ["most", "finite", "text", "entries", "own ranks"])
+def test_without_a_bound_frames_come_through(wall: str) -> None:
+    done = campaign(
+        "--seed",
+        "1",
+        "--cases",
+        "0",
+        "--screens",
+        "0",
+        "--frames",
+        "6000",
+        "--lines",
+        "3000",
+        "--without",
+        wall,
+    )
+    assert done.returncode == 1
+    assert "came through" in done.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("wall", "words", "fault"),
+    [
+        ("sanitiser", ("--verbs", "ps", "--mutations", "text"), "prints"),
+        ("own files", ("--verbs", "attach", "--mutations", "lies,disk"), "made state/"),
+    ],
+)
+def test_without_a_wall_whole_verbs_fail(wall: str, words: tuple[str, ...], fault: str) -> None:
+    quick = ("--seed", "1", "--cases", "6", "--frames", "0", "--lines", "0", "--screens", "0")
+    done = campaign(*quick, *words, "--without", wall)
+    assert done.returncode == 1, done.stdout
+    assert fault in done.stdout

@@ -1,0 +1,212 @@
+"""Runs to look at: one that is over and one that goes on, each on a good and a hostile node."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.hostile import mutations, values
+from tests.hostile.quick import BAD, REPO
+from tests.waiting import until
+
+GOOD = "good"
+NODES = (BAD, GOOD)
+RANKS = {BAD: (0, 1), GOOD: (2, 3)}
+
+OVER = """
+import os, time
+rank = os.environ["RANK"]
+print(f"rank {rank} trains", flush=True)
+time.sleep(0.5)
+for step in range(2000):
+    print(f"step {step} of rank {rank}: loss {100 - step / 20:.3f}  \\x1b[32mgreen\\x1b[0m")
+with open(os.path.join(os.environ["COCKPIT_DIR"], "reports", f"rank{rank}.nsys-rep"), "wb") as file:
+    file.write(bytes(range(256)) * 1200 + rank.encode())
+"""
+LIVE = """
+import os, threading, time
+print("rank", os.environ["RANK"], "is ready", flush=True)
+time.sleep(3600)
+"""
+
+
+class World:
+    """The runs, in a folder.
+
+    :param top: holds the nodes' run folders (``nodes``) and the state folder of who started them (``state``)
+    """
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.base = top / "nodes"
+        self.runs = top / "state" / "cockpit" / "runs"
+        self.hostfile = top / "hostfile"
+        # A stop goes by the names of run and node: no other world's may be the same.
+        mark = secrets.token_hex(3)
+        self.over, self.live = f"over-{mark}", f"live-{mark}"
+        self._live: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        """Start both runs and wait for the end of one."""
+        self.top.mkdir(parents=True)
+        self.hostfile.write_text("".join(f"{node} slots=2\n" for node in NODES))
+        over = self._start(self.over, OVER)
+        self._live = self._start(self.live, LIVE)
+        until(lambda: self._rows(self.live, "rank_started") == 4, "the live run's ranks started", 120)
+        assert over.wait(120) == 0, (self.top / f"{self.over}.out").read_text()
+        file = self.runs / self.over / "manifest.json"
+        manifest = json.loads(file.read_text())
+        manifest["profile"] = {"nsys": "/usr/bin/nsys", "report": "rank"}
+        file.write_text(json.dumps(manifest))
+
+    def _start(self, name: str, program: str) -> subprocess.Popen[bytes]:
+        script = self.top / f"{name}.py"
+        script.write_text(program)
+        words = [sys.executable, "-m", "cockpit", "run", str(self.hostfile), "--name", name, "--headless"]
+        words += ["--transport", "local", "--launcher", "command", "--python", sys.executable]
+        words += ["--node-dir", str(self.base), "--grace", "2", "--", sys.executable, str(script)]
+        return subprocess.Popen(
+            words,
+            cwd=REPO,
+            env={**os.environ, "XDG_STATE_HOME": str(self.top / "state")},
+            stdin=subprocess.DEVNULL,
+            stdout=(self.top / f"{name}.out").open("wb"),
+            stderr=subprocess.STDOUT,
+        )
+
+    def _rows(self, run: str, kind: str) -> int:
+        files = (self.node(run, node) / "events.jsonl" for node in NODES)
+        return sum(file.read_text().count(f'"{kind}"') for file in files if file.is_file())
+
+    def node(self, run: str, node: str) -> Path:
+        """A run folder on a node."""
+        return self.base / f"cockpit-{os.geteuid()}" / run / node
+
+    def close(self) -> None:
+        """Stop the live run."""
+        if self._live is not None:
+            self._live.send_signal(signal.SIGTERM)
+            self._live.wait(60)
+
+    def state(self, run: str, folder: Path, **changes: Any) -> Path:
+        """A state folder that knows a run by its manifest alone; the run's folder in it.
+
+        :param changes: other fields of the manifest
+        """
+        here = folder / "cockpit" / "runs" / run
+        here.mkdir(parents=True, mode=0o700)
+        manifest = json.loads((self.runs / run / "manifest.json").read_text())
+        # As of a run that was found on its nodes: one with plans and no journal never started.
+        (here / "manifest.json").write_text(json.dumps({**manifest, "plans": [], **changes}))
+        return here
+
+    def damage(self, run: str, known: Path, target: Path, rng: random.Random) -> None:
+        """A damaged copy of the hostile node's run folder, to which a run's manifest then leads."""
+        copy = target / f"cockpit-{os.geteuid()}" / run / BAD
+        shutil.copytree(self.node(run, BAD), copy, ignore=_no_sockets)
+        for _ in range(rng.choice((1, 2, 4))):
+            damage(copy, rng)
+        manifest = json.loads((known / "manifest.json").read_text())
+        manifest["nodes"][0]["dir"] = str(copy)
+        (known / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _no_sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if stat.S_ISSOCK(os.stat(os.path.join(folder, name)).st_mode)]
+
+
+FILES = (
+    "events.jsonl",
+    "sizes.jsonl",
+    "record.json",
+    "launcher.log",
+    "rank-0.log",
+    "rank-0.start.json",
+    "rank-1.exit.json",
+    "stop.json",
+    "supervisor.log",
+    "reports",
+)
+"""What a training program could damage in its run folder."""
+
+
+def damage(folder: Path, rng: random.Random) -> None:
+    """Something that a program on a node could do to a run folder."""
+    name = rng.choice((*FILES, "events.jsonl", "record.json", "sizes.jsonl"))
+    path = folder / name
+    was = path.read_bytes() if path.is_file() else b""
+    match rng.randrange(7):
+        case 0:
+            _remove(path)
+        case 1:
+            _remove(path)
+            rng.choice((path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/etc/hostname")))()
+        case 2:
+            strange = (
+                b"[" * 200_000,
+                b"\xff\xfe\0",
+                b"9" * 5000,
+                b"{}",
+                b"null",
+                rng.randbytes(5000),
+                b"x" * 3_000_000,
+            )
+            _write(path, was[: len(was) // 2] + rng.choice(strange) + b"\n")
+        case 3:
+            _write(path, was[: rng.randrange(len(was) + 1)])
+        case 4:
+            for number in rng.choice(((2,), range(4, 300))):
+                _write(folder / f"rank-{number}.log", b"not mine\n")
+        case 5:
+            _write(folder / "reports" / f"{rng.choice(('x', chr(27), 'a b'))}.nsys-rep", b"report")
+        case _ if name.endswith(".json") and was:
+            _write(path, _rewritten(was, rng))
+        case _:
+            lines = b"".join(mutations.line(rng) + b"\n" for _ in range(rng.choice((1, 50))))
+            _write(folder / "events.jsonl", (folder / "events.jsonl").read_bytes() + lines if was else lines)
+
+
+def _rewritten(data: bytes, rng: random.Random) -> bytes:
+    """A JSON object with a strange value."""
+    try:
+        told: dict[str, Any] = json.loads(data)
+        name = rng.choice(list(told))
+    except (ValueError, IndexError, TypeError):
+        return b"{"
+    strange: tuple[Any, ...] = (
+        None,
+        -1,
+        10**400,
+        "x",
+        [],
+        {},
+        values.deep(rng),
+        values.Raw("1e400"),
+        rng.choice(values.EVIL),
+    )
+    told[name] = rng.choice(strange)
+    return values.dumped(told)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        if not path.is_symlink() and (path.is_file() or not path.exists()):
+            path.write_bytes(data)
+    except OSError:
+        pass  # its folder was replaced by something else
