@@ -7,7 +7,6 @@ from typing import Any
 
 from cockpit.base import gate
 from cockpit.core import events, text
-from cockpit.engine import session
 
 
 def _unbounded_whole(self: gate.Whole, value: Any) -> int:
@@ -45,7 +44,6 @@ BOUNDS: dict[str, tuple[object, str, Callable[..., Any]]] = {
         lambda self, line: events.Event(line.t, self._node, line.fact),
     ),
     "sanitiser": (text, "_clean", lambda text, colour: text),
-    "own files": (session, "logged_rank", lambda file: None),
 }
 """What can be taken away: who has it, its name there, and what is in its place then."""
 

@@ -54,15 +54,8 @@ def test_without_a_bound_frames_come_through(wall: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("wall", "words", "fault"),
-    [
-        ("sanitiser", ("--verbs", "ps", "--mutations", "text"), "prints"),
-        ("own files", ("--verbs", "attach", "--mutations", "lies,disk"), "made state/"),
-    ],
-)
-def test_without_a_wall_whole_verbs_fail(wall: str, words: tuple[str, ...], fault: str) -> None:
-    quick = ("--seed", "1", "--cases", "6", "--frames", "0", "--lines", "0", "--screens", "0")
-    done = campaign(*quick, *words, "--without", wall)
+def test_without_the_sanitiser_whole_verbs_fail() -> None:
+    quick = ("--seed", "1", "--cases", "4", "--frames", "0", "--lines", "0", "--screens", "0")
+    done = campaign(*quick, "--verbs", "attach", "--mutations", "text", "--without", "sanitiser")
     assert done.returncode == 1, done.stdout
-    assert fault in done.stdout
+    assert "prints" in done.stdout

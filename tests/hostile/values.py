@@ -72,7 +72,7 @@ _NICE = (
     "x.nsys-rep",
 )
 _ADDRESSES = ("10.0.0.1", "::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0")
-_LOGS = ("events.jsonl", "sizes.jsonl", "launcher.log", "rank-0.log", "rank-1.log", "rank-99999.log")
+_LOGS = ("events.jsonl", "sizes.jsonl", "launcher.log", "rank-0.log", "rank-2.log", "rank-99999.log")
 _OTHERS: tuple[Any, ...] = (
     None,
     True,
@@ -199,13 +199,19 @@ class Place:
     key: Any
     kind: Kind
 
+    @property
+    def missing(self) -> bool:
+        """Whether there is no value: it may be left out."""
+        return isinstance(self.holder, dict) and self.key not in self.holder
+
     def put(self, value: Any) -> None:
         """Another value in its place."""
         self.holder[self.key] = value
 
     def drop(self) -> None:
         """Nothing in its place."""
-        del self.holder[self.key]
+        if not self.missing:
+            del self.holder[self.key]
 
 
 def places(holder: Any, key: Any, kind: Kind) -> Iterator[Place]:
@@ -235,6 +241,8 @@ def _inside(value: dict[str, Any], definition: type[Any]) -> Iterator[Place]:
     for name, kind, _ in fields(definition):
         if name in value:
             yield from places(value, name, kind)
+        else:
+            yield Place(value, name, kind)
 
 
 # Hostile values
@@ -242,7 +250,7 @@ def _inside(value: dict[str, Any], definition: type[Any]) -> Iterator[Place]:
 
 def other_type(place: Place, rng: random.Random) -> Any:
     """A value of another JSON type than the one in a place."""
-    now = type(place.holder[place.key])
+    now = type(None if place.missing else place.holder[place.key])
     return rng.choice([other for other in _OTHERS if type(other) is not now])
 
 
@@ -274,6 +282,9 @@ def evil(place: Place, rng: random.Random) -> Any:
     kind = place.kind
     while isinstance(kind, Maybe):
         kind = kind.kind
+    if isinstance(kind, Recorded):
+        before = [] if place.missing else list(place.holder[place.key])
+        return before + [{"t": 1.7e9, "e": "note", "text": text} for text in EVIL]
     if isinstance(kind, Text) and rng.random() < 0.7:
         fits = [text for text in EVIL if _fits(kind, text)]
         if fits:
