@@ -334,8 +334,8 @@ class RunModel:
         return changed
 
     def _supervisor_gone(self, node: Node, at: float, fact: events.SupervisorGone) -> None:
-        self._set(node, supervisor_gone=True)
         self._add_note(node, "its supervisor was killed: exits of ranks may go unrecorded")
+        self._set(self.nodes[node.name], supervisor_gone=True)
 
 
 _AboutRank = events.RankStarted | events.RankExited | events.RankLost

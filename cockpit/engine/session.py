@@ -99,6 +99,7 @@ class Session:
         self._offsets: dict[str, dict[str, int]] = {}
         self._records = {name: Record(name, entry.ranks) for name, entry in self._nodes.items()}
         self._strangers: set[str] = set()
+        self._found: dict[str, tuple[Fact, ...]] = {}
         self._stop: events.StopAsked | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.behind: dict[str, int] = {}
@@ -280,8 +281,12 @@ class Session:
         self.behind[name] = sum(
             max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
         )
-        for event in self._records[name].events(item.found.lines):
-            self._emit(event)
+        # Told with every answer for as long as the node has no end: once is news.
+        found = tuple(line.fact for line in item.found.lines)
+        if found != self._found.get(name, ()):
+            self._found[name] = found
+            for event in self._records[name].events(item.found.lines):
+                self._emit(event)
         if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
             self._supervisor_gone(name, ended=item.gone is None)
 

@@ -129,3 +129,9 @@ def test_any_order_of_events_is_survived(events: list[tuple[str, str, int]]) -> 
         )
         assert changed <= {*made.nodes, *made.ranks}
     assert set(made.ranks) == {0, 1, 2, 3}
+
+
+def test_a_supervisor_that_is_gone_stays_gone_beside_its_note() -> None:
+    seen = model((1, "supervisor_gone", "a", {}))
+    assert seen.nodes["a"].supervisor_gone
+    assert len(seen.nodes["a"].notes) == 1

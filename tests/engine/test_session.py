@@ -349,3 +349,12 @@ def test_what_is_kept_running_is_not_stopped() -> None:
         await session.close()
 
     asyncio.run(main())
+
+
+def test_what_a_dead_supervisor_left_is_told_once() -> None:
+    found = [{"t": 1.0, "e": "rank_started", "rank": 0, "pid": 9}]
+    dead = [part(alive=False, found=found, sizes={}) for _ in range(5)]
+    session, heard, _ = watch({"a": [[*dead, part(("events.jsonl", 0, ENDED))]]})
+    kinds = [event.kind for event in heard.events]
+    assert (kinds.count("rank_started"), kinds.count("supervisor_gone")) == (1, 1)
+    assert session.model.done
