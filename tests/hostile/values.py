@@ -94,6 +94,10 @@ _ROOM = 3 << 20
 """Characters of one made-up value: a frame must hold it."""
 
 
+_SEEN = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+"""Format characters that are seen: they stand before numbers in Arabic, Syriac and Kaithi."""
+
+
 class Raw:
     """JSON text that :func:`json.dumps` would not write."""
 
@@ -126,7 +130,7 @@ def deep(rng: random.Random) -> Raw:
 def odd_characters(text: str) -> list[str]:
     """Controls, bidi and invisible characters in a text for a terminal, escaped."""
     odd = {char for char in set(text) if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
-    return sorted(map(ascii, odd - {"\n"}))
+    return sorted(map(ascii, odd - _SEEN - {"\n"}))
 
 
 # Good values
