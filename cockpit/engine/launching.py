@@ -155,7 +155,12 @@ async def remains(
             return [], {}  # it ended before any node was asked to launch
 
         async def ask(link: Link, node: NodeEntry) -> bool:
-            status = await link.call(verbs.Status(node.dir, folder.name, node.name))
+            try:
+                status = await link.call(verbs.Status(node.dir, folder.name, node.name))
+            except RemoteError as error:
+                if error.kind != "gone":
+                    raise
+                return False
             if status.record is None:
                 # Even without a run folder: what carries its tags is its.
                 return status.gone is not None and bool(status.gone.ranks or status.gone.processes)

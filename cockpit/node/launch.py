@@ -63,7 +63,9 @@ def stop(call: Call) -> Dict[str, Any]:
             raise
         return _stop_without_folder(asked)
     if not supervisor_alive(folder):
-        return {"alive": False, "survivors": _swept(facts["run"], facts["node"])}
+        # What the cockpit says goes before what a file says that a training program can write.
+        names = asked.run or facts["run"], asked.node or facts["node"]
+        return {"alive": False, "survivors": _swept(*names, folder)}
     wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
     if asked.grace_s is not None:
         wish["grace_s"] = asked.grace_s
@@ -80,15 +82,15 @@ def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:
     supervisor = remains.find(asked.dir, asked.run, asked.node).supervisor
     told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
     # A supervisor that is told to stop ends everything, but it cannot be told to do that at once.
-    survivors = _swept(asked.run, asked.node) if asked.hard or not told else []
+    survivors = _swept(asked.run, asked.node, asked.dir) if asked.hard or not told else []
     return {"alive": told, "survivors": survivors}
 
 
-def _swept(run: str, node: str) -> List[Dict[str, Any]]:
+def _swept(run: str, node: str, folder: str) -> List[Dict[str, Any]]:
     survivors: List[Dict[str, Any]] = []
 
     def emit(kind: str, **found: Any) -> None:
         survivors.extend(found.get("procs", ()))
 
-    stopping.sweep(run, node, emit)
+    stopping.sweep(run, node, emit, folder=folder)
     return survivors

@@ -91,13 +91,18 @@ def send(pid: int, ticks: int, number: int) -> bool:
             os.close(handle)
 
 
-def tagged(run: str, node: str) -> list[Stat]:
+def tagged(run: str, node: str, folder: str = "") -> list[Stat]:
     """Every process, but this one and zombies, whose environment carries the tags of a run's node.
 
     That is the environment at exec: what a process changed later is invisible, and processes of others
     cannot be read.
+
+    :param folder: the run folder on the node, which tells runs of one name apart; empty: any
     """
-    tags = [os.fsencode("%s=%s" % pair) for pair in ((record.ENV_RUN, run), (record.ENV_NODE, node))]
+    wanted = {record.ENV_RUN: run, record.ENV_NODE: node}
+    if folder:
+        wanted[record.ENV_DIR] = folder
+    tags = [os.fsencode("%s=%s" % pair) for pair in wanted.items()]
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():

@@ -146,11 +146,16 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
     recorded = {
         (event.get("e"), event.get("rank"), event.get("attempt")) for event in _status(folder)["events"]
     }
-    events = []
+    events: List[Dict[str, Any]] = []
+    unseen: List[int] = []
     for rank in facts["ranks"]:
         start = _recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)
         end = _recorded(End, os.path.join(folder, record.rank_exit(rank)), rank)
         if start is None:
+            if end is not None and ("rank_exited", rank, end.attempt) not in recorded:
+                events.append(dict(end.told(), e="rank_exited"))
+            elif end is None and not any(kind in _ENDS and one == rank for kind, one, _ in recorded):
+                unseen.append(rank)
             continue
         attempt = start.attempt
         if ("rank_started", rank, attempt) not in recorded:
@@ -162,7 +167,21 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
         elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start.pid, start.ticks):
             why = "it ended while neither its wrapper nor the supervisor lived"
             events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
+    if unseen:
+        events += _unseen(folder, facts, unseen)
     return events
+
+
+_ENDS = ("rank_exited", "rank_lost")
+
+
+def _unseen(folder: str, facts: Dict[str, Any], ranks: List[int]) -> List[Dict[str, Any]]:
+    """What is to be said of ranks that have neither a start nor an end on record: nothing while anything of
+    the run lives here, for one of them may be about to start."""
+    if facts["boot_id"] == procfs.boot_id() and remains.find(folder, facts["run"], facts["node"]):
+        return []
+    why = "nothing of the run is left here, and there is no record that it started or how it ended"
+    return [{"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": 0, "why": why} for rank in ranks]
 
 
 def _recorded(definition: Type[T], path: str, rank: int) -> Optional[T]:

@@ -53,7 +53,7 @@ def named(process: procfs.Stat) -> Dict[str, Any]:
 
 def find(folder: str, run: str, node: str) -> Remains:
     """Look for what lives of a run's node, whose run folder is or was ``folder``."""
-    processes = procfs.tagged(run, node)
+    processes = procfs.tagged(run, node, folder)
     wrappers = {}
     for process in processes:
         rank = _wrapped(process.pid)

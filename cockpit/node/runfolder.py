@@ -171,7 +171,7 @@ def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: 
             if _group_lives(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            stopping.sweep(spec["run"], spec["node"])
+            stopping.sweep(spec["run"], spec["node"], folder=folder)
 
 
 def _group_lives(group: int) -> bool:

@@ -183,14 +183,16 @@ def sweep(
     emit: Optional[Emit] = None,
     reap: Callable[[], None] = lambda: None,
     above: int = 0,
+    folder: str = "",
 ) -> None:
     """End every process that carries the tags of a run's node: SIGTERM, a short wait, SIGKILL.
 
     :param emit: told what is swept and who survives
     :param reap: called while waiting, to wait for those that are our children
     :param above: a process all of whose descendants are ended too, whatever their environment; 0: none
+    :param folder: see :func:`cockpit.node.procfs.tagged`
     """
-    found = left(run, node, above)
+    found = left(run, node, above, folder)
     if found and emit:
         text = "left behind by the run: %s" % ", ".join(_names(found))
         emit("stage", stage="sweep", pids=[process.pid for process in found], text=text)
@@ -202,7 +204,7 @@ def sweep(
         while any(procfs.alive(one.pid, one.ticks) for one in found) and time.monotonic() < deadline:
             reap()
             time.sleep(0.02)
-        found = left(run, node, above)
+        found = left(run, node, above, folder)
         if not found:
             break
     reap()
@@ -210,9 +212,9 @@ def sweep(
         emit("survivors", procs=[remains.named(one) for one in found])
 
 
-def left(run: str, node: str, above: int = 0) -> List[procfs.Stat]:
+def left(run: str, node: str, above: int = 0, folder: str = "") -> List[procfs.Stat]:
     """What still runs of a run's node: see :func:`sweep`."""
-    found = {process.pid: process for process in procfs.tagged(run, node)}
+    found = {process.pid: process for process in procfs.tagged(run, node, folder)}
     if above:
         # A run that was started inside of this one is another one.
         found.update((process.pid, process) for process in procfs.descendants(above, remains.supervised))

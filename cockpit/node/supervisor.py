@@ -325,7 +325,8 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._tracing.close()
-        stopping.sweep(self._spec["run"], self._spec["node"], self._emit, self._reap, os.getpid())
+        run, node = self._spec["run"], self._spec["node"]
+        stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
         names = self._names()
         self._ranks.look(names)
         self._ranks.settle()

@@ -89,12 +89,15 @@ class Run:
         self._place = place
 
     async def start(self, *options: str) -> asyncio.subprocess.Process:
-        """A headless cockpit; returns once both ranks run."""
+        """A headless cockpit; returns once both ranks run and it watches them."""
         hostfile = self._place.folder / "hostfile"
         hostfile.write_text("good slots=1\nbad slots=1\n")
         words = ["run", "--headless", *self._link, "--launcher", "command", "--python", sys.executable]
         words += ["--name", self.name, "--node-dir", str(self._place.folder), "--grace", "1", *options]
         process = await self._cockpit(*words, str(hostfile), "--", "sleep", "600")
+        assert process.stderr
+        # Before that a signal takes the start back.
+        await asyncio.wait_for(process.stderr.readuntil(b" starting\n"), 60)
         await soon(lambda: sorted(self.ranks()) == ["bad", "good"], "both ranks run", 60)
         return process
 

@@ -112,7 +112,8 @@ def interrupt(home: Home, run: str, number: signal.Signals, word: str, delay: fl
         said += line
     time.sleep(delay)  # the moments are what is tested
     process.send_signal(number)
-    said += process.stderr.read()
+    with process.stderr:
+        said += process.stderr.read()
     return process.wait(60), said
 
 
@@ -165,7 +166,8 @@ def test_a_start_that_waits_for_a_launch_takes_back_what_was_launched(home: Home
         assert line
     agents[1].resume()
     assert process.wait(60) == 130
-    assert "nothing was started" in process.stderr.read()
+    with process.stderr:
+        assert "nothing was started" in process.stderr.read()
     assert home.row("slow") is None
     until(lambda: not tagged("slow"))
     assert not home.run_folders("slow")
@@ -185,6 +187,7 @@ def test_a_folder_without_a_launch_is_told_so_without_asking(home: Home) -> None
     until(lambda: (Path(os.environ["XDG_STATE_HOME"]) / "cockpit/runs/cut/manifest.json").exists())
     process.kill()
     process.wait()
+    process.stderr.close()
     row = home.row("cut")
     assert row is not None
     done = home.cockpit("ps", "cut")

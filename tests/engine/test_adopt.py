@@ -75,7 +75,7 @@ def test_a_run_is_made_known() -> None:
     names, errors = adopted({"n1": [run()], "n2": [two]})
     assert (names, errors) == (["run-a"], {})
     (folder,) = list_runs()
-    assert [(entry.name, entry.ranks) for entry in folder.manifest.nodes] == [("n1", [0]), ("n2", [1])]
+    assert [(entry.name, entry.ranks) for entry in folder.manifest.nodes] == [("n1", (0,)), ("n2", (1,))]
 
 
 @pytest.mark.parametrize(

@@ -648,7 +648,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
             raise LinkError("no route", where=entry.name)
         return entry
 
-    async def recorded(link: Any, entry: NodeEntry) -> tuple[list[Event], bool]:
+    async def recorded(link: Any, manifest: Manifest, entry: NodeEntry) -> tuple[list[Event], bool]:
         return [*answers[entry.name], Event.of(2.0, "link", entry.name, {"state": "ok"})], True
 
     for name, fake in (("reach", reach), ("recorded", recorded), ("close_all", AsyncMock())):

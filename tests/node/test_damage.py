@@ -212,3 +212,17 @@ def test_a_report_that_is_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / record.REPORTS / "a.nsys-rep")
     with pytest.raises(OSError, match="not a regular file"):
         files.digest(call(dir=str(tmp_path), file="a.nsys-rep")[0])
+
+
+def test_ranks_without_a_start_on_record_are_not_waited_for_for_ever(tmp_path: Path) -> None:
+    folders.make(tmp_path, [0, 1])
+    for name in tmp_path.glob("rank-*.start*.json"):
+        name.unlink()
+    end = {"t": 2.0, "rank": 0, "attempt": 0, "pid": 7, "code": 3, "signal": None}
+    times = {"maxrss_kb": 1, "utime_s": 0.0, "stime_s": 0.0}
+    (tmp_path / record.rank_exit(0)).write_text(json.dumps({**end, **times}))
+    (tmp_path / record.EVENTS).write_text("")
+    told = {event["rank"]: event for event in recorded.unrecorded(str(tmp_path))}
+    assert (told[0]["e"], told[0]["code"]) == ("rank_exited", 3)
+    assert told[1]["e"] == "rank_lost"
+    assert "nothing of the run is left here" in told[1]["why"]

@@ -347,13 +347,13 @@ def test_the_same_place_is_the_same_problem_whatever_it_says() -> None:
 
 
 def test_so_many_files_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "KEPT", 3)
+    monkeypatch.setattr(traces, "KEPT", 3)
     said = [explained(KeyError(number)).hint for number in range(6)]
     assert [f"details: {path}" for path in details()] == said[-3:]
 
 
 def test_details_hold_no_values_and_are_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "LINES", 100)
+    monkeypatch.setattr(traces, "LINES", 100)
 
     def deep(number: int, api_key: str) -> None:
         if number == 0:
@@ -372,7 +372,7 @@ def test_details_hold_no_values_and_are_not_endless(monkeypatch: pytest.MonkeyPa
     text = file.read_text()
     assert "too deep" in text
     assert "sesamesesame" not in text
-    assert len(text.splitlines()) <= traces.LINES + 2
+    assert len(text.splitlines()) <= 100 + 2
 
 
 def test_a_full_disk_has_no_details_and_says_so() -> None:

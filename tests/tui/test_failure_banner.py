@@ -186,8 +186,7 @@ def test_words_of_a_node_are_harmless() -> None:
     evil = "\x1b]0;x\x07[/b]\u202e"
     model = running([f"gpu{evil}", "b"], 2)
     happens(model, f"gpu{evil}", "rank_lost", NOW - 3, rank=0, why=evil)
-    happens(model, "b", "rank_exited", NOW - 2, rank=2, code=evil, signal=None)
-    happens(model, "b", "rank_exited", float("inf"), rank=3, code=[evil], signal=None)
+    happens(model, "b", "rank_lost", NOW - 2, rank=2, why=evil)
     text = "".join(shown(model, Cause(RemoteText.of(evil), (RemoteText.of(evil),), 0)))
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "[/b]" in text

@@ -136,7 +136,7 @@ def test_elapsed(seconds: float, text: str) -> None:
 def test_words_of_a_node_are_harmless() -> None:
     evil = "a\x1b]0;x\x07\u202e"
     model = running([evil], 1)
-    happens(model, evil, "rank_exited", float("inf"), rank=0, code=evil, signal=None)
+    happens(model, evil, "rank_lost", 1 << 36, rank=0, why=evil)
     happens(model, evil, "ended")
     metrics = Metrics()
     metrics.feed(0, b"step 1e999 loss nan step_time 1e999\nstep 99999999999999999999 loss inf\n", NOW)
