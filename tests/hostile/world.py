@@ -74,14 +74,15 @@ class World:
         words = [sys.executable, "-m", "cockpit", "run", str(self.hostfile), "--name", name, "--headless"]
         words += ["--transport", "local", "--launcher", "command", "--python", sys.executable]
         words += ["--node-dir", str(self.base), "--grace", "2", "--", sys.executable, str(script)]
-        return subprocess.Popen(
-            words,
-            cwd=REPO,
-            env={**os.environ, "XDG_STATE_HOME": str(self.top / "state")},
-            stdin=subprocess.DEVNULL,
-            stdout=(self.top / f"{name}.out").open("wb"),
-            stderr=subprocess.STDOUT,
-        )
+        with (self.top / f"{name}.out").open("wb") as out:
+            return subprocess.Popen(
+                words,
+                cwd=REPO,
+                env={**os.environ, "XDG_STATE_HOME": str(self.top / "state")},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
 
     def _rows(self, run: str, kind: str) -> int:
         files = (self.node(run, node) / "events.jsonl" for node in NODES)

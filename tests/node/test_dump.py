@@ -196,7 +196,7 @@ def test_a_recursion_that_is_too_deep_is_cut_and_says_so() -> None:
     finally:
         for one in (process, honest):
             one.kill()
-            one.wait()
+            one.communicate()
     assert cut.notes == ("stack cut at 4,000 of 4,052",)
     assert (len(cut.frames), cut.frames[1000]) == (4000, LEFT_OUT)
     assert [frame.name for frame in (cut.frames[0], cut.frames[-1])] == ["<module>", "again"]
