@@ -25,5 +25,5 @@ def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> N
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1, said
     assert "node2: link lost, the run goes on" in said
-    assert "first to fail: rank 2 on node2, lost: run folder" in said
+    assert "first to fail: rank 2 on node2, lost: no run record" in said
     assert not cockpits.left_over()
