@@ -91,7 +91,15 @@ def fake_run(lab: Lab, node: str, folder: str, *, alive: bool = False) -> Path:
         {"t": 4.0, "e": "launcher_exited", "code": 0, "signal": None},
         {"t": 5.0, "e": "ended"},
     ]
-    record = {"format": 1, "boot_id": boot_id, "supervisor": {"pid": pid, "ticks": ticks}, "ranks": [0]}
+    record = {
+        "format": 1,
+        "t": 1.0,
+        "run": "bench",
+        "node": node,
+        "boot_id": boot_id,
+        "supervisor": {"pid": pid, "ticks": ticks},
+        "ranks": [0],
+    }
     lab.write(node, f"{folder}/record.json", json.dumps(record))
     lab.write(node, f"{folder}/events.jsonl", "".join(json.dumps(event) + "\n" for event in events))
     return lab.node_path(node, folder)
