@@ -41,7 +41,7 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
         out()
         out(f"{folder.path / 'journal.jsonl'}: {lines}")
     for node in model.nodes.values():
-        for note in node.notes:
+        for note in node.remarks:
             out()
             out(f"{node.name}: {note}")
     return Exit.OK

@@ -119,6 +119,17 @@ class Node:
     sampled_at: float | None = None
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its notes, and what is not kept of its record."""
+        more = []
+        if self.notes_dropped:
+            more.append(f"and {self.notes_dropped:,} more notes, which are not kept")
+        if self.damaged:
+            lines = "1 line" if self.damaged == 1 else f"{self.damaged:,} lines"
+            more.append(f"{lines} of its run record made no sense and were ignored")
+        return (*self.notes, *more)
+
+    @property
     def over(self) -> bool:
         """Whether nothing of this node can change any more."""
         return self.ended or bool(self.lost)

@@ -283,10 +283,9 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
         for process in node.survivors:
             text = f"{safe(process.name)}  pid {process.pid}  state {safe(process.state)}"
             yield from paper.text(text, "error")
-    notes = _notes(node)
-    if notes:
+    if node.remarks:
         yield from paper.heading("Notes")
-        for note in notes:
+        for note in node.remarks:
             yield from hanging((Piece("- ", "label"),), safe(note, 1000), paper.width)
     yield from _command(sight, paper)
     given = mapping(sight.plan.get("env"))
@@ -294,16 +293,6 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
         yield from paper.heading("Environment", "what the launch sets")
         for name, value in sorted(given.items()):
             yield from _variable(name, value, paper)
-
-
-def _notes(node: Node) -> list[str]:
-    notes = list(node.notes)
-    if node.notes_dropped:
-        notes.append(f"and {node.notes_dropped:,} more notes, which are not kept")
-    if node.damaged:
-        lines = "1 line" if node.damaged == 1 else f"{node.damaged:,} lines"
-        notes.append(f"{lines} of its run record made no sense and were ignored")
-    return notes
 
 
 def _node_measures(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
