@@ -474,6 +474,7 @@ def campaign(
     again: Counter[tuple[str, str]] = Counter()
     try:
         made.make()
+        told = 0
         while pending or running:
             if pending and time.monotonic() > until:
                 outcome.blame(f"out of time: {len(pending)} cases were not run")
@@ -496,6 +497,9 @@ def campaign(
                     # The peer found nothing to rewrite: it is no case.
                     again[what] += 1
                     pending.append(what)
+            for fault in outcome.faults[told:]:
+                tell(str(fault))  # at once: a campaign that is cut off has found it all the same
+            told = len(outcome.faults)
             time.sleep(0.01)
     finally:
         for pid in running:

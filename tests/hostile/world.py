@@ -173,7 +173,8 @@ def damage(folder: Path, rng: random.Random) -> None:
             _write(path, _rewritten(was, rng))
         case _:
             lines = b"".join(mutations.line(rng) + b"\n" for _ in range(rng.choice((1, 50))))
-            _write(folder / "events.jsonl", (folder / "events.jsonl").read_bytes() + lines if was else lines)
+            events = folder / "events.jsonl"  # an earlier damage may have taken it away
+            _write(events, (events.read_bytes() if events.is_file() else b"") + lines)
 
 
 def _rewritten(data: bytes, rng: random.Random) -> bytes:
