@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cockpit.base.gate import RUN_NAME, Malformed
 from cockpit.base.shell import join, quote
 from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.runs import new_name
@@ -192,12 +193,11 @@ def _cwd() -> str:
 def _name(given: str | None) -> str:
     if given is None:
         return new_name()
-    plain = given.isascii() and all(c.isalnum() or c in "._-" for c in given)
-    if not plain or not given[:1].isalnum() or len(given) > 64:
-        raise CockpitError(
-            f"not a name for a run: {given!r}", where="--name", hint="letters, digits, dot, dash, underscore"
-        )
-    return given
+    try:
+        return RUN_NAME.read(given)
+    except Malformed:
+        hint = "letters, digits, dot, dash, underscore"
+        raise CockpitError(f"not a name for a run: {given!r}", where="--name", hint=hint) from None
 
 
 def _words(text: str, option: str) -> tuple[str, ...]:
