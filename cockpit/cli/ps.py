@@ -94,15 +94,18 @@ async def _rows(folders: Sequence[RunFolder], *, connect: bool) -> list[dict[str
 
 
 async def _row_or_why(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any]:
+    from cockpit.engine.runs import NewerCockpit
+
     try:
         return await _row(folder, roll, connect=connect)
     except CockpitError as error:
         # One damaged folder hides no other run.
+        state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
         empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
         return {
             "run": folder.name,
             **empty,
-            "state": f"damaged: {error.what}",
+            "state": state,
             "program": [],
             "started": folder.created,
         }

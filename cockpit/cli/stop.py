@@ -120,7 +120,7 @@ def _report(
         for process in processes:
             say(survivor_text(node, process))
     if errors:
-        say(f"not stopped: {nodes_text(errors)}; when reachable again: cockpit stop {quote(manifest.run)}")
+        say(f"not stopped: {nodes_text(errors)}; to try again: cockpit stop {quote(manifest.run)}")
     else:
         out(f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors")
     return code

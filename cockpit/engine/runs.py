@@ -88,6 +88,18 @@ FORMAT = 1
 """Version of the manifest; a reader refuses a newer one."""
 
 
+class NewerCockpit(CockpitError):
+    """A newer cockpit made the run: nothing is damaged, but this one cannot read it.
+
+    :param version: of that cockpit
+    """
+
+    def __init__(self, version: str, *, where: str = "") -> None:
+        what = f"made by cockpit {version}, which is newer than this one ({__version__})"
+        super().__init__(what, where=where, hint="use that version, or upgrade this one")
+        self.version = version
+
+
 class _Object(Kind):
     """A JSON object that is shown and passed on, field by field, by who knows it."""
 
@@ -116,6 +128,14 @@ class NodeEntry:
 
 
 @dataclass(frozen=True)
+class _Written:
+    """What a manifest of any version has."""
+
+    format: int = bound(COUNT, FORMAT)
+    version: str = bound(WORD, "")
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a run was started with; holds no secrets."""
 
@@ -141,10 +161,12 @@ class Manifest:
         """The manifest of a file; fields of later versions are ignored.
 
         :raises Malformed: it is none
+        :raises NewerCockpit: a newer cockpit wrote it
         """
+        written = read(_Written, data)  # first: the rest may have changed its meaning
+        if written.format > FORMAT:
+            raise NewerCockpit(written.version)
         found = read(cls, data)
-        if found.format > FORMAT:
-            raise Malformed("a newer cockpit, %s, wrote it" % found.version)
         names = {node.name for node in found.nodes}
         if not found.world or len(names) < len(found.nodes) or len(set(found.world)) < len(found.world):
             raise Malformed(".nodes: expected ranks, and each rank and node once")
@@ -217,6 +239,7 @@ class RunFolder:
     def manifest(self) -> Manifest:
         """The manifest.
 
+        :raises NewerCockpit: a newer cockpit made the run
         :raises CockpitError: it is missing or damaged
         """
         file = self.path / "manifest.json"
@@ -227,6 +250,8 @@ class RunFolder:
             return Manifest.from_json(json.loads(read_small(file)))
         except OSError as error:
             raise os_error("manifest cannot be read", file, error, hint=remedy) from None
+        except NewerCockpit as error:
+            raise NewerCockpit(error.version, where=self.name) from None
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, Malformed) else "is not JSON"
             raise CockpitError(f"manifest cannot be read: {why}", where=str(file), hint=remedy) from None

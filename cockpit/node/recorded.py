@@ -99,7 +99,9 @@ def read_record(folder: str) -> Dict[str, Any]:
     except ValueError as error:
         raise NodeError("gone", "no run record in %s: %s" % (folder, error)) from None
     if facts["format"] > record.FORMAT:
-        raise NodeError("format", "run was started by a newer cockpit", "upgrade cockpit here")
+        raise NodeError(
+            "format", "the run was started by a newer cockpit", "use that version, or upgrade this one"
+        )
     return facts
 
 

@@ -189,7 +189,7 @@ def test_a_manifest_of_a_later_version(capsys: pytest.CaptureFixture[str]) -> No
     file.write_text(json.dumps({**manifest, "format": 2, "version": "9.1"}))
     code, _, err = verb(capsys, "logs", "hurt")
     assert code == 2
-    assert "a newer cockpit, 9.1, wrote it" in err
+    assert "made by cockpit 9.1, which is newer than this one" in err
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,44 @@ def test_a_run_of_then_is_found_on_its_nodes(recorded: Path, scenario: str, tmp_
     assert_all_is_spooled(tmp_path, run)
 
 
+@formats
+def test_a_run_of_a_later_format_is_refused_with_one_line(recorded: Path, tmp_path: Path) -> None:
+    """As this version will be to runs of the next one: nothing is changed, nothing need be moved."""
+    run = fill(recorded, "healthy", tmp_path)
+    _later(local_folder(tmp_path, run) / "manifest.json", nodes="another shape")
+    before = files(tmp_path / "state")
+    (row,) = json.loads(cockpit(tmp_path, "ps", "--json").stdout)
+    assert (row["run"], row["state"][:19]) == (run, "made by cockpit 9.1")
+    for words in (["ps"], ["attach", "--plain"], ["logs"], ["stop"], ["collect"], ["stacks"]):
+        done = cockpit(tmp_path, *words, run)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"cockpit: {run}: made by cockpit 9.1, which is newer than this one (")
+        assert line.endswith("); use that version, or upgrade this one")
+    assert files(tmp_path / "state") == before
+
+
+@formats
+def test_nodes_of_a_later_format_refuse_with_a_line_each(recorded: Path, tmp_path: Path) -> None:
+    run = fill(recorded, "left", tmp_path)
+    for node in NODES:
+        _later(node_folder(tmp_path, run, node) / "record.json")
+    done = cockpit(tmp_path, "stop", run)
+    assert (done.returncode, done.stdout) == (3, "")
+    *lines, last = done.stderr.splitlines()
+    assert sorted(lines) == [
+        f"cockpit: {node}: the run was started by a newer cockpit; use that version, or upgrade this one"
+        for node in NODES
+    ]
+    assert last == f"cockpit: not stopped: gpu[01-02]; to try again: cockpit stop {run}"
+    assert "newer cockpit" in cockpit(tmp_path, "attach", run, "--plain", "--give-up", "1").stderr
+
+
+def _later(file: Path, **changes: Any) -> None:
+    told = {**json.loads(file.read_text()), "format": 9, "version": "9.1", **changes}
+    file.write_text(json.dumps(told))
+
+
 # -- runs that began under the version of then and go on under this one
 
 _START = """
