@@ -51,7 +51,7 @@ async def logs(words: list[str]) -> dict[str, Any]:
     folder = RunFolder.create(_manifest(*words))
     folder.lock()
     session = Session(folder, Fleet(PYTHONS), Listener())
-    session.rejoin()
+    await session.rejoin()
     session.watch(policy=False)
     while "complete" not in times:
         await session.wait(60)

@@ -59,7 +59,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     fleet = fleet_for(folder.manifest)
     session = Session(folder, fleet, live, writer=writer)
     try:
-        session.rejoin()
+        await session.rejoin()
         fleet.roll.call(name for name, node in session.model.nodes.items() if not node.done)
         return await watch(session, live, output, fleet.roll)
     finally:

@@ -134,7 +134,7 @@ async def _stop(folder: RunFolder) -> None:
     session = Session(folder, fleet_for(folder.manifest), _Nobody(), writer=writer)
     deadline = time.monotonic() + STOP_S
     try:
-        session.rejoin()
+        await session.rejoin()
         session.watch(policy=False)
         await session.stop("the demo ends", by="cockpit demo")
         while not session.model.done and time.monotonic() < deadline:

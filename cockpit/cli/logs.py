@@ -167,7 +167,7 @@ async def _catch_up(folder: RunFolder) -> None:
     deadline = time.monotonic() + _CONNECT_S
     teller = Telling(lambda: fleet.roll, failures=False)
     try:
-        session.rejoin()
+        await session.rejoin()
         session.watch(policy=False)
         names = set(session.model.nodes)
         while time.monotonic() < deadline:
@@ -227,7 +227,7 @@ async def _follow(folder: RunFolder, live: Live, wanted: _Wanted) -> int:
     folder = RunFolder(folder.path)
     session = Session(folder, fleet_for(folder.manifest), _Show(live, wanted), writer=folder.lock())
     try:
-        session.rejoin()
+        await session.rejoin()
         session.watch(policy=False)
         while not session.model.done:
             await session.wait(0.1)

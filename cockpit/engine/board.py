@@ -18,6 +18,7 @@ from cockpit.core.timeline import Timeline
 from cockpit.core.trends import Trends
 from cockpit.engine.logbook import Logbook
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.turns import by_turns
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
@@ -47,7 +48,7 @@ class Board:
         self._cause_of: tuple[int, int] | None = None
         self._changed: set[str | int] = set()
 
-    def recall(self) -> None:
+    async def recall(self) -> None:
         """Tell what the journal and the run records here say of the time before the session."""
         past = RunModel()
         past.apply(planned(self.manifest))
@@ -55,13 +56,15 @@ class Board:
             # What is known of the clocks today puts the past in order too.
             past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
         told = Timeline(past)
-        events = [event for event in self.folder.journal() if event.kind != "clock"]
+        events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
         for entry in self.manifest.nodes:
-            events += self.folder.recorded(entry)
-        for event in sorted(events, key=lambda event: self._common(event.at, event.node)):
+            events += [event async for event in by_turns(self.folder.recorded(entry))]
+        async for event in by_turns(sorted(events, key=lambda event: self._common(event.at, event.node))):
             past.apply(event)
             told.tell(event)
-        self.timeline.entries.extend(told.entries)
+        since = list(self.timeline.entries)
+        self.timeline.entries.clear()
+        self.timeline.entries.extend([*told.entries, *since])
 
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
         """Index the output that is here already, and read its last numbers."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,15 +16,13 @@ from cockpit.engine.history import time_index
 from cockpit.engine.index import Index
 from cockpit.engine.runs import NodeEntry, RunFolder
 from cockpit.engine.spooled import Source, SpooledLogs, logs_of
+from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError
 
 __all__ = ["Logbook", "Row", "Source"]
 
 BATCH_S = 0.25
 """Seconds of history in a batch."""
-
-_TURN_S = 0.005
-"""Seconds that loading works before others get their turn."""
 
 _STEP = 256 << 10
 """Bytes of a log that are read at once."""
@@ -143,7 +139,7 @@ class Logbook:
             self._held = deque()
         files = self._files()
         ends = {number: self.logs.size(number) for number in sorted(files.values())}
-        turn = _Turn(sum(ends.values()), progress)
+        turn = Turn(sum(ends.values()), progress)
         done = dict.fromkeys(ends, 0)
         opened = at = self._folder.manifest.created
         size = 0
@@ -179,7 +175,7 @@ class Logbook:
                 self.logs.unreadable[node.name, None] = error
         return files
 
-    async def _clocks(self, turn: _Turn) -> dict[str, float]:
+    async def _clocks(self, turn: Turn) -> dict[str, float]:
         """How far each node's clock is ahead of ours, in seconds, as it was measured last."""
         offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
         for event in self._folder.journal():
@@ -201,7 +197,7 @@ class Logbook:
 
         return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
 
-    async def _take(self, number: int, start: int, end: int, turn: _Turn) -> None:
+    async def _take(self, number: int, start: int, end: int, turn: Turn) -> None:
         """Take bytes of a log from the spool."""
         while start < end and (data := self.logs.read(number, start, min(_STEP, end - start))):
             self._collector.feed(number, start, data)
@@ -209,7 +205,7 @@ class Logbook:
             turn.done += len(data)
             await turn.pause()
 
-    async def _take_held(self, turn: _Turn) -> None:
+    async def _take_held(self, turn: Turn) -> None:
         """Take what was fed meanwhile, and wait for nothing more."""
         while self._held:
             held = self._held.popleft()
@@ -261,25 +257,3 @@ class _Tick(NamedTuple):
     at: float
     node: str
     sizes: Mapping[str, int]
-
-
-class _Turn:
-    """Lets others have their turn on the event loop now and then, and tells how far loading is."""
-
-    def __init__(self, total: int, progress: Callable[[float], None] | None) -> None:
-        self.total = total
-        self.done = 0
-        self._progress = progress
-        self._until = time.perf_counter() + _TURN_S
-
-    def tell(self) -> None:
-        """Tell how far it is."""
-        if self._progress is not None:
-            self._progress(min(1.0, self.done / self.total) if self.total else 1.0)
-
-    async def pause(self) -> None:
-        """Give the others their turn if it is time."""
-        if time.perf_counter() >= self._until:
-            self.tell()
-            await asyncio.sleep(0)
-            self._until = time.perf_counter() + _TURN_S

@@ -24,6 +24,7 @@ from cockpit.engine.link import Link, RemoteError
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.spool import RECORD, Shelf, Spool, SpoolUnusable
+from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
@@ -39,9 +40,6 @@ _SLOW_S = 60.0
 
 _PAUSED_S = 5.0
 """Seconds between two portions of credit while there is no room here: states come, and few other bytes."""
-
-_EVENTS_AT_ONCE = 500
-"""Events taken in before others have their turn: a node may send them without end."""
 
 _CLOSE_S = 10.0
 """For what is under way to end when the session is closed."""
@@ -121,15 +119,15 @@ class Session:
         """Apply an event of ours, and keep it in the journal."""
         self._emit(event)
 
-    def rejoin(self) -> None:
+    async def rejoin(self) -> None:
         """Rebuild the model from what is known here."""
         self._emit(planned(self.manifest), record=False)
-        for event in self.folder.journal():
+        async for event in by_turns(self.folder.journal()):
             self.model.apply(event)
         for name, entry in self._nodes.items():
             with suppress(SpoolUnusable):  # said when its record is read, and when more is to be written
                 self._offsets[name] = self._spools[name].offsets()
-            for event in self.folder.recorded(entry, self._records[name]):
+            async for event in by_turns(self.folder.recorded(entry, self._records[name])):
                 self.model.apply(event)
 
     # Watching
@@ -328,10 +326,8 @@ class Session:
             self._note(name, events.Ended())
 
     async def _take_record(self, name: str, data: bytes) -> None:
-        for number, event in enumerate(self._records[name].feed(data), 1):
+        async for event in by_turns(self._records[name].feed(data)):
             self._emit(event, record=False)
-            if not number % _EVENTS_AT_ONCE:
-                await asyncio.sleep(0)
         self._count_damage(name)
 
     def _count_damage(self, name: str) -> None:

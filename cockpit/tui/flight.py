@@ -84,5 +84,9 @@ class Joining:
         session = Session(
             self.folder, fleet_for(self.folder.manifest), stages.listener(self.folder), writer=writer
         )
-        session.rejoin()
+        try:
+            await session.rejoin()
+        except BaseException:
+            await session.close()
+            raise
         return session

@@ -141,7 +141,7 @@ def follow(scripts: list[list[Part]], quotas: Quotas) -> tuple[Session, Heard, N
         folder = known[0] if known else RunFolder.create(manifest)
         heard = Heard()
         session = Session(folder, cast("Fleet", Fakes({"a": node})), heard, quotas=quotas)
-        session.rejoin()
+        await session.rejoin()
         session.watch()
 
         async def wait() -> None:

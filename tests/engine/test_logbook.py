@@ -17,7 +17,7 @@ from cockpit.base.record import SIZES
 from cockpit.core.events import Event
 from cockpit.core.excerpt import excerpt
 from cockpit.core.levels import Level
-from cockpit.engine import logbook
+from cockpit.engine import logbook, turns
 from cockpit.engine.logbook import Logbook, Source
 from cockpit.engine.reader import Query, Reader
 from cockpit.engine.spooled import OPEN_FILES
@@ -91,22 +91,22 @@ def test_what_is_fed_before_and_while_it_loads_comes_once_and_after(
             play(meanwhile, writer)
 
         async def load() -> None:
-            turns = 0
+            told = 0
 
             def progress(part: float) -> None:
-                nonlocal turns
+                nonlocal told
                 assert 0.0 <= part <= 1.0
-                turns += 1
-                if turns == 2 and not early:
+                told += 1
+                if told == 2 and not early:
                     play(meanwhile, writer)
 
             await book.load(progress)
 
-        turn_s, logbook._TURN_S = logbook._TURN_S, 0.0
+        turn_s, turns._TURN_S = turns._TURN_S, 0.0
         try:
             asyncio.run(load())
         finally:
-            logbook._TURN_S = turn_s
+            turns._TURN_S = turn_s
         play(later, writer)
         assert by_source(all_after(Reader(book, Query()))) == said(writer.written)
         book.close()
@@ -156,19 +156,19 @@ def test_an_index_that_promises_too_much_or_other_files_does_no_harm(tmp_path: P
 def test_loading_gives_others_their_turn_and_tells_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logbook, "_TURN_S", 0.0)
+    monkeypatch.setattr(turns, "_TURN_S", 0.0)
     monkeypatch.setattr(logbook, "_STEP", 100)
     folder = run_folder(tmp_path / "run", NODES)
     writer = Writer(folder)
     writer.write("gpu1", 0, b"0123456789\n" * 100)
     book = Logbook(folder)
     told: list[float] = []
-    turns = 0
+    rounds = 0
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal rounds
         while True:
-            turns += 1
+            rounds += 1
             await asyncio.sleep(0)
 
     async def load() -> None:
@@ -180,7 +180,7 @@ def test_loading_gives_others_their_turn_and_tells_how_far_it_is(
     assert told == sorted(told)
     assert told[-1] == 1.0
     assert len(told) > 10
-    assert turns > 10
+    assert rounds > 10
     book.close()
     writer.close()
 

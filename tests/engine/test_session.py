@@ -19,6 +19,8 @@ from cockpit.base.gate import read
 from cockpit.core.events import Event
 from cockpit.core.model import NOTES, RunModel
 from cockpit.engine import session as sessions
+from cockpit.engine import turns
+from cockpit.engine.board import Board
 from cockpit.engine.fleet import Fleet
 from cockpit.engine.link import Clock
 from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
@@ -135,7 +137,7 @@ def watch(
         folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/", **manifest))
         heard = Heard()
         session = Session(folder, cast(Fleet, Fakes(made)), heard)
-        session.rejoin()
+        await session.rejoin()
         session.watch()
 
         async def wait() -> None:
@@ -237,6 +239,45 @@ def test_a_line_that_makes_no_sense_is_counted_and_ignored(line: bytes) -> None:
     assert (again.ranks[0].text, again.done) == ("exited 0", True)
 
 
+def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it comes, when a run is attached to, and when the past is told."""
+    monkeypatch.setattr(turns, "_TURN_S", 0.0)
+    notes = lines(*({"e": "note", "text": f"note {number}"} for number in range(2000)))
+    turns_had = 0
+
+    async def others() -> None:
+        nonlocal turns_had
+        while True:
+            turns_had += 1
+            await asyncio.sleep(0)
+
+    async def main() -> list[int]:
+        had = []
+        other = asyncio.create_task(others())
+        node = Node([part(("events.jsonl", 0, notes + ENDED))])
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        session = Session(folder, cast(Fleet, Fakes({"a": node})), Heard())
+        await session.rejoin()
+        session.watch()
+        while not session.model.done:
+            await asyncio.wait_for(session.wait(), 20)
+        had.append(turns_had)
+        await session.close()
+        board = Board(folder)
+        again = Session(folder, cast(Fleet, Fakes({})), board)
+        for work in (again.rejoin, board.recall):
+            before = turns_had
+            await work()
+            had.append(turns_had - before)
+        assert again.model.done
+        await again.close()
+        other.cancel()
+        return had
+
+    assert min(asyncio.run(main())) >= 2000
+
+
 def test_a_node_cannot_plan_the_run_anew_or_speak_of_links() -> None:
     told = lines(
         {"e": "planned", "nodes": {"evil": [7]}},
@@ -312,7 +353,7 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
         entries = [NodeEntry("a", "/none/a", [0])]
         folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
         session = Session(folder, cast(Fleet, Fakes({"a": node})), Heard())
-        session.rejoin()
+        await session.rejoin()
         session.watch()
 
         async def wait() -> None:
@@ -337,7 +378,7 @@ def test_what_is_kept_running_is_not_stopped() -> None:
         entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(nodes)]
         manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=0.3)
         session = Session(RunFolder.create(manifest), cast(Fleet, Fakes(nodes)), Heard())
-        session.rejoin()
+        await session.rejoin()
         session.watch()
         while session.stops_at is None:
             await asyncio.wait_for(session.wait(0.05), 20)

@@ -180,7 +180,7 @@ class RunScreen(RunActions):
     @work(group="load")
     async def _load(self) -> None:
         if not self.board.timeline.entries:
-            self.board.recall()
+            await self.board.recall()
         self._activities["load"] = Activity("reading the log", 0.0)
         await self.board.load(self._loading)
         self._activities.pop("load", None)
