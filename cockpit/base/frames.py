@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from cockpit.base.gate import Whole
 
@@ -24,6 +24,8 @@ MAX_PAYLOAD = 8 << 20
 
 NUMBER = Whole(0, 1 << 62)
 """The number of a request, by which its answers are known; 0 is the agent's hello."""
+
+_TINY = 4096
 
 Header = Dict[str, Any]
 Frame = Tuple[Header, bytes]
@@ -56,41 +58,58 @@ class Decoder:
     """Turns chunks of any size back into frames."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._head = bytearray()
+        """What there is of the lengths and the header of the next frame."""
+        self._header: Optional[Header] = None
+        """Of the frame whose payload is awaited."""
+        self._parts: List[Union[bytearray, memoryview]] = []
+        self._missing = _LENGTHS.size
+        """Bytes that have not come: of the lengths, then of the header, then of the payload."""
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take in ``data`` and yield every frame that is complete.
-
-        The data is taken in at the call; frames may be drawn lazily.
+    def feed(self, data: bytes) -> List[Frame]:
+        """Take in ``data`` and return every frame that is complete with it.
 
         :raises FrameError: a length over the limits, or a header that is not a JSON object
         """
-        self._buffer += data
-        return self._frames()
+        frames: List[Frame] = []
+        rest = memoryview(data)
+        while True:
+            part, rest = rest[: self._missing], rest[self._missing :]
+            self._missing -= len(part)
+            if self._header is None:
+                self._head += part
+            elif part:
+                self._keep(part)
+            if self._missing:
+                return frames
+            if self._header is not None:
+                frames.append((self._header, b"".join(self._parts)))
+                self._header, self._parts, self._missing = None, [], _LENGTHS.size
+            else:
+                self._go_on()
 
-    def _frames(self) -> Iterator[Frame]:
-        buffer = self._buffer
-        start = 0
-        try:
-            while len(buffer) - start >= _LENGTHS.size:
-                header_len, payload_len = _LENGTHS.unpack_from(buffer, start)
-                if header_len > MAX_HEADER or payload_len > MAX_PAYLOAD:
-                    raise FrameError("not a frame: lengths %d and %d" % (header_len, payload_len))
-                body = start + _LENGTHS.size
-                end = body + header_len + payload_len
-                if len(buffer) < end:
-                    break
-                # A view saves the copy that slicing a bytearray makes; it must end before the buffer shrinks.
-                with memoryview(buffer) as view:
-                    header = _header(bytes(view[body : body + header_len]))
-                    payload = bytes(view[body + header_len : end])
-                start = end
-                yield header, payload
-        finally:
-            del buffer[:start]
+    def _keep(self, part: memoryview) -> None:
+        """Keep a part of a payload as it is: only tiny ones are copied, which would take memory otherwise."""
+        if len(part) >= _TINY:
+            self._parts.append(part)
+        elif self._parts and isinstance(self._parts[-1], bytearray):
+            self._parts[-1] += part
+        else:
+            self._parts.append(bytearray(part))
+
+    def _go_on(self) -> None:
+        """Read the head, as much of it as was awaited."""
+        header_len, payload_len = _LENGTHS.unpack_from(self._head)
+        if header_len > MAX_HEADER or payload_len > MAX_PAYLOAD:
+            raise FrameError("not a frame: lengths %d and %d" % (header_len, payload_len))
+        self._missing = _LENGTHS.size + header_len - len(self._head)
+        if not self._missing:
+            self._header = _parsed(bytes(self._head[_LENGTHS.size :]))
+            self._head = bytearray()
+            self._missing = payload_len
 
 
-def _header(text: bytes) -> Header:
+def _parsed(text: bytes) -> Header:
     try:
         header = json.loads(text.decode())
     except (ValueError, RecursionError) as error:

@@ -249,7 +249,7 @@ class Link:
 
     def _frames(self, decoder: Decoder, data: bytes) -> list[tuple[Header, bytes]]:
         try:
-            return list(decoder.feed(data))
+            return decoder.feed(data)
         except FrameError as error:
             raise self._nonsense(str(error)) from None
 
