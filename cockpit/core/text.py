@@ -51,6 +51,7 @@ _UNSAFE = re.compile(
     rf"[{_CONTROLS}{_INVISIBLE}{_SURROGATES}](?:(?<=\x1b)\[(?:{_STYLE}(?:;{_STYLE}){{0,15}})?m)?",
     re.ASCII,
 )
+_ACTING = re.compile(f"[{_CONTROLS}\t{_INVISIBLE}{_SURROGATES}]")
 # Runs in which there may be too many marks. Blocks that hold none (box drawing and the blocks of progress
 # bars, CJK, Hangul, emoji) are left out so that such text costs nothing.
 _MAYBE_MARKS = re.compile(
@@ -111,6 +112,11 @@ def sanitise(raw: bytes, *, colour: bool, limit: int | None = None) -> str:
     if not raw.translate(None, _PLAIN):
         return raw.decode("ascii")
     return _clean(raw.decode("utf-8", "surrogateescape"), colour)
+
+
+def harmless(text: str) -> str:
+    """``text`` without what may act on a terminal: the last wall, for what should have been sanitised."""
+    return text if text.isprintable() else _ACTING.sub("", text)
 
 
 def _clean(text: str, colour: bool) -> str:

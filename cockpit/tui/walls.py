@@ -1,4 +1,5 @@
-"""Walls around a widget: what it raises ends neither its own messages nor the drawing of the others.
+"""Walls around a widget: what it raises ends neither its own messages nor the drawing of the others, and
+nothing that it draws acts on the terminal.
 
 Textual ends the loop of a widget that raises, and draws nothing at all where one widget cannot be drawn.
 Every widget gets its walls when it is started, Textual's own ones too, so none can be forgotten.
@@ -16,6 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.core.text import harmless
 from cockpit.tui.door import kind_and_text
 
 Tell = Callable[[Exception], None]
@@ -57,13 +59,21 @@ def _drawing(widget: Widget, undrawn: Tell) -> object:
 
     def render_lines(crop: Region) -> list[Strip]:
         try:
-            return inner(crop)
+            return [_harmless(strip) for strip in inner(crop)]
         except Exception as error:
             undrawn(error)
             line = Strip.blank(crop.width)
             return [_instead(error, crop) if y == 0 else line for y in range(crop.y, crop.bottom)]
 
     return render_lines
+
+
+def _harmless(strip: Strip) -> Strip:
+    """A line without what may act on a terminal, whoever forgot to sanitise it."""
+    if strip.text.isprintable():
+        return strip  # as nearly always, and quick
+    parts = [Segment(harmless(text), style, control) for text, style, control in strip]
+    return Strip(parts).adjust_cell_length(strip.cell_length)
 
 
 def _instead(error: Exception, crop: Region) -> Strip:

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
+from rich.segment import Segment
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 from textual.widgets._toast import Toast
@@ -514,6 +517,25 @@ def test_a_reader_with_a_bug_is_not_busy_for_ever() -> None:
 
 
 # Of the walls themselves
+
+
+def test_what_acts_on_a_terminal_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever forgot the sanitiser; a line keeps its width."""
+    said = "a\x1b]0;t\x07b\x9b31m\x85c\u202ed\u200be\ufefff\udc9b|"
+
+    async def main() -> None:
+        async with played(Scene(healthy), SIZE) as (app, pilot, _):
+            monkeypatch.setattr(RunScreen, "_notice", lambda screen: said)
+            await until(pilot, lambda: "]0;tb31mcdef|" in text_of(app), "a notice")
+            monkeypatch.setattr(TopBar, "render_line", lambda *_: Strip([Segment(said)], 40))
+            bar = app.screen.query_one(TopBar)
+            bar.refresh()
+            await until(pilot, lambda: text_of(app).count("]0;tb31mcdef|") == 2, "a line")
+            assert not set(text_of(app)) & set(said) - set("a]0;tb31mcdef|")
+            (line,) = bar.render_lines(bar.size.region)[:1]
+            assert line.cell_length == sum(map(cell_len, line.text)) == bar.size.width
+
+    asyncio.run(main())
 
 
 def test_every_widget_has_walls() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.answers import EnvironAnswer
-from cockpit.base.events import Planned, RankStarted
+from cockpit.base.events import NodeLost, Planned, RankStarted
 from cockpit.core.events import Event
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import RunModel
@@ -24,7 +26,7 @@ from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.units import clock_text, day_text, number_text, part_text, size_text, span_text
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases
-from tests.tui.scenes import Scene, played, settled, until
+from tests.tui.scenes import Scene, played, settled, text_of, until
 from tests.tui.stage import Stage
 
 COUNT = 168
@@ -47,8 +49,9 @@ def test_stacks_of_every_kind() -> None:
 
 
 def test_a_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the sanitiser the same cases are found out."""
+    """Without the sanitiser and the last wall the same cases are found out."""
     monkeypatch.setattr("cockpit.core.text._clean", lambda text, colour: text)
+    monkeypatch.setattr("cockpit.tui.walls._harmless", lambda strip: strip)
     with pytest.raises(AssertionError):
         asyncio.run(drive(cases(8, 24)))
 
@@ -93,6 +96,23 @@ def test_names_and_plans_of_a_recorded_run() -> None:
                 await pilot.press(key)
                 await pilot.pause()
                 lives(app, key)
+
+    asyncio.run(main())
+
+
+def test_how_a_run_ended_is_text_whatever_its_nodes_say() -> None:
+    async def main() -> None:
+        for number, evil in enumerate(EVIL):
+            scene = Scene(partial(Stage, ["gpu01", "gpu02"], 2, run=f"run-{number}"))
+            async with played(scene, (200, 40)) as (app, pilot, made):
+                made.runs()
+                made.told(Event(time.time(), "gpu01", NodeLost(f"lost {evil}")))
+                for rank in (2, 3):
+                    made.happens("gpu02", kind="rank_exited", rank=rank, code=0, signal=None)
+                for node in ("gpu01", "gpu02"):
+                    made.happens(node, kind="ended")
+                await until(pilot, lambda: "ranks 2-3 exited 0; ranks 0-1 lost: lost" in text_of(app), evil)
+                lives(app, ascii(evil))
 
     asyncio.run(main())
 

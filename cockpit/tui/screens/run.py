@@ -394,9 +394,10 @@ class RunScreen(RunActions):
         model = self.board.model
         times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
+        how = RemoteText.of(endings(model)).shown(limit=400)
         if self.recorded:
-            return f"RECORDED RUN · it ended {when} · nothing here is live · {endings(model)}"
-        return f"ended {when} · {endings(model)} · {self.app.key_of('leave')} closes"
+            return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
+        return f"ended {when} · {how} · {self.app.key_of('leave')} closes"
 
     def _draw_keys(self) -> None:
         """At most six keys that work right now."""
