@@ -41,6 +41,9 @@ _SLOW_S = 60.0
 _PAUSED_S = 5.0
 """Seconds between two portions of credit while there is no room here: states come, and few other bytes."""
 
+_LOGS_FIRST_S = 2.0
+"""Longest wait for a node's logs before it is measured too."""
+
 _CLOSE_S = 10.0
 """For what is under way to end when the session is closed."""
 
@@ -336,6 +339,10 @@ class Session:
             self._note(name, events.Damaged(bad), record=False)
 
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
+        # What a node that is far behind has to tell comes first: on a busy node both would be slow.
+        until = time.monotonic() + _LOGS_FIRST_S
+        while self.behind.get(entry.name, CREDIT) >= CREDIT and time.monotonic() < until:
+            await asyncio.sleep(0.05)
         try:
             stream = await link.stream(verbs.Samples(entry.dir))
             async for item, _ in stream.parts():
