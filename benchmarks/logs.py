@@ -11,7 +11,7 @@ from benchmarks.table import Figure, Result
 from tests.lab.lab import Lab
 
 SIZE = 300 << 20
-ROUNDS = 5
+ROUNDS = 11
 _FAST = "aes128-gcm@openssh.com"
 _LOG = "rank-0.log"
 
