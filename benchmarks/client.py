@@ -50,14 +50,18 @@ async def logs(words: list[str]) -> dict[str, Any]:
 
     folder = RunFolder.create(_manifest(*words))
     folder.lock()
-    session = Session(folder, Fleet(PYTHONS), Listener())
+    fleet = Fleet(PYTHONS)
+    session = Session(folder, fleet, Listener())
     await session.rejoin()
+    (entry,) = session.manifest.nodes
+    session.own({entry.name: await fleet.open(entry.name)})
+    began = time.monotonic()
     session.watch(policy=False)
     while "complete" not in times:
         await session.wait(60)
     await session.close()
-    spool = session.folder.spool_dir(session.manifest.nodes[0])
-    return {"seconds": times["complete"] - times["link"], "file": str(spool / "rank-0.log")}
+    spool = session.folder.spool_dir(entry)
+    return {"seconds": times["complete"] - began, "file": str(spool / "rank-0.log")}
 
 
 async def collect(words: list[str]) -> dict[str, Any]:

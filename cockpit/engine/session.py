@@ -42,7 +42,7 @@ _PAUSED_S = 5.0
 """Seconds between two portions of credit while there is no room here: states come, and few other bytes."""
 
 _LOGS_FIRST_S = 2.0
-"""Longest wait for a node's logs before it is measured too."""
+"""A node that is far behind is not measured for so long: its logs come first."""
 
 _CLOSE_S = 10.0
 """For what is under way to end when the session is closed."""
@@ -175,17 +175,17 @@ class Session:
             try:
                 if link is None or link.lost.done():
                     link = self._links[name] = await reach(self._fleet, entry)
-                self._link_event(name, "ok")
-                tries = 0
                 await self._follow(entry, link)
             except RemoteError as error:
                 if error.kind in _NO_RUN_THERE:
+                    self._link_event(name, "ok")
                     self._note(name, events.NodeLost(error.what))
                 else:
                     # A fault of one node or of its agent must not end the watch over the others.
                     await self._pause(name, link, error.what, _SLOW_S)
             except LinkError as error:
                 # Even a refused key may be accepted again: the run goes on, so do we, only slower.
+                tries = 0 if self.model.nodes[name].link == "ok" else tries
                 pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
                 tries += 1
                 await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
@@ -215,17 +215,21 @@ class Session:
         offsets = self._offsets.setdefault(name, {})
         self.paused.pop(name, None)
         stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
-        samples = asyncio.create_task(self._sample(entry, link))
+        samples: asyncio.Task[None] | None = None
         used = 0
-        credited = time.monotonic()
+        began = credited = time.monotonic()
         try:
             async for item, data in stream.parts():
+                # Not before: an agent that greets and then says nothing is no link to its node.
+                self._link_event(name, "ok")
                 await self._take(entry, item, data)
                 if item.gone is not None:
                     await self._without_folder(name, link, item.gone, alive=item.alive is True)
                 self._measure_clock(name, link)
                 used += len(data)
                 now = time.monotonic()
+                if samples is None and (self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S):
+                    samples = asyncio.create_task(self._sample(entry, link))
                 if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + _PAUSED_S):
                     portion = min(used, CREDIT_PORTION) if name in self.paused else used
                     await stream.credit(portion)
@@ -238,7 +242,8 @@ class Session:
                 if self.model.nodes[name].done:
                     return
         finally:
-            samples.cancel()
+            if samples is not None:
+                samples.cancel()
             await stream.close()
 
     async def _take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
@@ -339,10 +344,6 @@ class Session:
             self._note(name, events.Damaged(bad), record=False)
 
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
-        # What a node that is far behind has to tell comes first: on a busy node both would be slow.
-        until = time.monotonic() + _LOGS_FIRST_S
-        while self.behind.get(entry.name, CREDIT) >= CREDIT and time.monotonic() < until:
-            await asyncio.sleep(0.05)
         try:
             stream = await link.stream(verbs.Samples(entry.dir))
             async for item, _ in stream.parts():

@@ -278,6 +278,16 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
     assert min(asyncio.run(main())) >= 2000
 
 
+def test_an_agent_that_greets_and_says_nothing_more_is_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it greets, its link is lost since the first time: who waits for it can give up."""
+    monkeypatch.setattr(sessions, "_RETRY_S", (0.001, 0.002))
+    silent: Part = LinkError("no answer to ping within 15 s", where="a")
+    good = part(("events.jsonl", 0, ENDED))
+    _, heard, _ = watch({"a": [[silent], [silent], [silent], [good]]})
+    links = [event.fact.state for event in heard.events if isinstance(event.fact, LinkChanged)]
+    assert links == ["stale", "ok"]
+
+
 def test_a_node_cannot_plan_the_run_anew_or_speak_of_links() -> None:
     told = lines(
         {"e": "planned", "nodes": {"evil": [7]}},
