@@ -76,6 +76,8 @@ def test_every_verb_ends_as_it_may(mutation: str, world: World, tmp_path: Path) 
             place.server(GOOD),
         ):
             verbs = list(words(world, tmp_path, place.config, ""))
+            if mutation == "garbage":
+                verbs.remove("collect")  # its own deadlines add up to 90 s; `make hostile` has shorter ones
             name = f"{world.over}-{mutation}"
             ended = await asyncio.gather(
                 *(cockpit(world, tmp_path, place.config, verb, name) for verb in verbs)
