@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests side by side: most wait for something; more than a few would starve each other's launches.
-JOBS ?= 2
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check lint hostile bench snapshots screenshots docs coldstart clean
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(STAMP)  ## lint, format, types, import rules
 	$(BIN)/ruff check .
