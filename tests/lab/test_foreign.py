@@ -146,4 +146,5 @@ def test_which_of_two_jobs_is_asked(lab2: Lab) -> None:
     finally:
         for rank in ranks:
             rank.kill()
-            rank.wait()
+            with rank:
+                rank.wait()
