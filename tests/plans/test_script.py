@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +177,9 @@ def test_a_signal_reaches_every_slot(tmp_path: Path) -> None:
     ready = "import os, signal, time; ok = signal.getsignal(2) is signal.default_int_handler; "
     ready += "os.write(1, b'%s\\n' % str(ok).encode())"
     command = ["bash", str(tmp_path / "slots.sh"), sys.executable, "-c", f"{ready}; time.sleep(60)"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Where this test runs in the background of a script, SIGINT is ignored, and a shell cannot change that.
+    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=default) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["True\n"] * 2
         process.terminate()
