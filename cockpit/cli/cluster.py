@@ -54,6 +54,7 @@ def _add_job_options(made: Parser) -> None:
         help="default: deepspeed",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
+    made.worded.add("--launcher-args")
     group.add_argument(
         "--python",
         metavar="PATH",
@@ -106,6 +107,7 @@ def _add_profile_options(made: Parser) -> None:
     )
     group.add_argument("--nsys", metavar="PATH", help="nsys on the nodes (default: PATH, CUDA's folders)")
     group.add_argument("--nsys-args", metavar="'WORDS'", default="", help="more words for nsys profile")
+    made.worded.add("--nsys-args")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
     if odd and not program and not odd[0].startswith("-"):
         made.error(f"write -- before the program: -- {join(odd)}")
     if odd:
-        made.error(f"unrecognized arguments: {' '.join(odd)}")
+        made.refuse(odd[0])
     if not program:
         hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)

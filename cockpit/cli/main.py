@@ -74,10 +74,10 @@ def _verb(words: list[str]) -> int:
         out(f"cockpit {__version__}")
         return Exit.OK
     if words[0] not in VERBS:
-        import difflib
+        from cockpit.cli.parsing import near
 
-        near = difflib.get_close_matches(words[0], VERBS, 1)
-        hint = f"did you mean: cockpit {near[0]}" if near else "see: cockpit --help"
+        meant = near(words[0], VERBS)
+        hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
         raise CockpitError(f"no verb {words[0]!r}", hint=hint)
     return int(importlib.import_module(f"cockpit.cli.{words[0]}").main(words[1:]))
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from cockpit.cli.output import say
 from cockpit.errors import Exit
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """The one of the known words that was probably meant; empty: none is like it."""
+    import difflib  # 5 ms that a right word saves
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,8 +31,43 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
-    def error(self, message: str) -> NoReturn:
-        say(f"{message}; see: {self.prog} --help")
+        self.worded: set[str] = set()
+        """Options whose value is words for another program: they may begin with a dash."""
+
+    def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+        """See :meth:`argparse.ArgumentParser.parse_known_args`."""
+        return super().parse_known_args(self._joined(args), namespace)
+
+    def parse_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+        """See :meth:`argparse.ArgumentParser.parse_args`."""
+        found, odd = self.parse_known_args(args, namespace)
+        if odd:
+            self.refuse(odd[0])
+        return found
+
+    def refuse(self, word: str) -> NoReturn:
+        """Say that a word is none of ours, and end with exit code 2."""
+        option = word.partition("=")[0]
+        if option.startswith("-"):
+            self.error(f"no option {option!r}", near(option, self._option_string_actions))
+        self.error(f"unexpected argument {word!r}")
+
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """``--opt -x`` as ``--opt=-x`` where the option takes words; an option of ours is no such word."""
+        joined: list[str] = []
+        for word in words:
+            if joined and joined[-1] in self.worded and word not in self._option_string_actions:
+                joined[-1] += f"={word}"
+            else:
+                joined.append(word)
+        return joined
+
+    def error(self, message: str, meant: str = "") -> NoReturn:
+        """Say what is wrong with the words, and what may have been meant, and end with exit code 2."""
+        choice = re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message)
+        if choice:
+            meant = near(choice[1], re.findall(r"[\w-]+", choice[2]))
+        say(f"{message}; {f'did you mean: {meant}' if meant else f'see: {self.prog} --help'}")
         sys.exit(Exit.USAGE)
 
 

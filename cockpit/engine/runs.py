@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import secrets
@@ -232,8 +233,12 @@ class RunFolder:
         hits = hits or [folder for folder in folders if name in folder.name]
         if len(hits) == 1:
             return hits[0]
-        what = f"several runs: {', '.join(hit.name for hit in hits)}" if hits else "no such run"
-        raise CockpitError(what, where=name, hint="see: cockpit ps")
+        if hits:
+            what = f"several runs: {', '.join(hit.name for hit in hits)}"
+            raise CockpitError(what, where=name, hint="see: cockpit ps")
+        meant = difflib.get_close_matches(name, ["last", *(folder.name for folder in folders)], 1)
+        hint = f"did you mean: {meant[0]}" if meant else "see: cockpit ps"
+        raise CockpitError("no such run", where=name, hint=hint)
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -56,6 +56,24 @@ class NsysOptions:
     path: str | None = None
 
 
+_LEFT_OUT = "leave it out: cockpit names the reports, and a profiler must not end the job"
+_OURS = {
+    r"(-[of]|--(output|force-overwrite|kill|stop-on-exit)\b)": _LEFT_OUT,
+    r"(-t|--trace(=|$))": "use cockpit's own: --trace",
+    r"(-y|--delay\b)": "use cockpit's own: --delay",
+    r"(-d|--duration\b)": "use cockpit's own: --duration",
+    r"(-c|--capture-range(=|$))": "use cockpit's own: --capture-range",
+}
+"""What cockpit gives to nsys itself, which refuses an option that is given twice, and what to do instead."""
+
+_DEFAULTS = {
+    r"(-s|--sample\b)": "--sample=none",
+    # 2022.4 often never finishes its report on a new kernel with them (6.18: 7 of 12 times; without never).
+    r"--cpuctxsw\b": "--cpuctxsw=none",
+}
+"""What it gets unless a person's own words say otherwise."""
+
+
 def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
     """The words before the launcher's.
 
@@ -63,17 +81,17 @@ def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
     :raises CockpitError: the extra words take away what cockpit relies on
     """
     for word in options.extra:
-        if re.match(r"(-o|--output\b|--kill\b|--stop-on-exit\b)", word):
-            hint = "leave it out: cockpit names the reports, and a profiler must not end the job"
+        if hint := next((hint for pattern, hint in _OURS.items() if re.match(pattern, word)), ""):
             raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
     for name, value in (("delay", options.delay_s), ("duration", options.duration_s)):
         # 2022.4 takes 0.5 for 0, and refuses it as a duration.
         if value != int(value):
             raise CockpitError("nsys counts whole seconds", where=f"--{name} {value:g}", hint="round it")
-    argv = [nsys, "profile", "-o", report, "-f", "true", f"--trace={options.trace}"]
-    # By default nsys ends the job together with the trace. Context switches are off because 2022.4 then often
-    # never finishes its report on a new kernel (6.18: 7 of 12 times; without them never).
-    argv += ["--sample=none", "--cpuctxsw=none", "--kill=none"]
+    # By default nsys ends the job together with the trace.
+    argv = [nsys, "profile", "-o", report, "-f", "true", f"--trace={options.trace}", "--kill=none"]
+    argv += [
+        word for pattern, word in _DEFAULTS.items() if not any(re.match(pattern, e) for e in options.extra)
+    ]
     if options.delay_s:
         argv.append(f"--delay={int(options.delay_s)}")
     if options.duration_s:

@@ -156,6 +156,10 @@ def test_binding() -> None:
         ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),
         ({"nsys": NsysOptions(duration_s=1.5)}, "whole seconds"),
         ({"nsys": NsysOptions(extra=("-o", "x"))}, "cannot be given to nsys"),
+        ({"nsys": NsysOptions(extra=("--force-overwrite=false",))}, "cockpit names the reports"),
+        ({"nsys": NsysOptions(extra=("-t", "mpi"))}, "use cockpit's own: --trace"),
+        ({"nsys": NsysOptions(extra=("--duration=3",))}, "use cockpit's own: --duration"),
+        ({"nsys": NsysOptions(extra=("--capture-range=nvtx",))}, "use cockpit's own: --capture-range"),
     ],
 )
 def test_mistakes(changes: dict[str, Any], says: str) -> None:
@@ -163,6 +167,23 @@ def test_mistakes(changes: dict[str, Any], says: str) -> None:
         second(**changes)
     assert says in str(caught.value)
     assert caught.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept"),
+    [
+        ((), ["--sample=none", "--cpuctxsw=none"]),
+        (("--sample=cpu",), ["--cpuctxsw=none"]),
+        (("-s", "cpu", "--cpuctxsw=process-tree"), []),
+        (("--capture-range-end=repeat", "--sampling-period=1", "--trace-fork-before-exec=true"), None),
+    ],
+)
+def test_words_of_a_person_stand_for_our_defaults(extra: tuple[str, ...], kept: list[str] | None) -> None:
+    """nsys refuses an option that is given twice."""
+    words = second(nsys=NsysOptions(extra=extra)).argv
+    wanted = ["--sample=none", "--cpuctxsw=none"] if kept is None else kept
+    assert [word for word in words if word in ("--sample=none", "--cpuctxsw=none")] == wanted
+    assert " ".join(extra) in " ".join(words)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Words of the command line: values that begin with a dash, and what was probably meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli import cluster
+from cockpit.cli.main import main
+from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+
+
+@pytest.fixture
+def hostfile(tmp_path: Path) -> str:
+    """A hostfile of two nodes."""
+    path = tmp_path / "hostfile"
+    path.write_text("gpu01 slots=2\ngpu02 slots=2\n")
+    return str(path)
+
+
+def launch(*words: str) -> cluster.Launch:
+    """What ``run`` and ``plan`` make of their words."""
+    return cluster.parse(cluster.parser("plan", ""), list(words))
+
+
+@pytest.mark.parametrize("given", ["--max-restarts=3", "-x", "--a b --c=d", "plain"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_words_for_other_programs_may_begin_with_a_dash(given: str, joined: bool, hostfile: str) -> None:
+    def option(name: str) -> list[str]:
+        return [f"{name}={given}"] if joined else [name, given]
+
+    words = [*option("--launcher-args"), "--profile", "nsys", *option("--nsys-args"), hostfile]
+    job = launch(*words, "--", "train.py", "--launcher-args", "-y").job
+    assert job.launcher_args == tuple(given.split())
+    assert job.nsys
+    assert job.nsys.extra == tuple(given.split())
+    assert job.program == ("train.py", "--launcher-args", "-y")
+
+
+def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--nsys-args", "--profile", "nsys", hostfile], [hostfile, "--launcher-args"]):
+        with pytest.raises(SystemExit) as ended:
+            launch(*words, "--", "train.py")
+        assert ended.value.code == 2
+        assert "expected one argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("runn h", "no verb 'runn'; did you mean: cockpit run"),
+        ("run --launchr torchrun h -- x", "no option '--launchr'; did you mean: --launcher"),
+        ("run --exlude=gpu1 h -- x", "no option '--exlude'; did you mean: --exclude"),
+        ("run --qqq h -- x", "no option '--qqq'; see: cockpit run --help"),
+        ("run h train.py", "write -- before the program: -- train.py; see: cockpit run --help"),
+        ("ps --al", "no option '--al'; did you mean: --all"),
+        ("ps a b", "unexpected argument 'b'; see: cockpit ps --help"),
+        ("logs --folow otter", "no option '--folow'; did you mean: --follow"),
+        ("stop night-oter", "night-oter: no such run; did you mean: night-otter"),
+        ("attach lats", "lats: no such run; did you mean: last"),
+        ("logs zzzzzz", "zzzzzz: no such run; see: cockpit ps"),
+    ],
+)
+def test_what_was_probably_meant(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [NodeEntry("gpu01", "/nowhere", [0])]
+    RunFolder.create(Manifest("night-otter", 1.0, nodes, "command", ["train.py"], "/"))
+    try:
+        code = main(words.split())
+    except SystemExit as ended:
+        code = ended.code  # type: ignore[assignment]
+    assert code == 2
+    assert capsys.readouterr().err == f"cockpit: {said}\n"
+
+
+def test_a_choice_that_was_probably_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--launcher", "deepsped", "h", "--", "x"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("; did you mean: deepspeed")
