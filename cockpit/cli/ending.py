@@ -74,7 +74,7 @@ def _left(node: Node, run: str) -> str:
         return f"{node.name}: ended, and not all of its output is here; to fetch it: cockpit logs {run}"
     if _told(node):
         return (
-            f"{node.name}: was told to stop, and has not ended; to end it at once: cockpit stop {run} --now"
+            f"{node.name}: was asked to stop and is still running; to kill it now: cockpit stop {run} --now"
         )
     return f"{node.name}: not reachable, its ranks may run on; stop it with: cockpit stop {run}"
 

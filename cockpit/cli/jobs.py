@@ -43,7 +43,7 @@ def names_run(target: str) -> bool:
     else:
         found = os.path.isfile(runs / target / "manifest.json")
     if found and os.path.lexists(target):
-        say(f"{target} is taken for a run; for what lies here: {quote(f'./{target}')}")
+        say(f"{target}: showing the run of that name; for the file here: {quote(f'./{target}')}")
     return found
 
 

@@ -221,7 +221,7 @@ async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress)
                     say(str(error))
                     return True
             if left.is_set():
-                say(f"left at sample {len(stacks.snapshot.samples)} of {args.samples}; this has come:")
+                say(f"left at sample {len(stacks.snapshot.samples)} of {args.samples}; here is what arrived:")
                 return False
     finally:
         loop.remove_signal_handler(signal.SIGINT)

@@ -122,7 +122,7 @@ class Timeline:
                 at, f"{node}: link lost, the run goes on; reconnecting ({fact.why})", "warning", node
             )
         return Entry(
-            at, f"{node}: link is back" if known else f"{node}: link stands", "info", node, aside=not known
+            at, f"{node}: link is back" if known else f"{node}: link is up", "info", node, aside=not known
         )
 
     def _launched(self, node: str, at: float, fact: events.Launched) -> Entry:
@@ -220,7 +220,7 @@ _TELLERS: dict[type[Fact], Callable[[Timeline, str, float, Any], Entry | None]] 
 }
 
 _NODE_NEWS: dict[type[Fact], str] = {
-    events.LinkChanged: "link stands",
+    events.LinkChanged: "link is up",
     events.Launched: "launched",
     events.Ended: "ended",
 }

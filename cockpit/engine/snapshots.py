@@ -176,7 +176,7 @@ def load(folder: Path) -> Snapshot:
         hint = "give the folder that `cockpit stacks` named"
         if known:
             hint = f"see: cockpit stacks {quote(str(known))}"
-        raise CockpitError(f"is no snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
+        raise CockpitError(f"is not a snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
     except _BROKEN as error:
         raise CockpitError(_why(error), where=str(file)) from None
     snapshot = _opened(head)

@@ -396,7 +396,7 @@ def _unpacked(data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump
     except TooLarge as error:
         return dumps, f"too much: {error}"
     except ValueError as error:
-        return dumps, f"what is no dump: {error}"
+        return dumps, f"something that is not a dump: {error}"
     return dumps, ""
 
 

@@ -136,7 +136,10 @@ def _read(
 def complaint(said: str, pid: int) -> Tuple[str, str]:
     """What py-spy complains about, as a sentence, and what would help."""
     if "Failed to find python version" in said:
-        return "process %d is no Python process, or not yet, or its Python is too old" % pid, ""
+        return (
+            "process %d is not a Python process, has not started Python yet, or its Python is too old" % pid,
+            "",
+        )
     unsupported = re.search(r"Unsupported version of Python: (\S+)", said)
     if unsupported:
         what = "this py-spy does not know Python %s" % unsupported.group(1)

@@ -79,7 +79,7 @@ def ready() -> Spy:
         if _Known.spy is None:
             _Known.spy = _own_once()
         if _Known.spy is None:
-            raise NodeError("py-spy", "there is no py-spy on this node", "python3 -m pip install py-spy")
+            raise NodeError("py-spy", "py-spy is not installed on this node", "python3 -m pip install py-spy")
         return _Known.spy
 
 

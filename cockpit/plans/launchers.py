@@ -99,7 +99,9 @@ def command(place: Place) -> Command:
         hint = "it is one of deepspeed, torchrun, command"
         raise CockpitError(f"no launcher {launcher}", where="--launcher", hint=hint)
     if place.job.launcher_args:
-        raise CockpitError("there is no launcher to give it to", where="--launcher-args", hint="leave it out")
+        raise CockpitError(
+            "--launcher command has no arguments of its own", where="--launcher-args", hint="leave it out"
+        )
     return _command(place)
 
 

@@ -138,7 +138,7 @@ def _check(job: Job) -> None:
     if any("\0" in text for text in texts):
         raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")
     if any(DIR in text for text in texts):
-        raise CockpitError(f"{DIR} stands for something else here", hint="take it out of the command line")
+        raise CockpitError(f"{DIR} is cockpit's own placeholder", hint="take it out of the command line")
 
 
 def _master(job: Job, first: NodeFacts | None) -> tuple[str, int, list[str]]:

@@ -157,7 +157,7 @@ EVERY: tuple[Command, ...] = (
         "end the sample under way",
         "end it",
         "Stacks",
-        "What has come stays; nothing of the run is touched.",
+        "What has arrived is kept; the run is not touched.",
         1,
         scope=STACKS,
     ),

@@ -184,7 +184,7 @@ def _problem(table: str, name: str, colour: object) -> str:
     try:
         Color.parse(colour if isinstance(colour, str) else "")
     except ColorParseError:
-        return f"[{table}] {name}: {colour!r} is no colour"
+        return f"[{table}] {name}: {colour!r} is not a colour"
     return ""
 
 

@@ -74,7 +74,7 @@ def test_what_all_nodes_do_together_is_one_entry() -> None:
         story.tell("link", node, 10.5, state="ok")
     story.tell("ended", "a", 20.0)
     story.tell("ended", "b", 40.0)
-    assert story.texts == ["a,b: launched", "a,b: link stands", "a: ended", "b: ended"]
+    assert story.texts == ["a,b: launched", "a,b: link is up", "a: ended", "b: ended"]
 
 
 def test_all_ranks_running_is_said_once() -> None:

@@ -149,7 +149,7 @@ def test_what_a_quick_node_says_is_there_before_a_slow_one_answers(tmp_path: Pat
         ([pack([dump(0), dump(0, what="no, so")])], [0], "a dump of rank 0 twice"),
         ([pack([dump(0)]), pack([dump(0, what="no, so")]), pack([dump(1)])], [0], "a dump of rank 0"),
         ([pack([dump(1)]), pack([])], [1], "a part of an answer without a dump"),
-        ([pack([dump(0)]), b"junk"], [0], "what is no dump"),
+        ([pack([dump(0)]), b"junk"], [0], "something that is not a dump"),
         ([pack([dump(0, *[STEP] * 5000)])], [], "too much: a stack of more than 4000 frames"),
     ],
 )
@@ -310,7 +310,7 @@ def test_a_snapshot_holds_no_more_than_it_may_and_says_so(
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (b"junk", "sent what is no dump"),
+        (b"junk", "sent something that is not a dump"),
         (LinkError("link is down", where="gpu01"), "link is down"),
         (RemoteError("denied", "may not", where="gpu01", hint="ask root"), "may not; ask root"),
     ],
@@ -606,10 +606,10 @@ def test_a_file_of_a_rank_that_did_not_come_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("below", [".", "stacks"])
 def test_a_folder_that_is_none_names_the_newest_one_in_it(tmp_path: Path, below: str) -> None:
-    with pytest.raises(CockpitError, match=r"is no snapshot: .*give the folder"):
+    with pytest.raises(CockpitError, match=r"is not a snapshot: .*give the folder"):
         snapshots.load(tmp_path)
     folders = [damaged(tmp_path / below, "tree.json", "") for _ in range(2)]
-    with pytest.raises(CockpitError, match=f"is no snapshot: .*cockpit stacks {folders[1]}$"):
+    with pytest.raises(CockpitError, match=f"is not a snapshot: .*cockpit stacks {folders[1]}$"):
         snapshots.load(tmp_path)
 
 

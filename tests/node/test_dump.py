@@ -162,7 +162,7 @@ def test_no_frames_have_a_reason(states: dict[str, Dump]) -> None:
     assert zombie.process is not None
     assert (gone.error, gone.way, gone.process) == ("gone", "", None)
     assert (foreign.error, foreign.way) == ("failed", "kernel")
-    assert "no Python process" in foreign.what
+    assert "not a Python process" in foreign.what
     assert foreign.process is not None
     assert foreign.process.call == "clock_nanosleep"
 

@@ -139,7 +139,7 @@ def test_binding() -> None:
     [
         ({"program": ()}, "no program"),
         ({"program": ("-m",)}, "no program"),
-        ({"program": ("train.py", f"{DIR}/x")}, "stands for something else"),
+        ({"program": ("train.py", f"{DIR}/x")}, "own placeholder"),
         ({"program": ("train.py", "\0")}, "NUL"),
         ({"program": ("python3", "train.py")}, "write `-- train.py"),
         ({"hosts": ()}, "no host"),
@@ -150,7 +150,7 @@ def test_binding() -> None:
         ({"launcher": "mpi"}, "deepspeed, torchrun, command"),
         ({"launcher_args": ("--enable_each_rank_log=x",)}, "a log of its own"),
         ({"launcher_args": ("--nproc_per_node=1",), "launcher": "torchrun"}, "--nproc_per_node"),
-        ({"launcher_args": ("-x",), "launcher": "command"}, "no launcher"),
+        ({"launcher_args": ("-x",), "launcher": "command"}, "no arguments of its own"),
         ({"bind_cores": "auto", "launcher": "torchrun"}, "--bind-cores"),
         ({"bind_cores": "3-1"}, "ascending"),
         ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),

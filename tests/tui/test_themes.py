@@ -163,15 +163,15 @@ def folder() -> Path:
 
 
 CASES = {
-    "[base]\nprimary = 'nocolour'\n": "[base] primary: 'nocolour' is no colour",
-    "[rank]\nfailed = 1\n": "[rank] failed: 1 is no colour",
+    "[base]\nprimary = 'nocolour'\n": "[base] primary: 'nocolour' is not a colour",
+    "[rank]\nfailed = 1\n": "[rank] failed: 1 is not a colour",
     "[rank]\nfaild = 'red'\n": "[rank] has no 'faild', did you mean 'failed'?",
     "[ui]\nzzz = 'red'\n": "[ui] has no 'zzz', known are key, dim, frame, notice",
     "[rnak]\n": "unknown key 'rnak', did you mean 'rank'?",
     "rank = 'red'\n": "rank must be a table: [rank]",
     "dark = 'no'\n": "dark must be true or false, not 'no'",
     "dark =\n": "is not TOML: Invalid value (at line 1, column 7)",
-    "dark = 1\n[log]\ntime = ''\n": "dark must be true or false, not 1; [log] time: '' is no colour",
+    "dark = 1\n[log]\ntime = ''\n": "dark must be true or false, not 1; [log] time: '' is not a colour",
 }
 
 
@@ -336,7 +336,7 @@ def test_a_saved_file_changes_the_app_and_a_wrong_one_is_said_once(save: Save) -
         path = save("mine", "[rank]\nfailed = 'rot'\n")
         app.look()
         await pilot.pause()
-        wanted = f"{path}: [rank] failed: 'rot' is no colour; see docs/themes.md"
+        wanted = f"{path}: [rank] failed: 'rot' is not a colour; see docs/themes.md"
         assert (app.colour, app.problems) == ("#FF0002", [wanted])
         app.look()
         assert app.problems == []

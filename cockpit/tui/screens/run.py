@@ -380,7 +380,7 @@ class RunScreen(RunActions):
             after = f" · {self.app.key_of('retry')} tries again; the run itself is not touched"
             return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
         if self._frozen:
-            return "FROZEN · the display stands still, the run goes on · p goes on"
+            return "FROZEN · the display is paused, the run goes on · p resumes"
         if self.recorded or self.board.model.over:
             if not self._outcome:
                 self._outcome = self._tell_outcome()
