@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 
@@ -89,3 +89,10 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
     return CockpitError(
         f"{what}: {cause}", where=os.fspath(where), hint=hint or _HINTS.get(error.errno or 0, "")
     )
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """The known word closest to a mistyped one, for a hint; empty if none is close."""
+    import difflib  # 5 ms that a right word saves
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")

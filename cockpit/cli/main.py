@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cockpit import __version__
 from cockpit.base import openfiles
 from cockpit.cli.output import complain, out, out_lines
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import CockpitError, Exit, near
 
 VERBS = {
     "run": "launch on every node of a hostfile and watch",
@@ -74,8 +74,6 @@ def _verb(words: list[str]) -> int:
         out(f"cockpit {__version__}")
         return Exit.OK
     if words[0] not in VERBS:
-        from cockpit.cli.parsing import near
-
         meant = near(words[0], VERBS)
         hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
         raise CockpitError(f"no verb {words[0]!r}", hint=hint)

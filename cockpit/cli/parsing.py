@@ -5,18 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from cockpit.cli.output import say
-from cockpit.errors import Exit
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """The one of the known words that was probably meant; empty: none is like it."""
-    import difflib  # 5 ms that a right word saves
-
-    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
+from cockpit.errors import Exit, near
 
 
 class Parser(argparse.ArgumentParser):

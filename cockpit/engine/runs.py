@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import secrets
@@ -41,7 +40,7 @@ from cockpit.core.events import Event, Record, journaled
 from cockpit.core.model import RunModel
 from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
 from cockpit.engine.writer import Writer
-from cockpit.errors import CockpitError, os_error
+from cockpit.errors import CockpitError, near, os_error
 
 _WORDS = (
     "otter",
@@ -236,8 +235,8 @@ class RunFolder:
         if hits:
             what = f"several runs: {', '.join(hit.name for hit in hits)}"
             raise CockpitError(what, where=name, hint="see: cockpit ps")
-        meant = difflib.get_close_matches(name, ["last", *(folder.name for folder in folders)], 1)
-        hint = f"did you mean: {meant[0]}" if meant else "see: cockpit ps"
+        meant = near(name, ["last", *(folder.name for folder in folders)])
+        hint = f"did you mean: {meant}" if meant else "see: cockpit ps"
         raise CockpitError("no such run", where=name, hint=hint)
 
     @cached_property

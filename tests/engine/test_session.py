@@ -240,7 +240,7 @@ def test_a_line_that_makes_no_sense_is_counted_and_ignored(line: bytes) -> None:
 
 
 def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it comes, when a run is attached to, and when the past is told."""
+    """While it is received, on attach, and while the event list is rebuilt."""
     monkeypatch.setattr(turns, "_TURN_S", 0.0)
     notes = lines(*({"e": "note", "text": f"note {number}"} for number in range(2000)))
     turns_had = 0
