@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import paths
-from cockpit.errors import CockpitError, ManyErrors
+from cockpit.errors import CockpitError, ManyErrors, near
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -169,8 +168,8 @@ def _wrong_quotas(where: str, table: Any) -> Iterator[CockpitError]:
 
 
 def _unknown(where: str, shown: str, name: str, known: Mapping[str, Any]) -> CockpitError:
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    meant = near(name, known)
+    hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
     return CockpitError(f"key {shown!r}: unknown", where=where, hint=hint)
 
 

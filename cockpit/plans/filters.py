@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cockpit.errors import CockpitError, ManyErrors
+from cockpit.errors import CockpitError, ManyErrors, near
 from cockpit.plans.hostfile import Host, expand
 
 FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
@@ -84,8 +83,8 @@ def _entry(entry: str, known: dict[str, Host]) -> tuple[str, set[int]]:
 def _check(name: str, slots: set[int], known: dict[str, Host]) -> None:
     host = known.get(name)
     if host is None:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else FORM
+        meant = near(name, known)
+        hint = f"did you mean {meant}?" if meant else FORM
         raise CockpitError(f"no host {name} in the hostfile", hint=hint)
     unknown = sorted(slots - set(host.slots))
     if unknown:

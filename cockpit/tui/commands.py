@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, near
 
 RUN, STACKS, EVERYWHERE = "run", "stacks", ""
 """Scopes: what a key does on the run's screen, on that of the stacks, or on both."""
@@ -299,8 +298,8 @@ def keymap(changes: Mapping[str, str], where: str = "", scope: str = RUN) -> dic
     commands = {command.id: command for command in EVERY}
     for name, keys in changes.items():
         if name not in commands:
-            near = difflib.get_close_matches(name, commands, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "the names stand in docs/keys.md"
+            meant = near(name, commands)
+            hint = f"did you mean {meant!r}?" if meant else "the names stand in docs/keys.md"
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
         words = [word.strip() for word in keys.split(",") if word.strip()]
         commands[name] = replace(commands[name], keys=tuple(spelled.get(word, word) for word in words))

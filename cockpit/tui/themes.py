@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 import cockpit
 from cockpit import paths
+from cockpit.errors import near
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -189,8 +189,8 @@ def _problem(table: str, name: str, colour: object) -> str:
 
 
 def _near(word: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    return f", did you mean {near[0]!r}?" if near else f", known are {', '.join(known)}"
+    meant = near(word, known)
+    return f", did you mean {meant!r}?" if meant else f", known are {', '.join(known)}"
 
 
 class Themes:
