@@ -83,7 +83,7 @@ def _names(definition: type[Any]) -> str:
 
 
 def _doc(definition: type[Any]) -> str:
-    return (definition.__doc__ or "").strip().replace("\n", " ")
+    return " ".join((definition.__doc__ or "").split())
 
 
 DRAWN: dict[str, list[Callable[[], str]]] = {

@@ -212,11 +212,13 @@ class Remains:
 
 @dataclass(frozen=True)
 class StatusAnswer:
-    """facts, events, whether the supervisor lives; without a run folder no `record`, but `gone`: what runs"""
+    """facts, events, whether the supervisor lives; `found`: what a dead supervisor did not record;
+    without a run folder no `record`, but `gone`: what runs"""
 
     events: Lines = bound(Recorded(EVENTS_KEPT))
     record: Optional[RunFacts] = maybe(Of(RunFacts))
     alive: Optional[bool] = maybe(FLAG)
+    found: Lines = bound(Recorded(3 * RANKS_A_NODE), Lines())
     gone: Optional[Remains] = maybe(Of(Remains))
 
 
@@ -247,7 +249,7 @@ class Part:
 
 @dataclass(frozen=True)
 class FollowItem:
-    """new bytes; `found`: ends that a dead supervisor did not record; `gone`: no run folder, but what runs"""
+    """new bytes; `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
     parts: Tuple[Part, ...] = bound(ListOf(Row(Part), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)

@@ -119,14 +119,14 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
     """
     answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
     record = Record(node.name, node.ranks)
-    found = record.events(answer.events.lines)
+    found = record.events(answer.events.lines + answer.found.lines)
     if answer.gone is not None:
         found = list(RunFolder(paths.runs() / manifest.run).recorded(node))
         model = RunModel()
         for event in (planned(manifest), *found):
             model.apply(event)
         found += still_there(model, node.name, answer.gone)
-    bad = answer.events.bad + record.bad
+    bad = answer.events.bad + answer.found.bad + record.bad
     await link.measure_clock()
     facts: list[events.Fact] = [
         events.ClockMeasured(link.clock.offset_s, link.clock.rtt_s),

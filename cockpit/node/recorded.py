@@ -21,6 +21,8 @@ _RECORD_LIMIT = 1 << 20
 def status(call: Call) -> Dict[str, Any]:
     """The run as recorded (``record``, ``events``) and whether its supervisor lives (``alive``).
 
+    Where it does not, ``found`` is what it did not live to record (see :func:`unrecorded`).
+
     Request: ``dir``; ``run`` and ``node``, by which processes are found where the run folder is gone. Then
     ``record`` is null, and ``gone`` says what runs (see :meth:`Remains.told`).
 
@@ -28,7 +30,8 @@ def status(call: Call) -> Dict[str, Any]:
     """
     asked = call.asked(verbs.Status)
     try:
-        return _status(asked.dir)
+        answer = _status(asked.dir)
+        return answer if answer["alive"] else dict(answer, found=unrecorded(asked.dir))
     except NodeError as error:
         found = remaining(error, asked.dir, asked.run, asked.node)
         alive = found.supervisor is not None
@@ -62,6 +65,7 @@ def runs(call: Call) -> Dict[str, Any]:
 
 def _status(folder: str) -> Dict[str, Any]:
     facts = read_record(folder)
+    alive = supervisor_alive(folder)  # first: what one records before it ends belongs to the events
     try:
         data = safely.tail(os.path.join(folder, record.EVENTS), _EVENTS_READ)
     except OSError as error:
@@ -72,7 +76,7 @@ def _status(folder: str) -> Dict[str, Any]:
             events.append(safely.parse(line))
         except ValueError:
             continue  # cut at the start of what we read, just being written at its end, or not ours
-    return {"record": facts, "events": events, "alive": supervisor_alive(folder)}
+    return {"record": facts, "events": events, "alive": alive}
 
 
 def _names(folder: str) -> List[str]:
