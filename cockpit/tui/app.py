@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
-
-from textual.command import Provider
-
 from cockpit.config import Config
 from cockpit.tui.flight import Flight
 from cockpit.tui.host import Host
-from cockpit.tui.palette import CockpitProvider
 from cockpit.tui.screens.start import StartScreen
 
 
@@ -20,9 +14,6 @@ class CockpitApp(Host):
     :param flight: what it was opened for
     :param read_only: nothing that changes the run
     """
-
-    # Textual's own commands are left out: its "Quit" would not close the links.
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {CockpitProvider}
 
     def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:
         super().__init__(config, read_only=read_only)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import ClassVar
 
+from textual import events
 from textual._context import active_message_pump
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -29,7 +31,12 @@ from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.glyphs import Glyphs, choose
+from cockpit.tui.screens.finder import Finder, Item
+from cockpit.tui.typeahead import Typeahead
 from cockpit.tui.walls import wall
+
+URGENT = ("ctrl+q", "ctrl+z")
+"""Keys that work whatever else is going on."""
 
 RELOAD_S = 1.0
 """How often theme files are looked at for changes."""
@@ -42,6 +49,7 @@ class Host(App[int]):
     """
 
     TITLE = "cockpit"
+    ENABLE_COMMAND_PALETTE = False  # ours is a Finder
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "leave", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
@@ -54,6 +62,8 @@ class Host(App[int]):
         self.commands = keymap(config.keys, config.where)
         self.glyphs: Glyphs = choose(config.ascii)
         self._running_loop: asyncio.AbstractEventLoop | None = None
+        self.typeahead = Typeahead(self, super().on_event)
+        self._keys_served: asyncio.Task[None] | None = None
         self.session: Session | None = None
         self.error: CockpitError | None = None
         """Why there is no session, or why the app could not go on."""
@@ -79,6 +89,19 @@ class Host(App[int]):
         self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)
         self._running_loop = asyncio.get_running_loop()
+        self._keys_served = asyncio.create_task(self.typeahead.serve())
+
+    def on_unmount(self) -> None:
+        if self._keys_served is not None:
+            self._keys_served.cancel()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes wait for each other; what takes a person out of here waits for nothing."""
+        typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if typed and getattr(event, "key", "") not in URGENT:
+            self.typeahead.put(event)
+        else:
+            await super().on_event(event)
 
     def _load_themes(self) -> None:
         """Register what is new among the themes, and say once what is wrong with one."""
@@ -109,6 +132,22 @@ class Host(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", markup=False, timeout=4)
+
+    def find(self, title: str, items: Iterable[Item]) -> None:
+        """Let a person choose one of many by name, and run it."""
+
+        def run(chosen: Callable[[], object] | None) -> None:
+            if chosen is not None:
+                chosen()
+
+        self.push_screen(Finder(title, items), run)
+
+    def theme_items(self) -> Iterator[Item]:
+        """The themes, to change to."""
+        for name, theme in sorted(self.available_themes.items()):
+            if theme.variables.get("rank-running"):
+                use = partial(setattr, self, "theme", name)
+                yield Item(name, f"theme: {name}", use, "", "Themes", "Colours.")
 
     def leave(self) -> None:
         """Close the app; the run goes on."""

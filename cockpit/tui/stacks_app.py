@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
-
-from textual.command import Provider
-
 from cockpit.config import Config
 from cockpit.tui.host import Host
-from cockpit.tui.palette import CockpitProvider
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.stack_source import Source
 
@@ -19,8 +13,6 @@ class StacksApp(Host):
 
     :param stacks: whose stacks are shown
     """
-
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {CockpitProvider}
 
     def __init__(self, stacks: Source, config: Config) -> None:
         super().__init__(config, read_only=True)

@@ -83,12 +83,14 @@ PREFIXES: dict[str, str] = {
 
 
 def prefixed(text: bytes, prefix: str, rank: int = 3) -> bytes:
-    r"""Each line with a launcher's prefix; the states of a bar, which end with ``\r``, get one for the line."""
+    r"""Each line with a launcher's prefix; the states of a bar, which end with ``\r``, get one together."""
     told = prefix.format(rank=rank, local=rank % 8, node=rank // 8 + 1).encode()
     return b"\n".join(told + line if line else line for line in text.split(b"\n"))
 
 
-def variants(text: bytes, *, per_prefix: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[str, bytes]]:
+def variants(
+    text: bytes, *, per_prefix: Callable[[str], bool] = lambda _: True
+) -> Iterator[tuple[str, bytes]]:
     """The text itself and prefixed by each launcher, each with what it is called."""
     yield "plain", text
     for name, prefix in PREFIXES.items():

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from textual.color import Color
-from textual.command import CommandPalette
 from textual.notifications import Notification
 from textual.pilot import Pilot
 
@@ -18,7 +17,7 @@ from cockpit.config import Config
 from cockpit.tui import themes
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Finder
 from tests.tui.scenes import SCENES, played, settled, until
 
 SIZE = (140, 45)
@@ -66,7 +65,7 @@ def config(theme: str) -> Config:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_screen_is_drawn_in_every_theme(name: str) -> None:
-    above = {"question_mark": HelpScreen, "colon": CommandPalette, "x": Question}
+    above = {"question_mark": Finder, "colon": Finder, "x": Question}
     wanted = Color.parse(themes.read(themes.SHIPPED / f"{name}.toml").variables["rank-running"])
 
     async def test() -> None:

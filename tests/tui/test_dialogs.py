@@ -15,11 +15,11 @@ from textual.widgets import Button, OptionList
 from cockpit.tui import themes
 from cockpit.tui.commands import COMMANDS
 from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Finder, command_items
 
 STAY = Answer("stay", "stay", "n")
-STOP = Answer("stop", "stop the run", "s", danger=True)
-KILL = Answer("kill", "kill it", "K", danger=True)
+STOP = Answer("stop", "stop the run", "s", grave=True)
+KILL = Answer("kill", "kill it", "K", grave=True)
 
 
 class Asked(App[None]):
@@ -27,7 +27,7 @@ class Asked(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, screen: ModalScreen[str]) -> None:
+    def __init__(self, screen: ModalScreen[Any]) -> None:
         super().__init__()
         self.asked = screen
         self.answers: list[str | None] = []
@@ -37,10 +37,13 @@ class Asked(App[None]):
         return themes.defaults()
 
     def on_mount(self) -> None:
-        self.push_screen(self.asked, self.answers.append)
+        self.push_screen(self.asked, self._answered)
+
+    def _answered(self, answer: Any) -> None:
+        self.answers.append(answer() if callable(answer) else answer)
 
 
-def asked(screen: ModalScreen[str], *keys: str, size: tuple[int, int] = (90, 30), click: str = "") -> Asked:
+def asked(screen: ModalScreen[Any], *keys: str, size: tuple[int, int] = (90, 30), click: str = "") -> Asked:
     """The app after some keys; ``text`` is what was on the screen before the last one."""
     app = Asked(screen)
 
@@ -77,8 +80,11 @@ def question(*answers: Answer, lines: Sequence[str] = ("it ends",)) -> Question:
         (("escape",), "stay"),
         (("right", "escape"), "stay"),
         (("n",), "stay"),
-        (("s",), "stop"),
-        (("K",), "kill"),
+        (("s", "enter"), "stop"),
+        (("K", "enter"), "kill"),
+        (("s", "escape"), "stay"),
+        (("s", "left", "enter"), "stay"),
+        (("s", "n"), "stay"),
         (("right", "enter"), "stop"),
         (("right", "right", "left", "enter"), "stop"),
         (("tab", "tab", "enter"), "kill"),
@@ -101,9 +107,10 @@ def test_what_it_says() -> None:
         "stop: SIGTERM",
         "[n] stay",
         "[s] stop the run",
-        "esc: stay",
+        "enter: stay · esc: stay",
     ):
         assert words in app.text
+    assert "enter: stop the run · esc: stay" in asked(question(), "s", "").text
 
 
 @pytest.mark.parametrize("size", [(50, 12), (80, 24)])
@@ -130,7 +137,7 @@ def test_nothing_in_it_is_markup_or_a_control() -> None:
     assert "[n] [b]stay" in app.text
 
 
-def test_danger_is_marked_and_never_first() -> None:
+def test_what_is_grave_is_marked_and_never_first() -> None:
     app = Asked(question())
 
     async def main() -> None:
@@ -138,7 +145,7 @@ def test_danger_is_marked_and_never_first() -> None:
             await pilot.pause()
             assert isinstance(app.focused, Button)
             assert app.focused.id == "answer-stay"
-            assert [b.id for b in app.screen.query(Button) if b.has_class("-danger")] == [
+            assert [b.id for b in app.screen.query(Button) if b.has_class("-grave")] == [
                 "answer-stop",
                 "answer-kill",
             ]
@@ -149,8 +156,8 @@ def test_danger_is_marked_and_never_first() -> None:
 # Help
 
 
-def help_screen(**why: str) -> HelpScreen:
-    return HelpScreen(COMMANDS, lambda name: why.get(name, ""))
+def help_screen(**why: str) -> Finder:
+    return Finder("keys", command_items(COMMANDS, lambda name: why.get(name, ""), str))
 
 
 def test_every_command_is_there() -> None:
@@ -179,8 +186,14 @@ def test_a_name_wins_over_words_of_a_help() -> None:
 
 
 def test_arrows_choose() -> None:
-    assert asked(help_screen(), *"rank", "down", "up", "down", "enter").answers != [""]
-    assert asked(help_screen(), "pagedown", "pageup", "down", "enter").answers == ["keep"]
+    assert asked(help_screen(), *"rank", "down", "up", "down", "enter").answers != [None]
+    assert asked(help_screen(), "pagedown", "pageup", "up", "enter").answers == ["keep"]
+
+
+def test_enter_alone_runs_nothing_that_changes_the_run() -> None:
+    assert asked(help_screen(), "enter").answers == ["collect"]
+    assert asked(help_screen(), *"sigterm", "enter").answers == [], "its help alone speaks of it"
+    assert asked(help_screen(), *"stop", "enter").answers == ["stop"], "asked for by its name"
 
 
 def test_a_click_runs_it() -> None:
@@ -197,7 +210,7 @@ def test_a_click_runs_it() -> None:
 
 
 def test_escape_closes() -> None:
-    assert asked(help_screen(), "x", "escape").answers == [""]
+    assert asked(help_screen(), "x", "escape").answers == [None]
 
 
 def test_nothing_found() -> None:
@@ -207,7 +220,7 @@ def test_nothing_found() -> None:
 
 
 def test_why_it_cannot_work_now() -> None:
-    app = asked(help_screen(keep="nothing is about to be stopped"), "down", "enter", size=(120, 30))
+    app = asked(help_screen(keep="nothing is about to be stopped"), "up", "enter", size=(120, 30))
     assert "· nothing is about to be stopped" in app.text
     assert "Not now: nothing is about to be stopped." in app.text
     assert app.answers == ["keep"], "the screen behind says why"

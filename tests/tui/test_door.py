@@ -28,7 +28,7 @@ from cockpit.tui import door
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.widgets.detail import Detail
 from cockpit.tui.widgets.event_list import EventList
@@ -110,9 +110,8 @@ def in_an_action(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_the_palette(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunScreen, "palette_items", boom)
-    screen(app).action_command("palette")
-    app.set_timer(0.3, lambda: app.simulate_key("escape"))
+    monkeypatch.setattr(RunScreen, "places", boom)
+    app.simulate_key("colon")
 
 
 def in_a_handler(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +139,7 @@ def in_a_callback_of_a_question(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
 
 
 def in_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Question, "key_left", boom)
+    monkeypatch.setattr(Question, "action_choose", boom)
     app.push_screen(Question("well?", ["…"], [Answer("ok", "close", "q")]))
     app.set_timer(0.1, lambda: app.simulate_key("left"))
     app.set_timer(0.2, lambda: app.simulate_key("q"))
@@ -152,7 +151,7 @@ def in_composing_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def in_mounting_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HelpScreen, "on_mount", boom, raising=False)
+    monkeypatch.setattr(Finder, "on_mount", boom, raising=False)
     screen(app).action_command("help")
 
 

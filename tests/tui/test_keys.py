@@ -7,14 +7,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
-from textual.command import CommandPalette
 
 from cockpit.config import Config
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.commands import BY_ID, COMMANDS, keymap
 from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.widgets.log_view import LogView
@@ -107,8 +106,8 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
     "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),
     "open": ("panes", ("1", "down", "right", "3", "1"), lambda app: shown(app) == "log"),
     "stop": ("above", (), lambda app: isinstance(app.screen, Question)),
-    "palette": ("above", ("escape",), lambda app: isinstance(app.screen, CommandPalette)),
-    "help": ("above", ("escape",), lambda app: isinstance(app.screen, HelpScreen)),
+    "palette": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
+    "help": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "filter": ("above", ("escape",), lambda app: screen(app)._filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
@@ -122,8 +121,8 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
     "retry": ("running", ("p",), lambda app: screen(app)._trouble is None),
     "leave": ("running", (), lambda app: app._exit),
     "collect": ("profiled", (), lambda app: screen(app)._collect is not None),
-    "keep": ("failed", (), lambda app: screen(app).session.stops_at is None),
-    "failed_log": ("failed", (), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
+    "keep": ("failed", (), lambda app: isinstance(app.screen, Question)),
+    "failed_log": ("failed", ("escape",), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
     "follow": ("noisy", (), lambda app: not log(app).following),
     "wrap": ("noisy", ("f",), lambda app: log(app)._wrap),
     "timestamps": ("noisy", ("v",), lambda app: not log(app)._timestamps),
@@ -229,12 +228,12 @@ def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             assert stage.stops == []
-            await pilot.press("x", "s")
+            await pilot.press("x", "s", "enter")
             await until(pilot, lambda: stage.stops == [False], "asked to stop")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             await pilot.press("x")
             await until(pilot, lambda: "kill it now" in text_of(app), "a harder way is offered")
-            await pilot.press("k")
+            await pilot.press("k", "enter")
             await until(pilot, lambda: stage.stops == [False, True], "killed")
 
     asyncio.run(main())
@@ -295,8 +294,7 @@ def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
 def test_help_and_palette_list_every_command() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
-            titles = {title for title, _, _ in screen(app).palette_items()}
-            assert {command.title for command in COMMANDS} <= titles
+            assert {item.title for item in screen(app).items()} == {command.title for command in COMMANDS}
             await pilot.press("question_mark", *"freeze")
             await settled(pilot)
             assert "freeze the display" in text_of(app)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.command import CommandPalette
 from textual.pilot import Pilot
 
 from cockpit.base.stacks import Frame
@@ -19,7 +18,7 @@ from cockpit.core.ranks import mask_within
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, in_scope, keymap
 from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.stack_sight import filtered, look
 from cockpit.tui.stack_words import cut_start
@@ -132,8 +131,8 @@ EFFECTS: dict[str, tuple[tuple[str, ...], Check]] = {
     "copy_command": ((), lambda app: app.clipboard == "cockpit stacks 20261121-0412-otter"),
     "save": ((), lambda app: said(app, "the snapshot is in /home/ada")),
     "filter_stacks": ((), lambda app: screen(app)._filter_bar.display),
-    "palette": (("escape",), lambda app: isinstance(app.screen, CommandPalette)),
-    "help": (("escape",), lambda app: isinstance(app.screen, HelpScreen)),
+    "palette": (("escape",), lambda app: isinstance(app.screen, Finder)),
+    "help": (("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": (("escape",), lambda app: isinstance(app.screen, Question)),
     "cancel": (("escape",), lambda app: screen(app).stacks.snapshot.samples[-1].took_s is not None),
     "leave": ((), lambda app: app._exit),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual import events
+from textual._time import get_time
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -20,13 +24,14 @@ class Answer:
     """One way to answer.
 
     :param key: a letter that gives it
-    :param danger: drawn as a warning
+    :param grave: drawn as a warning, and its letter only chooses it: enter gives it, and only one that was
+        typed when the question could be read. So nothing that was typed for something else gives it.
     """
 
     id: str
     text: str
     key: str
-    danger: bool = False
+    grave: bool = False
 
 
 MOST_LINES = 16
@@ -37,11 +42,21 @@ AROUND = 8
 
 
 class Question(ModalScreen[str]):
-    """Ask one thing; the first answer is the safe one: it has the focus, and esc gives it.
+    """Ask one thing; the first answer is the safe one: it is chosen, and esc gives it.
 
     :param title: the question in a few words
     :param lines: what it is about, and what each answer does
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "safe", show=False),
+        Binding("left", "choose(-1)", show=False),
+        Binding("right", "choose(1)", show=False),
+        Binding("up", "scroll('up')", show=False),
+        Binding("down", "scroll('down')", show=False),
+        Binding("pageup", "scroll('page_up')", show=False),
+        Binding("pagedown", "scroll('page_down')", show=False),
+    ]
 
     DEFAULT_CSS = """
     Question { align: center middle; }
@@ -55,7 +70,7 @@ class Question(ModalScreen[str]):
     Question Horizontal { height: auto; margin-top: 1; }
     Question Button {
         margin-right: 2; min-width: 8; background: $panel; color: $foreground; text-style: none;
-        &.-danger { color: $rank-failed; }
+        &.-grave { color: $rank-failed; }
         &:focus { text-style: bold reverse; }
     }
     """
@@ -65,6 +80,7 @@ class Question(ModalScreen[str]):
         self._title = title
         self._lines = lines
         self._answers = answers
+        self._readable_since = math.inf
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -75,14 +91,31 @@ class Question(ModalScreen[str]):
                     yield Button(
                         Content(f"[{answer.key}] {answer.text}"),
                         id=f"answer-{answer.id}",
-                        classes="-danger" if answer.danger else "",
+                        classes="-grave" if answer.grave else "",
                         compact=True,
                     )
         box.border_title = Content(f" {_harmless(self._title)} ")
-        box.border_subtitle = Content(f" esc: {self._answers[0].text} ")
 
     def on_mount(self) -> None:
         self.query(Button).first().focus()
+        self.call_after_refresh(self._readable)
+
+    def _readable(self) -> None:
+        self._readable_since = get_time()
+
+    def on_descendant_focus(self) -> None:
+        """Say what enter does now."""
+        safe, chosen = self._answers[0].text, self._chosen
+        enter = f"enter: {chosen.text} · " if chosen is not None else ""
+        self.query_one(Vertical).border_subtitle = Content(f" {enter}esc: {safe} ")
+
+    @property
+    def _chosen(self) -> Answer | None:
+        """The answer that has the focus."""
+        return next((each for each in self._answers if self.focused is self._button(each)), None)
+
+    def _button(self, answer: Answer) -> Button:
+        return self.query_one(f"#answer-{answer.id}", Button)
 
     def on_resize(self, event: events.Resize) -> None:
         # What it is about scrolls, so that there is always room for the answers.
@@ -92,44 +125,34 @@ class Question(ModalScreen[str]):
         event.stop()
         self.dismiss(str(event.button.id).removeprefix("answer-"))
 
-    def key_escape(self) -> None:
+    def action_safe(self) -> None:
         """The safe answer."""
         self.dismiss(self._answers[0].id)
 
-    def key_left(self) -> None:
-        """The answer before."""
-        self.focus_previous()
+    def action_choose(self, step: int) -> None:
+        """The next answer, or the one before."""
+        (self.focus_next if step > 0 else self.focus_previous)()
 
-    def key_right(self) -> None:
-        """The next answer."""
-        self.focus_next()
-
-    def key_up(self) -> None:
+    def action_scroll(self, how: str) -> None:
         """What it is about may be longer than the box."""
-        self._words.scroll_up(animate=False)
-
-    def key_down(self) -> None:
-        """As above."""
-        self._words.scroll_down(animate=False)
-
-    def key_pageup(self) -> None:
-        """As above."""
-        self._words.scroll_page_up(animate=False)
-
-    def key_pagedown(self) -> None:
-        """As above."""
-        self._words.scroll_page_down(animate=False)
+        getattr(self._words, f"scroll_{how}")(animate=False)
 
     @property
     def _words(self) -> VerticalScroll:
         return self.query_one(VerticalScroll)
 
     def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and event.time < self._readable_since:
+            chosen = self._chosen
+            if chosen is not None and chosen.grave:
+                event.stop()
         for answer in self._answers:
             if event.key == answer.key:
                 event.stop()
-                self.dismiss(answer.id)
-                return
+                if answer.grave:
+                    self._button(answer).focus()
+                else:
+                    self.dismiss(answer.id)
 
 
 def _harmless(text: str) -> str:

@@ -32,9 +32,8 @@ from cockpit.engine.stacks import Ask, Stacks
 from cockpit.errors import CockpitError
 from cockpit.tui.flight import Flight
 from cockpit.tui.host import Host
-from cockpit.tui.palette import keys_text
 from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Item, command_items
 from cockpit.tui.screens.launched import launched_commands
 from cockpit.tui.screens.pane_help import HERE
 from cockpit.tui.screens.stacks import StackScreen
@@ -154,20 +153,21 @@ class RunActions(Screen[None], inherit_bindings=False):
         getattr(self, f"_do_{name}")()
         self._draw_keys()
 
-    def palette_items(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """What the palette lists: commands, nodes and ranks."""
-        for command in self.app.commands.values():
-            why = self.why_not(command.id)
-            text = f"{keys_text(command.keys)}   {why or command.help}"
-            yield command.title, text, partial(self.action_command, command.id)
+    def items(self) -> Iterator[Item]:
+        """The commands, as they can be found by name."""
+        yield from command_items(self.app.commands.values(), self.why_not, self.action_command)
+
+    def places(self) -> Iterator[Item]:
+        """Nodes and ranks, to go to."""
         for node in self.board.manifest.nodes:
-            yield (
-                f"node {node.name}",
-                f"ranks {ranks_text(node.ranks)}",
-                partial(self._select, node.name, None),
+            about = f"ranks {ranks_text(node.ranks)}"
+            yield Item(
+                node.name, f"node {node.name}", partial(self._select, node.name, None), "", "Nodes", about
             )
+        for node in self.board.manifest.nodes:
             for rank in node.ranks:
-                yield f"rank {rank}", f"on {node.name}", partial(self._select, node.name, rank)
+                go, about = partial(self._select, node.name, rank), f"on {node.name}"
+                yield Item(str(rank), f"rank {rank}", go, "", "Ranks", about)
 
     # Run
 
@@ -182,10 +182,10 @@ class RunActions(Screen[None], inherit_bindings=False):
             "",
             "stop: SIGTERM, time to end, time for a profiler to write its report, then SIGKILL.",
         ]
-        answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", danger=True)]
+        answers = [Answer("stay", "stay", "n"), Answer("stop", "stop the run", "s", grave=True)]
         if model.stop_reason:
             lines.append("It was asked to stop already. Killing loses a profiler's report.")
-            answers.append(Answer("kill", "kill it now", "k", danger=True))
+            answers.append(Answer("kill", "kill it now", "k", grave=True))
         self.app.push_screen(Question("stop this run?", lines, answers), self._stop_answered)
 
     def _stop_answered(self, answer: str | None) -> None:
@@ -213,6 +213,20 @@ class RunActions(Screen[None], inherit_bindings=False):
         self.app.push_screen(StackScreen(Stacks(party, Ask(), self.board.folder.path / "stacks")))
 
     def _do_keep(self) -> None:
+        when = time.strftime("%H:%M:%S", time.localtime(self.session.stops_at))
+        lines = [f"Otherwise they are stopped at {when}, since a rank has failed."]
+        answers = [
+            Answer("no", "no", "n"),
+            Answer("keep", "keep them running", "k", grave=True),
+        ]
+        self.app.push_screen(Question("keep the other ranks running?", lines, answers), self._keep_answered)
+
+    def _keep_answered(self, answer: str | None) -> None:
+        if answer != "keep":
+            return
+        if self.session.stops_at is None:
+            self.notify("too late: the other ranks are being stopped", severity="warning", markup=False)
+            return
         self.session.keep()
         self.notify("the other ranks are left alone; x stops the run", markup=False)
 
@@ -270,9 +284,9 @@ class RunActions(Screen[None], inherit_bindings=False):
         if self.board.model.over:
             self.app.leave()
             return
-        answers = [Answer("leave", "leave", "l"), Answer("stay", "stay", "c")]
+        answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
         if not self.app.read_only:
-            answers.append(Answer("stop", "stop the run …", "s", danger=True))
+            answers.append(Answer("stop", "stop the run …", "s"))
         lines = [f"Leaving: {self._flight.leaving or 'the run goes on'}."]
         self.app.push_screen(Question("leave, stop or stay?", lines, answers), self._interrupted)
 
@@ -510,14 +524,10 @@ class RunActions(Screen[None], inherit_bindings=False):
         self._slow_tick()
 
     def _do_palette(self) -> None:
-        self.app.action_command_palette()
+        self.app.find("go to", [*self.items(), *self.app.theme_items(), *self.places()])
 
     def _do_help(self) -> None:
-        self.app.push_screen(HelpScreen(list(self.app.commands.values()), self.why_not), self._run_from_help)
-
-    def _run_from_help(self, name: str | None) -> None:
-        if name:
-            self.action_command(name)
+        self.app.find("keys", self.items())
 
     def _do_help_here(self) -> None:
         title, lines = HERE.get(str(self._pane().id), HERE["log"])

@@ -17,9 +17,8 @@ from cockpit.base.stacks import Dump
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import STACKS, Command, keymap, shown
 from cockpit.tui.host import Host
-from cockpit.tui.palette import keys_text
 from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.help import HelpScreen
+from cockpit.tui.screens.finder import Item, command_items
 from cockpit.tui.screens.stacks_help import HERE
 from cockpit.tui.stack_sight import Sight
 from cockpit.tui.stack_source import Source
@@ -130,14 +129,15 @@ class StackActions(Screen[None], inherit_bindings=False):
         getattr(self, f"_do_{name}")()
         self._draw()
 
-    def palette_items(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """What the palette lists: commands and ranks."""
-        for command in self.commands.values():
-            why = self.why_not(command.id)
-            text = f"{keys_text(command.keys)}   {why or command.help}"
-            yield command.title, text, partial(self.action_command, command.id)
+    def items(self) -> Iterator[Item]:
+        """The commands, as they can be found by name."""
+        yield from command_items(self.commands.values(), self.why_not, self.action_command)
+
+    def places(self) -> Iterator[Item]:
+        """Ranks, to go to."""
         for rank, place in sorted(self.stacks.snapshot.ranks.items()):
-            yield f"rank {rank}", f"on {place.node}", partial(self.choose, rank, show=True)
+            go, about = partial(self.choose, rank, show=True), f"on {place.node}"
+            yield Item(str(rank), f"rank {rank}", go, "", "Ranks", about)
 
     # Samples
 
@@ -528,7 +528,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         elif self.root:
             self.app.leave()
         else:
-            answers = [Answer("leave", "leave", "l"), Answer("stay", "stay", "c")]
+            answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
             lines = ["Leaving: the run goes on."]
             self.app.push_screen(Question("leave or stay?", lines, answers), self._interrupted)
 
@@ -537,14 +537,10 @@ class StackActions(Screen[None], inherit_bindings=False):
             self.app.leave()
 
     def _do_palette(self) -> None:
-        self.app.action_command_palette()
+        self.app.find("go to", [*self.items(), *self.app.theme_items(), *self.places()])
 
     def _do_help(self) -> None:
-        self.app.push_screen(HelpScreen(list(self.commands.values()), self.why_not), self._run_from_help)
-
-    def _run_from_help(self, name: str | None) -> None:
-        if name:
-            self.action_command(name)
+        self.app.find("keys", self.items())
 
     def _do_help_here(self) -> None:
         title, lines = HERE.get(str(self._pane().id), HERE["tree"])

@@ -113,7 +113,7 @@ class StartScreen(Screen[None]):
             "",
             f"Trusted keys go to {keys[0].file}, as ssh does it.",
         ]
-        answers = (Answer("no", "no, stop here", "n"), Answer("yes", "trust all of them", "y", danger=True))
+        answers = (Answer("no", "no, stop here", "n"), Answer("yes", "trust all of them", "y", grave=True))
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def take(given: str | None) -> None:

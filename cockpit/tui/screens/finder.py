@@ -1,0 +1,220 @@
+"""What can be done or gone to, by name: type to search; enter runs one; what cannot work says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from cockpit.core.text import RemoteText
+from cockpit.tui.commands import Command, shown
+
+MOST = 200
+"""Lines that are listed; a cluster has thousands of ranks."""
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of the list.
+
+    :param name: by which it is found beside its title
+    :param title: what it does, or where it leads
+    :param run: what enter does
+    :param keys: that do the same, as people write them
+    :param group: its heading
+    :param about: a sentence or two
+    :param why_not: why it cannot work now; empty if it can
+    :param changes: whether it changes the run: enter never runs it unless it was asked for by name
+    """
+
+    name: str
+    title: str
+    run: Run
+    keys: str = ""
+    group: str = ""
+    about: str = ""
+    why_not: str = ""
+    changes: bool = False
+
+
+def command_items(
+    commands: Iterable[Command], why_not: Callable[[str], str], run: Callable[[str], object]
+) -> Iterator[Item]:
+    """The commands of a screen.
+
+    :param why_not: why a command cannot work now; empty if it can
+    :param run: does the command of this name
+    """
+    for command in commands:
+        yield Item(
+            command.id,
+            command.title,
+            partial(run, command.id),
+            " ".join(map(shown, command.keys)),
+            command.group,
+            command.help or f"{command.title[:1].upper()}{command.title[1:]}.",
+            why_not(command.id),
+            command.changes,
+        )
+
+
+def found(items: Iterable[Item], query: str) -> list[Item]:
+    """The items that are meant, best first; without a query all of them as they are."""
+    words = query.lower().split()
+    if not words:
+        return list(items)
+    ranked = [(rank, item.changes, at, item) for at, item in enumerate(items) if (rank := _rank(item, words))]
+    best = [each[:3] for each in ranked if each[0] < _ABOUT]
+    return [each[3] for each in sorted(ranked, key=lambda each: each[:3]) if each[:3] in best or not best]
+
+
+_ABOUT = 4
+
+
+def _rank(item: Item, words: Sequence[str]) -> int:
+    """How well an item fits, 1 is best; 0: not at all."""
+    title = item.title.lower()
+    if " ".join(words) in (item.name, title, item.keys):
+        return 1
+    starts = [item.name, *re.findall(r"[\w.-]+", title)]
+    if all(any(start.startswith(word) for start in starts) for word in words):
+        return 2
+    if all(word in f"{item.keys} {title} {item.name} {item.group}".lower() for word in words):
+        return 3
+    return _ABOUT if all(word in item.about.lower() for word in words) else 0
+
+
+class Finder(ModalScreen[Run]):
+    """A list that narrows while one types; dismissed with what is to be run, or None.
+
+    :param title: what is listed
+    :param items: with headings those of one group stand together
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", show=False),
+        Binding("down", "move('cursor_down')", show=False),
+        Binding("up", "move('cursor_up')", show=False),
+        Binding("pagedown", "move('page_down')", show=False),
+        Binding("pageup", "move('page_up')", show=False),
+    ]
+
+    DEFAULT_CSS = """
+    Finder { align: center middle; }
+    Finder > Vertical {
+        width: 100; max-width: 98%; height: 90%; border: round $key; background: $surface; padding: 0 1;
+        border-title-color: $key; border-subtitle-color: $dim;
+    }
+    Finder Input { background: $surface; }
+    Finder OptionList {
+        height: 1fr; background: $surface; padding: 0; scrollbar-size-vertical: 1;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    Finder #about { height: 2; color: $dim; }
+    """
+
+    def __init__(self, title: str, items: Iterable[Item]) -> None:
+        super().__init__()
+        self._title = title
+        self._items = list(items)
+        self._listed: list[Item] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            yield Input(placeholder="type to search", id="search", compact=True)
+            listed = OptionList(id="list", compact=True)
+            # What is typed is always searched for.
+            listed.can_focus = False
+            yield listed
+            yield Static("", id="about", markup=False)
+        box.border_title = f" {self._title} "
+        box.border_subtitle = " enter runs it · esc closes "
+
+    def on_mount(self) -> None:
+        self._fill("")
+        self.query_one(Input).focus()
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    def _fill(self, query: str) -> None:
+        meant = found(self._items, query)
+        self._listed = meant[:MOST]
+        options: list[Option] = []
+        group = ""
+        for at, item in enumerate(self._listed):
+            if item.group != group and not query.strip():
+                group = item.group
+                options.append(Option(Text(group, style="bold"), disabled=True))
+            options.append(Option(_line(item), id=str(at)))
+        if len(meant) > MOST:
+            options.append(Option(Text(f"  and {len(meant) - MOST:,} more: type to narrow"), disabled=True))
+        if not meant:
+            options.append(Option(Text(f"nothing is called {query!r}"), disabled=True))
+        self._list.clear_options()
+        self._list.add_options(options)
+        self._point(query)
+
+    def _point(self, query: str) -> None:
+        """The cursor on the first one; what changes the run only where it was asked for by its name."""
+        words = query.lower().split()
+        for at, item in enumerate(self._listed):
+            if not item.changes or (words and _rank(item, words) < 3):
+                self._list.highlighted = self._list.get_option_index(str(at))
+                self._describe(item)
+                return
+        self._list.highlighted = None
+        self._describe(None)
+
+    def _describe(self, item: Item | None) -> None:
+        text = ""
+        if item is not None:
+            text = f"Not now: {item.why_not}." if item.why_not else item.about
+        self.query_one("#about", Static).update(RemoteText.of(text).shown())
+
+    @on(Input.Changed)
+    def _search(self, event: Input.Changed) -> None:
+        self._fill(event.value)
+
+    @on(Input.Submitted)
+    def _run_it(self, event: Input.Submitted) -> None:
+        self._list.action_select()
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._listed[int(event.option.id or 0)].run)
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._describe(self._listed[int(event.option.id)] if event.option.id else None)
+
+    def action_close(self) -> None:
+        """Nothing is run."""
+        self.dismiss(None)
+
+    def action_move(self, how: str) -> None:
+        """The cursor of the list, also while the search has the focus."""
+        getattr(self._list, f"action_{how}")()
+
+
+def _line(item: Item) -> Text:
+    line = Text()
+    line.append(f"  {item.keys:<12} ", style="dim" if item.why_not else "bold")
+    line.append(RemoteText.of(item.title).shown(), style="dim" if item.why_not else "")
+    if item.why_not:
+        line.append(f"  · {item.why_not}", style="dim italic")
+    return line

@@ -1,0 +1,101 @@
+"""Keys one at a time: what a key does is done before the next one is looked at.
+
+Textual hands all keys that wait to whoever has the focus when they are read. In a burst (a paste, a slow
+link, a screen that takes long to draw) the text meant for a search would be commands of the screen below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from textual import events
+from textual.app import App
+from textual.message_pump import MessagePump
+
+PATIENCE_S = 2.0
+"""Seconds after which the next key is looked at even if somebody is still busy with the one before."""
+
+ROUNDS = 12
+"""Times that everybody is asked at most; each one takes a message a step further."""
+
+CLOSED_S = 0.05
+"""Seconds between two looks at whether somebody who is waited for has closed meanwhile."""
+
+
+class Typeahead:
+    """The keys and pastes that wait.
+
+    :param app: whose keys they are
+    :param handle: what the app does with one
+    """
+
+    def __init__(self, app: App[Any], handle: Callable[[events.Event], Awaitable[None]]) -> None:
+        self._app = app
+        self._handle = handle
+        self._waiting: asyncio.Queue[events.Event] = asyncio.Queue()
+        self._under_way = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no key waits or is being handled."""
+        return self._waiting.empty() and not self._under_way
+
+    def put(self, event: events.Event) -> None:
+        """Take a key or a paste; it is its turn once all before it are done."""
+        self._waiting.put_nowait(event)
+
+    async def serve(self) -> None:
+        """Handle them for as long as the app runs."""
+        while True:
+            event = await self._waiting.get()
+            self._under_way = True
+            target = self._target()
+            await self._handle(event)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._settled(target), PATIENCE_S)
+            self._under_way = False
+
+    def _target(self) -> MessagePump:
+        return self._app.focused or self._app.screen
+
+    async def _settled(self, target: MessagePump) -> None:
+        """Wait until nothing is left of a key: neither a message on its way up nor a screen that opens."""
+        quiet = 0
+        before: list[MessagePump] = []
+        for _ in range(ROUNDS):
+            concerned = _chain(target)
+            for pump in concerned:
+                await _turn(pump)
+            target = self._target()
+            # Twice: a message that was just taken from one queue is in none until it is in the next one.
+            quiet = quiet + 1 if concerned == before and not any(map(_busy, concerned)) else 0
+            if quiet == 2:
+                return
+            before = concerned
+
+
+def _chain(target: MessagePump) -> list[MessagePump]:
+    """Whom a key passes, in this order."""
+    found: list[MessagePump] = []
+    each: MessagePump | None = target
+    while each is not None:
+        found.append(each)
+        each = each._parent
+    return found
+
+
+async def _turn(pump: MessagePump) -> None:
+    """Wait until a part of the app has handled what it has now; one that opens is waited for."""
+    done = asyncio.Event()
+    if not pump.call_later(done.set):
+        return
+    while not (done.is_set() or pump._closing or pump._closed):
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(done.wait(), CLOSED_S)
+
+
+def _busy(pump: MessagePump) -> bool:
+    return pump.message_queue_size > 0 or bool(pump._next_callbacks)

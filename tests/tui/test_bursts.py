@@ -1,0 +1,167 @@
+"""Keys that come in one write, faster than the app draws, do what they do when they are typed slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import string
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual import events
+from textual.keys import _character_to_key
+from textual.pilot import Pilot
+
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.screens.dialogs import Question
+from cockpit.tui.screens.finder import Finder
+from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.screens.stacks import StackScreen
+from tests.tui.scenes import Scene, fails, played, settled, text_of, until
+from tests.tui.stage import Stage
+from tests.tui.test_keys import log, noisy, screen, shown
+
+pytestmark = pytest.mark.usefixtures("frozen_clock")
+
+SIZE = (100, 30)
+ENTER, ESCAPE = "\r", "\x1b"
+NAMES = {ENTER: "enter", ESCAPE: "escape", "\t": "tab"}
+
+
+def burst(app: CockpitApp, text: str) -> None:
+    """Give the app all of these keys before it looks at the first one."""
+    for char in text:
+        printable = char.isprintable()
+        app.post_message(events.Key(NAMES.get(char) or _character_to_key(char), char if printable else None))
+
+
+async def nothing_waits(app: CockpitApp, pilot: Pilot[Any]) -> None:
+    """Every key has been handled."""
+    await until(pilot, lambda: not app.message_queue_size and app.typeahead.idle, "all keys handled")
+    await settled(pilot)
+
+
+@pytest.fixture(params=["as it is", "slow to draw"])
+def drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time every drawing of the screen's head holds everything up."""
+    if request.param == "slow to draw":
+        draw = RunScreen._draw_head
+
+        def slowly(self: RunScreen, now: float) -> None:
+            time.sleep(0.2)  # not a wait: the drawing itself takes that long
+            draw(self, now)
+
+        monkeypatch.setattr(RunScreen, "_draw_head", slowly)
+
+
+Check = Callable[[CockpitApp, Stage], object]
+
+BURSTS: dict[str, tuple[str, Check]] = {
+    "a pane's name": (":events" + ENTER, lambda app, _: shown(app) == "events"),
+    "and what comes after it": (":events" + ENTER + "3", lambda app, _: shown(app) == "detail"),
+    "a rank": (":rank 13" + ENTER, lambda app, _: screen(app)._view.chosen == ("gpu02", 13)),
+    "a command in help": ("?freeze" + ENTER, lambda app, _: screen(app)._frozen),
+    "a filter": ("/needle 1" + ENTER, lambda app, _: log(app).filter == "needle 1"),
+    "a filter with keys of commands": ("/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
+    "a filter taken back": ("/needle" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
+    "words that are nothing's name": (":qqqq" + ENTER + ESCAPE + "4", lambda app, _: shown(app) == "events"),
+    "another word for stopping": (":quit" + ENTER + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
+    "a question taken back": ("x" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),
+    "stop, as far as letters go": ("xs", lambda app, _: isinstance(app.screen, Question)),
+    "enter before it can be read": ("xs" + ENTER, lambda app, _: isinstance(app.screen, Question)),
+    "keep, as far as letters go": ("Kk", lambda app, stage: isinstance(app.screen, Question)),
+    "leave and come back": ("s" + ESCAPE + "5", lambda app, _: shown(app) == "commands"),
+}
+
+
+@pytest.mark.parametrize("name", BURSTS)
+def test_a_burst_does_what_its_keys_do(name: str, drawn: None) -> None:
+    text, done = BURSTS[name]
+
+    def play(stage: Stage) -> None:
+        noisy(stage)
+        fails(stage)
+
+    async def main() -> None:
+        async with played(Scene(play=play), SIZE) as (app, pilot, stage):
+            assert not done(app, stage), "true before: the test cannot fail"
+            burst(app, text)
+            await nothing_waits(app, pilot)
+            assert done(app, stage)
+            _unharmed(stage)
+            assert not app._notifications
+
+    asyncio.run(main())
+
+
+def test_a_question_is_answered_once_it_can_be_read() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            burst(app, "xs")
+            await nothing_waits(app, pilot)
+            burst(app, ENTER)
+            await until(pilot, lambda: stage.stops == [False], "asked to stop")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_text_alone_changes_nothing_of_the_run(seed: int, drawn: None) -> None:
+    chance = random.Random(seed)
+    # More of what opens something, less of what leaves.
+    letters = [*string.printable[:95].replace("q", "").replace("o", ""), *"xsKk:/?" * 4]
+    text = "".join(chance.choices(letters, k=100))
+
+    async def main() -> None:
+        async with played(Scene(play=fails), SIZE) as (app, pilot, stage):
+            burst(app, text)
+            await nothing_waits(app, pilot)
+            _unharmed(stage)
+            # It is not deaf: some steps back are the run's screen again, with all its keys.
+            burst(app, ESCAPE * 12)
+            await nothing_waits(app, pilot)
+            assert isinstance(app.screen, RunScreen | StackScreen), text
+            burst(app, "?")
+            await until(pilot, lambda: isinstance(app.screen, Finder), f"help after {text!r}")
+
+    asyncio.run(main())
+
+
+def _unharmed(stage: Stage) -> None:
+    assert stage.stops == []
+    assert stage.stops_at is not None
+
+
+def test_escape_closes_help_and_takes_nothing_else_back() -> None:
+    async def main() -> None:
+        async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
+            burst(app, "/needle" + ENTER + ":rank 13" + ENTER)
+            await nothing_waits(app, pilot)
+            for opens in ("?", ":", "x", "\x03"):
+                app.post_message(events.Key("ctrl+c", None)) if opens == "\x03" else burst(app, opens)
+                await until(pilot, lambda: not isinstance(app.screen, RunScreen), "something is open")
+                burst(app, ESCAPE)
+                await nothing_waits(app, pilot)
+                assert isinstance(app.screen, RunScreen), f"{opens!r}: left, or still open"
+                assert not app._exit
+                assert (log(app).filter, screen(app)._view.chosen) == ("needle", ("gpu02", 13)), opens
+
+    asyncio.run(main())
+
+
+def test_a_paste_comes_in_its_turn() -> None:
+    async def main() -> None:
+        async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
+            burst(app, "/")
+            app.post_message(events.Paste("xs needle"))
+            burst(app, ENTER)
+            await nothing_waits(app, pilot)
+            assert log(app).filter == "xs needle"
+            app.post_message(events.Paste("xs\n"))
+            await nothing_waits(app, pilot)
+            assert app.screen is screen(app), "nothing is typed here: a paste is no key"
+            assert "xs needle" in text_of(app)
+
+    asyncio.run(main())
