@@ -91,7 +91,8 @@ class RunScreen(RunActions):
     RunScreen #right > .pane.-shown { display: block; }
     RunScreen FilterBar { dock: bottom; display: none; }
     RunScreen FilterBar.-open { display: block; }
-    RunScreen #notice { height: auto; display: none; background: $notice; color: $foreground; padding: 0 1; }
+    RunScreen #notice { height: auto; display: none; background: $panel; color: $foreground; padding: 0 1; }
+    RunScreen #notice.-trouble { background: $notice; }
     RunScreen #notice.-shown { display: block; }
 
     RunScreen.-narrow #body { layout: vertical; }
@@ -362,13 +363,17 @@ class RunScreen(RunActions):
         self.query_one("#recent").border_title = _title("", "events")
 
     def _say_status(self) -> None:
-        """What the log shows, and whether it follows."""
-        self._log.border_subtitle = _title("", f"{self._log.title} · {self._log.status}")
+        """What the log shows, and whether it follows; a filter hides lines, so it is not to be overlooked."""
+        pattern = RemoteText.of(self._log.filter).shown(limit=40)
+        status = RemoteText.of(f"{self._log.title} · {self._log.status}").shown()
+        kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
+        self._log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)
 
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
         notice = self.query_one("#notice", Static)
         text = self._notice()
+        notice.set_class(self._trouble is not None, "-trouble")
         notice.set_class(bool(text), "-shown")
         notice.update(text)
 
