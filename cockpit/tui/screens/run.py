@@ -54,6 +54,9 @@ BEHIND = 1_000_000
 LAG_BYTES = 256 << 10
 """Bytes of logs that are still to come, from which on we are behind and not only polling."""
 
+LACKING_S = 5.0
+"""Seconds that the spool may lack what has come here, before its writer is said to be silent."""
+
 SHORT_STAGES = {
     "term": "stopping, SIGTERM sent",
     "finalising": "finalising the report",
@@ -111,10 +114,12 @@ class RunScreen(RunActions):
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
         super().__init__(board, session, flight)
         self._notes = list(notes)
+        board.reads_along = not session.writer
         self._environ: dict[tuple[int, int], EnvironAnswer | str] = {}
         """What each rank's environment is, by rank and attempt."""
         self._asking: set[tuple[int, int]] = set()
         self._behind_since: float | None = None
+        self._lacking_since: float | None = None
         self._outcome = ""
         self.recorded = session.model.done
         """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
@@ -391,8 +396,23 @@ class RunScreen(RunActions):
                 self._outcome = self._tell_outcome()
             return self._outcome
         if not self.session.writer:
-            return "another cockpit keeps this run's spool: reading along"
+            return self._reading_along()
         return ""
+
+    def _reading_along(self) -> str:
+        """Who writes the spool in place of us, and whether it still does."""
+        now = time.time()
+        if not self.board.book.logs.lacks():
+            self._lacking_since = None
+        elif self._lacking_since is None:
+            self._lacking_since = now
+        silent = 0.0 if self._lacking_since is None else now - self._lacking_since
+        if silent < LACKING_S:
+            return "another cockpit keeps this run's spool: reading along"
+        who = RemoteText.of(self.board.folder.writer.held()).shown(limit=200)
+        return (
+            f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
+        )
 
     def _tell_outcome(self) -> str:
         """How the run ended, in one line; it does not change any more."""
