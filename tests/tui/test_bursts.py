@@ -14,6 +14,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from cockpit.tui import typeahead
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.finder import Finder
@@ -21,7 +22,7 @@ from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.screens.stacks import StackScreen
 from tests.tui.scenes import Scene, fails, played, settled, text_of, until
 from tests.tui.stage import Stage
-from tests.tui.test_keys import asks, log, noisy, screen, shown
+from tests.tui.test_keys import asks, log, noisy, said, screen, shown
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
 
@@ -95,6 +96,29 @@ def test_a_burst_does_what_its_keys_do(name: str, drawn: None) -> None:
             assert done(app, stage)
             _unharmed(stage)
             assert not app._notifications
+
+    asyncio.run(main())
+
+
+def test_what_is_typed_while_a_key_takes_too_long_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = asyncio.Event()
+
+    async def slow(self: Finder) -> None:
+        await over.wait()
+
+    monkeypatch.setattr(Finder, "on_mount", slow)
+    monkeypatch.setattr(typeahead, "PATIENCE_S", 0.1)
+
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            burst(app, "?xs" + ENTER)
+            await until(pilot, lambda: said(app, "3 keys that were typed meanwhile did nothing"), "dropped")
+            over.set()
+            await nothing_waits(app, pilot)
+            assert isinstance(app.screen, Finder)
+            assert stage.stops == []
+            burst(app, ESCAPE)
+            await until(pilot, lambda: app.screen is screen(app), "not deaf")
 
     asyncio.run(main())
 
