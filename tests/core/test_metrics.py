@@ -83,30 +83,30 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tqdm, as the HF Trainer draws it (transformers issue 14531)",
         "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it]",
-        {"step": 1999, "total": 24128, "step_s": 3.33},
+        {"step": 1999, "total": 24128, "step_s": 3.33, "eta_s": 73643.0},
     ),
     (
         "the same with the logger's line behind it",
         "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it][2021-11-26 03:07:16,494] [INFO]"
         " [logging.py:69:log_dist] [Rank 0] step=2000, skipped=1995, lr=[0.001, 0.001], mom=[0.0, 0.0]",
-        {"step": 1999, "total": 24128, "step_s": 3.33, "lr": 0.001},
+        {"step": 1999, "total": 24128, "step_s": 3.33, "lr": 0.001, "eta_s": 73643.0},
     ),
     (
         "Lightning 1 (issue 4225)",
         "Epoch 0:  22%|██▏       | 4/18 [00:17<01:02,  4.47s/it, loss=9.926, v_num=193315]",
-        {"step": 4, "total": 18, "epoch": 0.0, "loss": 9.926, "step_s": 4.47},
+        {"step": 4, "total": 18, "epoch": 0.0, "loss": 9.926, "step_s": 4.47, "eta_s": 62.0},
     ),
     (
         "Lightning 2 (anemoi-core issue 614; the postfix is callbacks/progress/tqdm_progress.py)",
         "Epoch 3:   2%|▏         | 3744/150000 [3:12:36<125:24:04,  0.32it/s, v_num=35a4,"
         " train_loss_step=0.123]",
-        {"step": 3744, "total": 150000, "epoch": 3.0, "loss": 0.123, "step_s": 3.125},
+        {"step": 3744, "total": 150000, "epoch": 3.0, "loss": 0.123, "step_s": 3.125, "eta_s": 451444.0},
     ),
     (
         "NeMo 1 on Lightning (NeMo-Framework-Launcher issue 55)",
         "Epoch 0:   1%|          | 795/77225 [9:07:58<878:01:48, 41.36s/it, loss=3.1, v_num=,"
         " reduced_train_loss=3.090, global_step=794.0, consumed_samples=1.63e+6]",
-        {"step": 795, "total": 77225, "epoch": 0.0, "loss": 3.1, "step_s": 41.36},
+        {"step": 795, "total": 77225, "epoch": 0.0, "loss": 3.1, "step_s": 41.36, "eta_s": 3160908.0},
     ),
     (
         "Lightning's first state",
@@ -133,7 +133,7 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
         "fairseq (issue 2338)",
         "2020-07-17 06:48:46 | INFO | train_inner | epoch 001:    100 / 167138 loss=15.073,"
         " ppl=34470.4, wps=4004.3, wpb=980.3, num_updates=100, lr=1e-06, loss_scale=128, wall=83",
-        {"step": 100, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
+        {"step": 100, "total": 167138, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
     ),
     ("nanoGPT, train.py", "step 250: train loss 2.3, val loss 2.4", {"step": 250, "loss": 2.3}),
     (
@@ -260,7 +260,7 @@ def test_bars_are_read_without_waiting_for_the_next_state() -> None:
     assert metrics.latest.step == 1
     assert metrics.feed(0, "\r 20%|██  | 2/10 [00:02<0".encode(), 2.0) is False
     assert metrics.feed(0, b"0:08,  2.00s/it]", 2.1)
-    assert metrics.latest == Reading(step=2, total=10, step_s=2.0)
+    assert metrics.latest == Reading(step=2, total=10, step_s=2.0, eta_s=8.0)
     assert metrics.feed(0, b"\n", 2.2) is False
     assert [value for _, value in metrics.series("step_s")] == [2.0, 2.0]
 
@@ -385,8 +385,8 @@ def test_an_endless_line_is_not_kept() -> None:
     metrics = Metrics()
     for _ in range(10):
         metrics.feed(0, b"x" * (REST // 2), 1.0)
-    assert not metrics.feed(0, b"loss=1 it/s\n", 2.0)  # the end of that line
-    assert metrics.feed(0, b"loss=2\n", 3.0)
+    assert not metrics.feed(0, b"step=1 loss=1 it/s\n", 2.0)  # the end of that line
+    assert metrics.feed(0, b"step=2 loss=2\n", 3.0)
     assert metrics.latest.loss == 2.0
 
 

@@ -88,7 +88,9 @@ def prefixed(text: bytes, prefix: str, rank: int = 3) -> bytes:
     return b"\n".join(told + line if line else line for line in text.split(b"\n"))
 
 
-def variants(text: bytes, *, per_prefix: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[str, bytes]]:
+def variants(
+    text: bytes, *, per_prefix: Callable[[str], bool] = lambda _: True
+) -> Iterator[tuple[str, bytes]]:
     """The text itself and prefixed by each launcher, each with what it is called."""
     yield "plain", text
     for name, prefix in PREFIXES.items():
