@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.metrics import POINTS, RANK_POINTS, REST, SERIES, STALE, WINDOW, Metrics, Reading, read_line
+from cockpit.core.metrics import POINTS, RANK_POINTS, SERIES, Metrics, read_line
+from cockpit.core.progress.rank import REST, STALE, WINDOW
+from cockpit.core.progress.reading import Reading
 
 EXAMPLE = "step 5/20 loss 0.1234 lr 1.00e-03 step_time 0.118"
 
@@ -286,6 +288,70 @@ def test_time_of_a_step_is_measured_where_nobody_says_it() -> None:
     metrics.feed(0, b"step 1 loss 1\n", 200.0)  # it began again
     metrics.feed(0, b"step 2 loss 1\n", 203.0)
     assert metrics.latest_of(0).step_s == 3.0
+
+
+def test_time_left_is_reckoned_from_steps_left_and_their_usual_time() -> None:
+    metrics = Metrics()
+    assert metrics.time_left(0.0) is None
+    for at in range(10):
+        # One step of five is slow.
+        metrics.feed(3, b"step %d/100 loss 1 step_time %d\n" % (at, 9 if at == 5 else 2), 2.0 * at)
+    assert metrics.time_left(18.0) == 91 * 2
+    assert metrics.time_left(19.0) == metrics.time_left_of(3, 19.0) == 91 * 2 - 1
+    assert metrics.time_left_of(0, 19.0) is None
+
+
+def test_time_left_as_the_program_says_it_runs_down() -> None:
+    metrics = Metrics()
+    metrics.feed(0, b"step 10/100 loss 1 eta: 1:00:00\n", 100.0)
+    assert metrics.time_left(110.0) == 3590
+    metrics.feed(0, b"step 11/100 loss 1 step_time 7\n", 107.0)  # which says it no longer
+    assert metrics.time_left(107.0) == 89 * 7
+
+
+@pytest.mark.parametrize("gap", [1.0, 100.0])
+def test_time_left_is_not_known_once_no_step_comes(gap: float) -> None:
+    metrics = Metrics()
+    for step in (1, 2):
+        metrics.feed(0, b"step %d/1000 loss 1\n" % step, gap * step)
+    assert metrics.time_left(2 * gap + 50) is not None
+    assert metrics.time_left(2 * gap + max(STALE, 3 * gap) + 1) is None
+    metrics.feed(0, b"step 3/1000 loss 1\n", 1000.0)
+    assert metrics.time_left(1000.0) is not None
+
+
+@pytest.mark.parametrize("line", ["step 100/100 loss 1 step_time 3", "step 5 loss 1 step_time 3", "loss 2"])
+def test_time_left_is_not_known_without_steps_left(line: str) -> None:
+    metrics = Metrics()
+    metrics.feed(0, line.encode() + b"\n", 1.0)
+    assert metrics.time_left(1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("eta: 0:12:34", 754),
+        ("eta: 1 day, 2:03:04", 93784),
+        ("ETA: 12s", 12),
+        ("ETA 1h 12m", 4320),
+        ("ETA: 2 days, 3h", 183600),
+        ("eta: 05:10", 310),
+        ("'remaining_time': '15h 30m 2s'", 55802),
+        ("remaining time: 2 days, 3:10:02", 184202),
+        ("time left: 3.5 min", 210),
+        ("eta (min): 12.5", 750),
+        ("eta_seconds=12.5", 12.5),
+        ("eta: unknown", None),
+        ("eta: 1e9", None),
+        ("eta 0.1", None),
+        ("beta: 0:12:34", None),
+        ("remaining: 12", None),
+    ],
+)
+def test_how_time_left_is_said(said: str, seconds: float | None) -> None:
+    reading = read_line(f"step 340/5004 loss 2.3 {said} mem 12".encode())
+    assert reading is not None
+    assert reading.eta_s == seconds
 
 
 def test_an_evaluation_between_steps_is_not_the_progress() -> None:

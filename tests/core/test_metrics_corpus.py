@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.metrics import Reading
+from cockpit.core.progress.reading import Reading
 from tests.logs.corpus import Sample, samples
 from tests.logs.readings import MODES, fed, score
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cockpit.core import wordings
-from cockpit.core.wordings import Place
+from cockpit.core.progress import wordings
+from cockpit.core.progress.wordings import Place
 
 NEAR = 96
 """Bytes before a number in which its name is looked for."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from cockpit.core import wordings
-from cockpit.core.durations import time_left
-from cockpit.core.names import NEAR, Name, name_of, unit_of
-from cockpit.core.wordings import Place
+from cockpit.core.progress import wordings
+from cockpit.core.progress.durations import time_left
+from cockpit.core.progress.names import NEAR, Name, name_of, unit_of
+from cockpit.core.progress.wordings import Place
 
 _NUMBER = (
     rb"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?"
@@ -45,6 +45,7 @@ _OTHER_BAR = re.compile(
     rb"|process|collect|encod|quant|merg|extract|index|read|scan|comput|check|creat|build|writ)"
 )
 _SPOILT = b"train_runtime", b"train_loss_total"
+_MOST = 1e15
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 FASTEST = 0.01
 """Seconds: a bare bar that is drawn by quicker steps is not taken for one of training."""
@@ -65,7 +66,7 @@ class Kind(Enum):
     """Numbers without a step: training below a heading, or if they change from line to line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """How the lines of one shape are read.
 
@@ -80,11 +81,6 @@ class Plan:
     eta: bool = False
     loss: re.Pattern[bytes] | None = None
 
-    @property
-    def bare(self) -> bool:
-        """Whether it is a bar without a word."""
-        return self.kind is Kind.BARE
-
     def read(self, line: bytes) -> dict[str, float]:
         """The numbers of a line of this shape, but for the time left."""
         numbers = NUMBER.findall(line)
@@ -92,13 +88,19 @@ class Plan:
         if len(numbers) != self.count:
             return said  # of the same shape, but not of the same wording
         for name, index, factor in self.places:
-            value = _value(numbers[index])
-            if name == "rate":
-                if value > 0 and "step_s" not in said:
-                    said["step_s"] = 1 / (value * factor)
-            else:
-                said[name] = value * factor if factor != 1.0 else value
-        return _sound(said)
+            value = _value(numbers[index]) * factor
+            if name in ("loss", "lr"):
+                said[name] = value
+            elif not 0 <= value < _MOST:
+                continue
+            elif name == "rate":
+                if value and "step_s" not in said:
+                    said["step_s"] = 1 / value
+            elif name not in ("step", "total") or value == int(value):
+                said[name] = value
+        if "total" in said and not said.get("step", math.inf) <= said["total"]:
+            del said["total"]
+        return said
 
     def losses(self, lines: Sequence[bytes]) -> list[float]:
         """The losses of lines of this shape, in their order."""
@@ -107,7 +109,7 @@ class Plan:
         found = self.loss.findall(b"\n".join(lines))
         if len(found) != len(lines):
             return [said["loss"] for line in lines if "loss" in (said := self.read(line))]
-        return [_value(number) for number in found]
+        return list(map(_value, found))
 
 
 def _value(number: bytes) -> float:
@@ -116,20 +118,6 @@ def _value(number: bytes) -> float:
     except ValueError:  # 1,234 or nan.0
         plain = number.replace(b",", b"")
         return float(plain[:-2] if plain.endswith((b"n.0", b"f.0", b"y.0")) else plain)
-
-
-def _sound(said: dict[str, float]) -> dict[str, float]:
-    """Without what cannot be: half steps, negative speeds."""
-    step, total = said.get("step"), said.get("total")
-    if step is not None and not (0 <= step < 1e15 and step == int(step)):
-        del said["step"]
-        step = None
-    if total is not None and not (step is not None and 0 < total < 1e15 and step <= total == int(total)):
-        del said["total"]
-    for name in ("samples_s", "tokens_s", "step_s", "epoch"):
-        if not 0 <= said.get(name, 0) < math.inf:
-            del said[name]
-    return said
 
 
 def plan_of(line: bytes) -> Plan | None:
