@@ -15,12 +15,14 @@ from operator import itemgetter
 from cockpit.core.lines import last_state
 from cockpit.core.progress.durations import time_left
 from cockpit.core.progress.plan import Kind, Plan, plan_of
-from cockpit.core.progress.rank import STALE, News, RankLog
+from cockpit.core.progress.rank import STALE, News, RankLog, newest_states
 from cockpit.core.progress.reading import Reading, reading_of
 from cockpit.core.progress.series import Series
 
 LINE = 1024
 """Bytes at either end of a line that are read."""
+LONG = 2048
+"""Bytes of a piece that is looked over for numbers before it is taken apart."""
 POINTS, RANK_POINTS = 512, 64
 """Points of a series of the run, and of one rank."""
 PLANS, NEW_PLANS, SHAPE = 1024, 64, 256
@@ -29,12 +31,9 @@ PLANS, NEW_PLANS, SHAPE = 1024, 64, 256
 SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
 """Fields of which there are series."""
 
-# Every line with numbers holds one of these.
-_HINTS: tuple[bytes, ...] = (
-    *(b"loss", b"Loss", b"LOSS", b"step", b"Step", b"poch", b"iter", b"Iter", b"atch"),
-    *(b"lr", b"LR", b"rning", b"it/s", b"s/it", b"er_sec", b"rSec", b"tps", b"TPS"),
-)
-_HINTED = re.compile(b"|".join(sorted({re.escape(hint.lower()) for hint in _HINTS})))
+# What lines with numbers hold. A long piece is searched for the usual ones first, which is quick.
+_HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it")
+_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps")
 # What does not change the shape of a line: numbers, blanks, and how far a bar is drawn.
 _FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
 _DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"
@@ -110,8 +109,7 @@ class Metrics:
         if state is None:
             state = self._ranks[rank] = RankLog()
         window = state.window(data) if data else b""
-        # From the end, which is quick: the last line often is one of numbers.
-        if not window or all(window.rfind(hint) < 0 for hint in _HINTS):
+        if not window or (len(window) > LONG and all(window.rfind(hint) < 0 for hint in _HINTS)):
             return False
         news = self._read(state, _clean(window))
         if not news.said or (news.said == state.last and len(news.losses) < 2):
@@ -144,9 +142,10 @@ class Metrics:
             self._plans.clear()
         for shape in islice(set(shapes) - self._plans.keys(), NEW_PLANS):
             self._learn(lines[shapes.index(shape)], shape)
-        told = [pair for pair in zip(map(self._plans.get, shapes), lines, strict=True) if pair[0] is not None]
+        plans = map(self._plans.get, shapes)
+        told = [(plan, line) for plan, line in zip(plans, lines, strict=True) if plan is not None]
         news = News()
-        for plan, pairs in groupby(told, key=itemgetter(0)):
+        for plan, pairs in groupby(newest_states(told), key=itemgetter(0)):
             state.tell(plan, [line for _, line in pairs], news)
         if news.timed and (left := time_left(news.timed)) is not None:
             news.said["eta_s"] = left

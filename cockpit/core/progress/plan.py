@@ -109,7 +109,10 @@ class Plan:
         found = self.loss.findall(b"\n".join(lines))
         if len(found) != len(lines):
             return [said["loss"] for line in lines if "loss" in (said := self.read(line))]
-        return list(map(_value, found))
+        try:
+            return list(map(float, found))
+        except ValueError:
+            return list(map(_value, found))
 
 
 def _value(number: bytes) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from statistics import median
 
 from cockpit.core.progress.plan import FASTEST, Kind, Plan
@@ -93,13 +92,6 @@ class RankLog:
 
     def tell(self, plan: Plan, lines: Sequence[bytes], news: News) -> None:
         """Take lines of one wording, one below the other."""
-        if plan.kind is Kind.BARE and _total(lines[0]) != _total(lines[-1]):
-            for _, same in groupby(lines, _total):
-                self._tell(plan, list(same), news)
-        else:
-            self._tell(plan, lines, news)
-
-    def _tell(self, plan: Plan, lines: Sequence[bytes], news: News) -> None:
         said = plan.read(lines[-1])
         if not said:
             return
@@ -186,6 +178,17 @@ class RankLog:
         elif total is not None:
             left = (total - step) * usual - (now - since)
         return left if left > 0 else None
+
+
+def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
+    """Lines with numbers, of each bar without a word only the first and the newest state."""
+    if all(plan.kind is not Kind.BARE for plan in {plan for plan, _ in told}):
+        return told
+    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Kind.BARE]
+    totals = [_total(told[index][1]) for index in bars]
+    newer = zip(bars[1:], totals[1:], totals[2:], strict=False)
+    passed = {index for index, total, after in newer if total == after}
+    return [pair for index, pair in enumerate(told) if index not in passed]
 
 
 def _total(line: bytes) -> bytes:
