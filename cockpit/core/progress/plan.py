@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from cockpit.core.progress import wordings
@@ -47,6 +48,8 @@ _OTHER_BAR = re.compile(
 _SPOILT = b"train_runtime", b"train_loss_total"
 _MOST = 1e15
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
+NUMBERS = 160
+"""Numbers in a line that is read at most."""
 FASTEST = 0.01
 """Seconds: a bare bar that is drawn by quicker steps is not taken for one of training."""
 
@@ -73,13 +76,14 @@ class Plan:
     :param count: of numbers in such a line
     :param places: field, which number it is, and the factor
     :param eta: the line says how long it will take
+    :param label: what stands right before the loss; empty: there is none
     """
 
     kind: Kind
     count: int
     places: tuple[tuple[str, int, float], ...]
     eta: bool = False
-    loss: re.Pattern[bytes] | None = None
+    label: bytes = b""
 
     def read(self, line: bytes) -> dict[str, float]:
         """The numbers of a line of this shape, but for the time left."""
@@ -104,15 +108,23 @@ class Plan:
 
     def losses(self, lines: Sequence[bytes]) -> list[float]:
         """The losses of lines of this shape, in their order."""
-        if self.loss is None:
+        if not self.label:
             return []
-        found = self.loss.findall(b"\n".join(lines))
+        found = _after(self.label).findall(b"\n".join(lines))
         if len(found) != len(lines):
             return [said["loss"] for line in lines if "loss" in (said := self.read(line))]
         try:
             return list(map(float, found))
         except ValueError:
             return list(map(_value, found))
+
+
+@lru_cache(maxsize=256)
+def _after(label: bytes) -> re.Pattern[bytes]:
+    """What finds the numbers behind a label, however many blanks are in it."""
+    blank = rb"[ \t]*"
+    words = blank.join(re.escape(word) for word in label.split())
+    return re.compile(words + (blank if label[-1:].isspace() else b"") + b"(" + _NUMBER + b")")
 
 
 def _value(number: bytes) -> float:
@@ -159,7 +171,7 @@ class _Line:
         self.bar: tuple[str, int, int | None] | None = None
 
     def plan(self) -> Plan | None:
-        if not self._take_bar():
+        if self.count > NUMBERS or not self._take_bar():
             return None
         self._take_numbers()
         if self.aside or self.settings > 1:
@@ -179,7 +191,7 @@ class _Line:
         kind = self._kind(step)
         if kind is None:
             return None
-        return Plan(kind, self.count, self._places(step), self._eta(), self._loss_finder())
+        return Plan(kind, self.count, self._places(step), self._eta(), self._label())
 
     def _places(self, step: _Step | None) -> tuple[tuple[str, int, float], ...]:
         places = []
@@ -205,14 +217,8 @@ class _Line:
     def _eta(self) -> bool:
         return time_left(self.line) is not None
 
-    def _loss_finder(self) -> re.Pattern[bytes] | None:
-        if "loss" not in self.found:
-            return None
-        before = self.gaps[self.found["loss"][1]][-24:]
-        words = [re.escape(word) for word in before.split()]
-        blank = rb"[ \t]*"
-        label = blank.join(words) + (blank if before[-1:].isspace() or not words else b"")
-        return re.compile(label + b"(" + _NUMBER + b")")
+    def _label(self) -> bytes:
+        return self.gaps[self.found["loss"][1]][-24:] if "loss" in self.found else b""
 
     def _kind(self, step: _Step | None) -> Kind | None:
         fields = self.found.keys() - {"epoch", "total", "time"}
