@@ -12,7 +12,7 @@ from cockpit.core.progress.wordings import Place
 NEAR = 96
 """Bytes before a number in which its name is looked for."""
 
-_OPENING = b" \t'\"[({*`"
+_OPENING = b" \t'\"[({*`#"
 _MADE_OF = re.compile(rb"\b(?:tensor|array|float\d*|np\.\w{1,12})\Z")
 _CLOSING = b" \t'\"`*:=|>~-"
 _IN_BRACKETS = re.compile(rb"[ _]?[(\[]([a-z]{1,12})[)\]]\Z")
@@ -20,6 +20,11 @@ _PART = re.compile(rb"[,;|{}\[\]()'\"<>:=\t!?#&*\\]|\s-\s|\s\s|--")
 _BRACKETED = re.compile(rb"\(([^()]*)\)")
 _LEARNING_RATE = re.compile(rb"learning[ _-]?rate")
 _JOINT = re.compile(rb"[_/.\-@() ]+")
+_SCALES = {b"k": 1e3, b"m": 1e6, b"g": 1e9, b"b": 1e9}
+# The unit of the number before may stand there, too.
+_BEFORE_LOSS = frozenset().union(
+    wordings.LOSS_BESIDE, wordings.LOSS_AFTER, wordings.LONG, wordings.TIMES, wordings.UNITS, _SCALES
+)
 _LETTERS = re.compile(rb"[a-z_]")
 
 
@@ -53,6 +58,7 @@ def name_of(gap: bytes) -> Name:
 
     :param gap: :data:`NEAR` bytes at most
     """
+    gap = gap[2:] if gap.startswith(b"z ") else gap  # of a time stamp
     text = _MADE_OF.sub(b"", gap.rstrip(_OPENING)).rstrip(_OPENING)
     name = text.rstrip(_CLOSING)
     index = gap[len(text) : len(text) + 1] == b"[" and name == text
@@ -101,6 +107,8 @@ def _field_of(part: bytes) -> Name:
         before = _plain(b" ".join(tokens[:start])).split()
         if before and before[-1] in wordings.NOT_BEFORE and known[0] != "epoch":
             return Name()
+        if before and known[0] == "time":
+            return Name()
         aside = not wordings.ASIDE.isdisjoint(tokens[:start])
         return Name(known[0], known[1], factor, b" ".join(tokens[:start]), aside, known=name)
     return Name()
@@ -111,11 +119,14 @@ def _known(name: bytes) -> tuple[tuple[str, Place] | None, float]:
     words = name.split()
     while words:
         whole = b" ".join(words)
-        if whole in wordings.NAMES:
-            return wordings.NAMES[whole], 1.0
+        known = wordings.NAMES.get(whole)
+        if known is not None and (known[0] != "time" or whole == name):
+            return known, 1.0
+        if words[0] in wordings.TIMES and words[1:] and all(word in wordings.STEPS for word in words[1:]):
+            return ("step_s", Place.FIRST), wordings.TIMES[words[0]]
         if words[-1] in wordings.TIMES:
             known = wordings.NAMES.get(b" ".join(words[:-1]))
-            if known is not None and known[0] in ("step_s", "time"):
+            if known is not None and known[0] == "step_s":
                 return known, wordings.TIMES[words[-1]]
         if words[0] not in wordings.GROUPS:
             break
@@ -132,12 +143,14 @@ def _loss(part: bytes) -> Name | None:
         if named is None:
             continue
         joined = [*words[:named], *words[named + 1 :], *_plain(b" ".join(tokens[at + 1 :])).split()]
-        near = [word for each in tokens[max(0, at - 2) : at] for word in _plain(each).split()]
+        near = _plain(b" ".join(tokens[:at])).split()[-2:]
         if any(
             not (word in wordings.LOSS or word in wordings.LOSS_BESIDE or word.isdigit()) for word in joined
         ):
             return Name()
         if not wordings.OTHER_LOSS.isdisjoint([*near, *joined]):
+            return Name()
+        if near and near[-1].isalpha() and near[-1] not in _BEFORE_LOSS:
             return Name()
         place = Place.FIRST if words == [b"loss"] and not joined and not near else Place.SECOND
         if words[named] == b"nll" or not wordings.LOSS_MEAN.isdisjoint([*near[-1:], *joined]):
@@ -171,7 +184,6 @@ _STEP = re.compile(
     rb"\s?(?P<time>[a-z]+)\s?(?:/|per )\s?(?:it|iter|iteration|step|batch|ba|update)s?\b(?!\s{0,2}[:=])"
 )
 _WORD = re.compile(rb"(?P<space>\s?)(?P<word>[a-z]+)")
-_SCALES = {b"k": 1e3, b"m": 1e6, b"g": 1e9, b"b": 1e9}
 
 
 @dataclass(frozen=True)

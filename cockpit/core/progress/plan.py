@@ -360,9 +360,14 @@ class _Line:
         last = index + 1 == self.count
         if (not last and after in (b":", b"-")) or (index and before in (b":", b"-", b".")):
             return False
+        if index and before == b"/":
+            return False
         unit = unit_of(after[:NEAR])
         if not name.field:
             return True
+        if name.field in ("loss", "lr") and not last and after.isspace():
+            # Of two numbers behind one name, neither is sure; one with a unit is another thing.
+            return bool(unit_of(self.gaps[index + 2][:NEAR]).kind)
         if name.field in ("loss", "lr", "epoch", "total"):
             return unit.kind == "" or (name.field == "total" and unit.kind == "scaled")
         if name.field == "step":
@@ -389,12 +394,16 @@ class _Line:
             self.found[where] = place, index, factor
 
     def _bare_pair(self) -> _Step | None:
-        """A step without a name: ``[340/5004] loss``, ``340/5004 [===>…]``."""
+        """A step without a name: ``[340/5004] loss``, ``[12/90][340/5004] loss``, ``340/5004 [===>…]``."""
         for index in range(min(self.count - 1, self.found["loss"][1])):
             before, after = self.gaps[index], self.gaps[index + 2]
             if self.gaps[index + 1].strip() != b"/" or name_of(before[-NEAR:]).field:
                 continue
             boxed = before.rstrip().endswith(b"[") and _IN_BRACKETS.match(after)
+            if boxed and after == b"][" and self.gaps[index + 3].strip() == b"/":
+                self.found.setdefault("epoch", (Place.FIRST, index, 1.0))
+                index += 2
+                boxed = _IN_BRACKETS.match(self.gaps[index + 2])
             drawn = _DRAWN.match(after) or (after.isspace() and "step_s" in self.found)
             if (boxed and not self._of_samples_at(index)) or drawn:
                 return _Step(False, Place.LAST, index, index + 1)

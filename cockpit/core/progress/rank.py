@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from cockpit.core.progress.durations import time_left
 from cockpit.core.progress.plan import FASTEST, Kind, Plan
 from cockpit.core.progress.reading import Reading
 from cockpit.core.progress.series import Series
@@ -97,6 +98,8 @@ class RankLog:
             return
         self._told += len(lines)
         if plan.kind is Kind.HEADING:
+            if plan.eta and (left := time_left(lines[-1])) is not None:
+                said["eta_s"] = left
             self._heading = said, self._told
             return
         if plan.kind is Kind.SPEED and not self._trains:

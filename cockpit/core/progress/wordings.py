@@ -33,7 +33,7 @@ _FIELDS: tuple[tuple[str, Place, str], ...] = (
         "global step, global steps, num updates, nupdates, global step max steps, current steps, current"
         " step, total timesteps, global batch",
     ),
-    ("step", Place.SECOND, "step, steps, update, updates, optimizer step, optim step, opt step"),
+    ("step", Place.SECOND, "step, step i, steps, update, updates, optimizer step, optim step, opt step"),
     ("step", Place.THIRD, "iteration, iterations, iter, iters, itr, it, iter num, niter, train step"),
     ("step", Place.LAST, "batch, batch idx, mini batch, minibatch"),
     (
@@ -72,13 +72,17 @@ _FIELDS: tuple[tuple[str, Place, str], ...] = (
         " iteration time, time per iteration, time per iter, elapsed time per iteration, train step timing"
         " in s, step timing, timing s step, train speed s it, seconds per step, seconds per iteration",
     ),
-    ("step_s", Place.SECOND, "batch time, dt, time per batch, batch t, batch cost, seconds"),
+    (
+        "step_s",
+        Place.SECOND,
+        "batch time, dt, time per batch, batch t, batch cost, avg batch cost, step avg, seconds",
+    ),
     ("time", Place.LAST, "time, sec, btime"),
     (
         "rate",
         Place.FIRST,
-        "steps per second, steps per sec, steps s, steps sec, it s, iter s, iters s, train speed iter s,"
-        " interval steps per second, iterations per second",
+        "steps per second, steps per sec, steps s, steps sec, it s, it sec, iter s, iters s, train speed"
+        " iter s, interval steps per second, iterations per second",
     ),
 )
 
@@ -101,17 +105,17 @@ NOT_BEFORE = _words(
 )
 """Words right before a name that make it another thing: "max steps"."""
 
-LOSS = _words("loss losses crossentropyloss celoss lossmetric nll")
+LOSS = _words("loss losses crossentropyloss celoss lossmetric nll xent")
 """What a loss is called."""
 
 LOSS_BESIDE = _words(
-    "train training trainer tr lm total reduced avg average mean running global batch ce mlm gpt sft causal"
-    " crossentropy step current curr cur iter iteration metrics now smooth smoothed interval actor language"
-    " model raw pretrain xent overall combined sum epoch"
+    "train training trainer tr lm total reduced avg avr average mean running global batch ce mlm gpt sft"
+    " causal crossentropy step current curr cur iter iteration metrics now smooth smoothed interval actor"
+    " language model raw pretrain xent overall combined sum ctc epoch"
 )
 """Words that may be joined to a loss which is the one of training."""
 
-LOSS_MEAN = _words("avg average mean running smooth smoothed nll epoch")
+LOSS_MEAN = _words("avr avg average mean running smooth smoothed nll epoch")
 """Words of a loss that is a mean: shown where nothing better is said."""
 
 OTHER_LOSS = _words(
@@ -120,6 +124,9 @@ OTHER_LOSS = _words(
     " minimum moe load teacher student value policy pg vf critic"
 )
 """Words near a loss that make it another one."""
+
+LOSS_AFTER = _words("with the and info debug is has at done of a in got new")
+"""Words that may stand before a loss, with a blank between."""
 
 LR_BESIDE = _words(
     "lr train training trainer current cur curr actor optim optimizer opt group param main model adam adamw"
@@ -180,6 +187,9 @@ TIMES: dict[bytes, float] = {
     **dict.fromkeys(_words("s sec secs second seconds"), 1.0),
 }
 """Units of time: seconds each."""
+
+STEPS = _words("it iter iteration step batch update")
+"""What a step is called behind a unit of time: ``ms/batch``."""
 
 LONG = _words("min mins minutes minute h hr hrs hour hours d day days gb gib mb mib kb kib b tb")
 """Units behind a number that make it none of any field."""
