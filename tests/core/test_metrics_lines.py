@@ -69,6 +69,11 @@ def test_every_loss_of_equal_lines_gets_into_the_series() -> None:
         ("step 3 loss 2.5 time 118.3 ms", {"step_s": 0.1183}),
         ("step 3 loss 2.5 3.2 it/s", {"step_s": 0.3125}),
         ("step 3 loss 2.5 41ms/step", {"step_s": 0.041}),
+        ("| epoch 1 | 340/ 2983 batches | ms/batch 12.5 | loss 5.67", {"step_s": 0.0125, "step": 340}),
+        ("Train: [12/300][340/1251] loss 4.5 (4.6)", {"epoch": 12.0, "step": 340, "total": 1251}),
+        ("Step #340 Loss: 2.5 LR: 0.001", {"step": 340}),
+        ("step_time 118 ms loss 2.5 step 3", {"loss": 2.5, "step_s": 0.118}),
+        ("2026-11-20T03:14:05.12Z loss: 2.5 step: 3", {"loss": 2.5}),
     ],
 )
 def test_numbers_of_a_line(line: str, numbers: dict[str, Any]) -> None:
@@ -126,6 +131,11 @@ def test_other_things_tell_nothing(line: str) -> None:
         ("step 340 loss 2.3 elapsed 123.4 s", "step_s"),
         ("step 340 loss 2.3 time: 0:12:34", "step_s"),
         ("step 340 loss 2.3 iter_time 0.01 forward_time 0.2", "step_s"),
+        ("step 340 loss 2.3 train_time:45678ms", "step_s"),
+        ("step 340 loss 2.3 total time 45678 ms", "step_s"),
+        ("step 340 lr 0.1 D loss 0.5 G loss 1.2", "loss"),
+        ("step 340 lr 0.1 surrogate loss 0.5 value loss 1.2", "loss"),
+        ("train loss 340 0.345 step 3 lr 0.1", "loss"),
         ("step 340 loss 2.3 max_lr 0.1 min_lr 0.01", "lr"),
         ("step 340 lr 0.1 val_loss 2.3 kl_loss 0.1", "loss"),
         ("step 340 lr 0.1 loss 0.5%", "loss"),
