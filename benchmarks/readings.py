@@ -39,8 +39,9 @@ def run() -> Result:
         {"cockpit": f"Metrics.feed; where it is timed, in pieces of {CHUNK:,} bytes"},
         levels=levels,
         notes=[
-            "Each field counts once for each sample that tells it; losses are all those of a log. Three values: "
-            f"of whole logs, of logs cut at random places, and cut behind {len(PREFIXES)} launchers' prefixes.",
+            "Each field counts once for each sample that tells it; losses are all those of a log.",
+            "Three values: of whole logs, of logs cut at random places, and cut behind the prefixes of "
+            f"{len(PREFIXES)} launchers.",
         ],
     )
 

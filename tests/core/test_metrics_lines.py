@@ -133,7 +133,7 @@ def test_other_things_tell_nothing(line: str) -> None:
         ("step 340 loss 2.3 iter_time 0.01 forward_time 0.2", "step_s"),
         ("step 340 loss 2.3 train_time:45678ms", "step_s"),
         ("step 340 loss 2.3 total time 45678 ms", "step_s"),
-        ("step 340 lr 0.1 D loss 0.5 G loss 1.2", "loss"),
+        ("step 340, lr 0.1, D loss 0.5, G loss 1.2", "loss"),
         ("step 340 lr 0.1 surrogate loss 0.5 value loss 1.2", "loss"),
         ("train loss 340 0.345 step 3 lr 0.1", "loss"),
         ("step 340 loss 2.3 max_lr 0.1 min_lr 0.01", "lr"),

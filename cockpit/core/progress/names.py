@@ -22,9 +22,8 @@ _LEARNING_RATE = re.compile(rb"learning[ _-]?rate")
 _JOINT = re.compile(rb"[_/.\-@() ]+")
 _SCALES = {b"k": 1e3, b"m": 1e6, b"g": 1e9, b"b": 1e9}
 # The unit of the number before may stand there, too.
-_BEFORE_LOSS = frozenset().union(
-    wordings.LOSS_BESIDE, wordings.LOSS_AFTER, wordings.LONG, wordings.TIMES, wordings.UNITS, _SCALES
-)
+_UNITS = {unit for unit in (*wordings.TIMES, *wordings.UNITS, *wordings.LONG) if len(unit) > 1}
+_BEFORE_LOSS = wordings.LOSS_BESIDE | wordings.LOSS_AFTER | _UNITS
 _LETTERS = re.compile(rb"[a-z_]")
 
 
@@ -58,7 +57,6 @@ def name_of(gap: bytes) -> Name:
 
     :param gap: :data:`NEAR` bytes at most
     """
-    gap = gap[2:] if gap.startswith(b"z ") else gap  # of a time stamp
     text = _MADE_OF.sub(b"", gap.rstrip(_OPENING)).rstrip(_OPENING)
     name = text.rstrip(_CLOSING)
     index = gap[len(text) : len(text) + 1] == b"[" and name == text

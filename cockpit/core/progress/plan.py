@@ -38,6 +38,7 @@ _BAR = re.compile(
     rb"(?<![\w.])(?P<step>\d{1,15})(?:/(?P<total>\d{1,15})|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s{0,3}"
     rb"(?:\?|\d{1,9}(?:\.\d{1,9})?)\s?(?:(?P<unit>it|ba|batch|batches|steps?|iters?)/s|s/(?P<each>it|ba|batch|steps?|iters?))"
 )
+_GLUED = re.compile(rb"[a-z]{1,3}\b")
 _WORDS = re.compile(rb"[^\s:\[\]<>(){}|,'\"=]+")
 _EPOCHS = re.compile(rb"\bepochs?\s*:?\s*(?:\d+%|\Z)")
 _OTHER_BAR = re.compile(
@@ -210,6 +211,12 @@ class _Line:
         # A time of a step before its rate, which is rounded more often.
         return tuple(sorted(places, key=lambda place: place[0] == "rate"))
 
+    def _name(self, index: int) -> Name:
+        """What stands before a number; letters that hang on the number before are its own."""
+        before = self.gaps[index]
+        glued = _GLUED.match(before) if index else None
+        return name_of(before[-NEAR:] if glued is None else before[glued.end() :][-NEAR:])
+
     def _scale(self, index: int) -> float:
         unit = unit_of(self.gaps[index + 1][:NEAR])
         return unit.factor if unit.kind == "scaled" else 1.0
@@ -249,7 +256,7 @@ class _Line:
             return False
         if step is not None and step.total is not None:
             return True
-        name = name_of(self.gaps[index][-NEAR:])
+        name = self._name(index)
         after = self.gaps[index + 1]
         if _OF.fullmatch(after) is not None:
             return True
@@ -302,7 +309,7 @@ class _Line:
         before, after = self.gaps[index], self.gaps[index + 1]
         if self.bar is not None and index in self.bar[1:]:
             return 1, False
-        name = name_of(before[-NEAR:])
+        name = self._name(index)
         self._look_about(before, name)
         of = index + 1 < self.count and _OF.fullmatch(after) is not None and self.gaps[index + 2][:1] != b"/"
         count = 2 if of else 1
@@ -351,7 +358,7 @@ class _Line:
     def _of_samples(self, index: int) -> bool:
         """Whether it is ``epoch: 1 [640/60000 (1%)]``, which counts samples."""
         percent = self.gaps[index + 2]
-        name = name_of(self.gaps[index - 1][-NEAR:])
+        name = self._name(index - 1)
         return percent.strip() == b"(" and name.field == "epoch" and self.gaps[index + 3][:1] == b"%"
 
     def _valid(self, index: int, name: Name) -> bool:
@@ -397,7 +404,7 @@ class _Line:
         """A step without a name: ``[340/5004] loss``, ``[12/90][340/5004] loss``, ``340/5004 [===>…]``."""
         for index in range(min(self.count - 1, self.found["loss"][1])):
             before, after = self.gaps[index], self.gaps[index + 2]
-            if self.gaps[index + 1].strip() != b"/" or name_of(before[-NEAR:]).field:
+            if self.gaps[index + 1].strip() != b"/" or self._name(index).field:
                 continue
             boxed = before.rstrip().endswith(b"[") and _IN_BRACKETS.match(after)
             if boxed and after == b"][" and self.gaps[index + 3].strip() == b"/":
