@@ -14,7 +14,8 @@ from operator import itemgetter
 
 from cockpit.core.lines import last_state
 from cockpit.core.progress.durations import time_left
-from cockpit.core.progress.plan import Kind, Plan, plan_of
+from cockpit.core.progress.line import plan_of
+from cockpit.core.progress.plan import Kind, Plan
 from cockpit.core.progress.rank import STALE, News, RankLog, newest_states
 from cockpit.core.progress.reading import Reading, reading_of
 from cockpit.core.progress.series import Series

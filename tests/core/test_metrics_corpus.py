@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cockpit.core.metrics import Metrics
 from cockpit.core.progress.reading import Reading
 from tests.logs.corpus import Sample, samples
 from tests.logs.readings import MODES, fed, score
@@ -45,3 +46,21 @@ def test_chunks_change_nothing(seed: int) -> None:
         assert [loss for _, loss in cut.series("loss")] == [loss for _, loss in whole.series("loss")], (
             sample.name
         )
+
+
+@pytest.mark.parametrize("sample", samples("healthy"), ids=lambda sample: sample.name)
+@pytest.mark.parametrize(
+    "training",
+    [
+        b"step %d/5004 loss 2.%d lr 1e-4 step_time 0.4\n",
+        b"  8%%|#  | %d/5004 [52:09<27:23,  3.33s/it]\n{'loss': 2.%d, 'learning_rate': 1e-05, 'epoch': 0.5}\n",
+    ],
+    ids=["lines", "bar"],
+)
+def test_what_looks_like_progress_does_not_disturb_training(training: bytes, sample: Sample) -> None:
+    if not sample.expect.get("numbers"):
+        metrics = Metrics()
+        metrics.feed(0, training % (340, 5) + training % (341, 4), 1.0)
+        before = metrics.latest
+        metrics.feed(0, sample.text, 2.0)
+        assert metrics.latest == before

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from cockpit.core.progress.durations import time_left
-from cockpit.core.progress.plan import FASTEST, Kind, Plan
+from cockpit.core.progress.plan import Kind, Plan
 from cockpit.core.progress.reading import Reading
 from cockpit.core.progress.series import Series
 
@@ -20,6 +20,8 @@ STALE = 60.0
 """Seconds without a word after which what a rank said is old."""
 SILENT = 3.0
 """Times the usual gap between two steps after which the time left is not known any more."""
+FASTEST = 0.01
+"""Seconds: a bare bar that is drawn by quicker steps is not taken for one of training."""
 RECENT = 9
 """Times of steps by which the time left is reckoned."""
 HEADED = 64
@@ -102,7 +104,7 @@ class RankLog:
                 said["eta_s"] = left
             self._heading = said, self._told
             return
-        if plan.kind is Kind.SPEED and not self._trains:
+        if plan.kind is Kind.SPEED and not self._is_training(said):
             return
         if plan.kind is Kind.BARE and self._is_aside(said):
             self._held = said
@@ -137,6 +139,10 @@ class RankLog:
         if losses:
             self._trains = True
             self._trained = said.get("total", math.inf) if "step" in said else self._bar
+
+    def _is_training(self, said: dict[str, float]) -> bool:
+        """Whether a speed is that of the steps at which losses are told."""
+        return self._trains and ("step" not in said or said.get("total", math.inf) == self._trained)
 
     def _is_aside(self, said: dict[str, float]) -> bool:
         """Whether a bar without a word is not the one of training: of an evaluation between steps, say."""
