@@ -53,7 +53,7 @@ def test_chunks_change_nothing(seed: int) -> None:
     "training",
     [
         b"step %d/5004 loss 2.%d lr 1e-4 step_time 0.4\n",
-        b"  8%%|#  | %d/5004 [52:09<27:23,  3.33s/it]\n{'loss': 2.%d, 'learning_rate': 1e-05, 'epoch': 0.5}\n",
+        b"  8%%|#  | %d/5004 [52:09<27:23,  3.33s/it]\n{'loss': 2.%d, 'learning_rate': 1e-05, 'epoch': 1}\n",
     ],
     ids=["lines", "bar"],
 )
