@@ -25,6 +25,7 @@ from benchmarks import (
     footprint,
     logs,
     ranks,
+    readings,
     stacks,
     tohelp,
     uilag,
@@ -49,6 +50,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "stackscreen": stacks.screen,
     "dumped": stacks.dumped,
     "bombs": bombs.run,
+    "readings": readings.run,
 }
 IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
