@@ -1,35 +1,32 @@
-"""Merge the lines of many ranks into one stream in which equal lines appear once.
+"""Merge the lines of many ranks into one stream in which lines that differ in numbers only appear once.
 
 Thousands of ranks say the same thing within a moment. A line waits until every rank that could still say it
-has (``hold`` seconds at most), and then becomes one :class:`Folded` with all who said it. The order of each
-rank's own lines is never changed, and no line is lost or doubled.
+has (``hold`` seconds at most), and then becomes one :class:`Folded` with all who said it. Lines are the same
+if they are equal, or have one shape (:mod:`cockpit.core.shapes`) and no number far from those of the others.
+The order of each rank's own lines is never changed, and no line is lost or doubled.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-Source = tuple[str, int | str]
-"""Who prints: a node, and a global rank or ``"launcher"``."""
+from cockpit.core.records import Record, Records
+from cockpit.core.shapes import Shape, record_shape, shape_of, told
 
-RECORD_LINES = 2000
-RECORD_LINE = 1 << 16
+Source = tuple[str, int | None]
+"""Who prints: a node, and a global rank; None: its launcher."""
+
 RECORD_WAIT = 2.0
-"""An unfinished traceback is held back for so many lines, of so many bytes, and seconds after the last."""
+"""Seconds after its last line that an unfinished traceback is held back."""
 
 RUN = 16
 """Lines of one source in a row where others have lines too: quicker than taking turns, and easier to read."""
 
-LINE_OVERHEAD = 128
+LINE_OVERHEAD = 400
 """Bytes of memory that a waiting line takes beside its text."""
-
-_TRACEBACK = b"Traceback (most recent call last):"
-# `[rank3]: ` of torch, `[default3]:` of torchrun, `host: ` of pdsh, `12: ` of srun -l.
-_HEAD = re.compile(rb"((?:\[[^\]\n]{1,64}\]:? ?|[\w.-]{1,64}: ?){0,3})Traceback \(most recent call last\):")
-_CHAINED = (b"During handling of the above exception,", b"The above exception was the direct cause")
 
 
 class Folded(NamedTuple):
@@ -37,25 +34,106 @@ class Folded(NamedTuple):
 
     :param sources: who printed it, in the order they were merged; at least one
     :param text: a line, or the lines of one traceback with newlines between them
+    :param originals: what each source printed, where ``text`` is made of different ones; else empty
     """
 
     sources: list[Source]
     text: bytes
+    originals: Sequence[bytes] = ()
+
+    @property
+    def said(self) -> Iterator[tuple[Source, bytes]]:
+        """Who printed what."""
+        return zip(self.sources, self.originals or repeat(self.text), strict=False)
+
+
+def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
+    """Fold lines that have no order among each other, one of each source."""
+    texts: dict[bytes, list[Source]] = {}
+    for source, line in said:
+        texts.setdefault(line, []).append(source)
+    alike: dict[bytes, list[_Said]] = {}
+    for line, sources in texts.items():
+        shape = shape_of(line)
+        alike.setdefault(line if shape is None else shape.of(line), []).append(_Said(line, shape, sources))
+    return [item for some in alike.values() for item in _told(some)]
+
+
+class _Said(NamedTuple):
+    """A text of a certain shape and who printed it."""
+
+    text: bytes
+    shape: Shape | None
+    sources: list[Source]
+
+
+def _told(said: Sequence[_Said]) -> list[Folded]:
+    """Fold different texts of one shape, but for those that stand out."""
+    if len(said) == 1:
+        return [Folded(said[0].sources, said[0].text)]
+    shapes = [each.shape for each in said if each.shape is not None]
+    items = []
+    for group, text in told([each.text for each in said], shapes):
+        some = [said[index] for index in group]
+        sources = [source for each in some for source in each.sources]
+        originals = [each.text for each in some for _ in each.sources] if len(some) > 1 else ()
+        items.append(Folded(sources, text, originals))
+    return items
 
 
 class _Queue:
     """What one source has printed and has not been given out."""
 
-    __slots__ = ("items", "left", "old", "record", "source", "taken", "touched")
+    __slots__ = ("groups", "items", "old", "records", "source", "taken", "texts", "touched")
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.items: deque[bytes] = deque()
-        self.left: dict[bytes, int] = {}  # how often each text is in `items`
+        self.items: deque[_Text] = deque()
+        # How often each text, and each group, is in `items`.
+        self.texts: dict[_Text, int] = {}
+        self.groups: dict[_Group, int] = {}
         self.taken = 0  # items given out since the beginning
         self.old = 0  # the value of `taken` after the last item that waits no longer
-        self.record: list[bytes] = []  # an unfinished traceback
-        self.touched = False  # it grew since the last drain
+        self.records = Records()
+        self.touched = False  # its unfinished traceback grew since the last drain
+
+
+class _Group:
+    """Texts of one key.
+
+    :ivar holders: how many sources have one of them
+    :ivar ready: those that all who have them have as their next item
+    :ivar at: how many sources these are
+    :ivar due: one of these waits no longer
+    """
+
+    __slots__ = ("at", "due", "holders", "key", "ready")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.holders = self.at = 0
+        self.ready: list[_Text] = []
+        self.due = False
+
+    def clear(self) -> list[_Text]:
+        """Forget what is ready, and return it."""
+        ready, self.ready = self.ready, []
+        self.at = 0
+        self.due = False
+        return ready
+
+
+class _Text:
+    """A text that sources have printed: how many of them, and those that have it as their next item."""
+
+    __slots__ = ("group", "heads", "holders", "shape", "text")
+
+    def __init__(self, text: bytes, shape: Shape | None, group: _Group) -> None:
+        self.text = text
+        self.shape = shape
+        self.group = group
+        self.holders = 0
+        self.heads: list[_Queue] = []
 
 
 class Folder:
@@ -64,34 +142,42 @@ class Folder:
     Work is linear in the number of lines, whatever their order.
 
     :param hold: seconds that a line waits for other sources to print it too
+    :param shapes: fold lines of one shape; else equal ones only
     """
 
-    def __init__(self, hold: float = 0.5) -> None:
+    def __init__(self, hold: float = 0.5, *, shapes: bool = True) -> None:
         self._hold = hold
+        self._shapes = shapes
         self._queues: dict[Source, _Queue] = {}
-        # Per text: how many sources have it, and which have it as their next item.
-        self._holders: dict[bytes, int] = {}
-        self._heads: dict[bytes, list[_Queue]] = {}
+        self._texts: dict[bytes, _Text] = {}
+        self._groups: dict[bytes, _Group] = {}
+        # What can be given out: groups that all who hold them would print next, and others in part.
+        self._whole: deque[_Group] = deque()
+        self._part: deque[_Group] = deque()
         self._new: list[tuple[_Queue, int]] = []  # (queue, value of `taken` after its last new item)
         self._waiting: deque[tuple[float, _Queue, int]] = deque()
         self._old: deque[tuple[_Queue, int]] = deque()
         self.held = 0
         """About how many bytes of memory the lines held back take."""
-        self._records: dict[Source, float] = {}  # unfinished tracebacks, and when they last grew
+        self._records: dict[_Queue, float] = {}  # with unfinished tracebacks, and when they last grew
 
     def add(self, source: Source, lines: Sequence[bytes]) -> None:
         """Take the next lines of a source."""
         queue = self._queues.get(source)
         if queue is None:
             queue = self._queues[source] = _Queue(source)
-        if queue.record or any(_TRACEBACK in line for line in lines):
-            lines = self._group(queue, lines)
-        self._append(queue, lines)
+        items = queue.records.add(lines)
+        if queue.records.open:
+            queue.touched = True
+            self._records.setdefault(queue, 0.0)
+        else:
+            self._records.pop(queue, None)
+        self._append(queue, items)
 
     def holds(self, source: Source) -> bool:
         """Whether lines of this source are still held back."""
         queue = self._queues.get(source)
-        return queue is not None and bool(queue.items or queue.record)
+        return queue is not None and bool(queue.items or queue.records.open)
 
     def drain(self, now: float) -> list[Folded]:
         """Return what need not wait: older than ``hold`` seconds, or printed by every source already.
@@ -101,11 +187,10 @@ class Folder:
         for queue, end in self._new:
             self._waiting.append((now, queue, end))
         self._new.clear()
-        for source, since in list(self._records.items()):
-            queue = self._queues[source]
+        for queue, since in list(self._records.items()):
             if queue.touched:
                 queue.touched = False
-                self._records[source] = now
+                self._records[queue] = now
             elif now - since >= RECORD_WAIT:
                 self._release(queue)
         waiting = self._waiting
@@ -117,8 +202,8 @@ class Folder:
 
     def flush(self) -> list[Folded]:
         """Return all that is held back, unfinished tracebacks too."""
-        for source in list(self._records):
-            self._release(self._queues[source])
+        for queue in list(self._records):
+            self._release(queue)
         self._old.extend((queue, end) for _, queue, end in self._waiting)
         self._old.extend(self._new)
         self._waiting.clear()
@@ -127,142 +212,147 @@ class Folder:
             queue.old = queue.taken + len(queue.items)
         return self._merge()
 
-    def _append(self, queue: _Queue, items: Sequence[bytes]) -> None:
-        if not items:
+    def _release(self, queue: _Queue) -> None:
+        """Give up waiting for the end of a traceback."""
+        del self._records[queue]
+        self._append(queue, queue.records.release())
+
+    def _append(self, queue: _Queue, lines: Sequence[bytes]) -> None:
+        if not lines:
             return
-        self.held += sum(map(len, items)) + LINE_OVERHEAD * len(items)
-        left, holders = queue.left, self._holders
-        for item in items:
-            if item in left:
-                left[item] += 1
+        self.held += sum(map(len, lines)) + LINE_OVERHEAD * len(lines)
+        texts, groups, known = queue.texts, queue.groups, self._texts
+        items = [known.get(line) or self._text(line) for line in lines]
+        for text in items:
+            if text in texts:
+                texts[text] += 1
             else:
-                left[item] = 1
-                holders[item] = holders.get(item, 0) + 1
+                texts[text] = 1
+                text.holders += 1
+            group = text.group
+            if group in groups:
+                groups[group] += 1
+            else:
+                groups[group] = 1
+                group.holders += 1
         if not queue.items:
-            self._heads.setdefault(items[0], []).append(queue)
+            items[0].heads.append(queue)
         queue.items.extend(items)
         self._new.append((queue, queue.taken + len(queue.items)))
 
-    def _release(self, queue: _Queue) -> None:
-        """Give up waiting for the end of a traceback."""
-        record, queue.record = queue.record, []
-        del self._records[queue.source]
-        self._append(queue, [b"\n".join(record)])
-
-    def _group(self, queue: _Queue, lines: Sequence[bytes]) -> list[bytes]:
-        """Join the lines of each traceback; keep an unfinished one in the queue's ``record``."""
-        items: list[bytes] = []
-        record = queue.record
-        at = 0
-        while at < len(lines):
-            line = lines[at]
-            at += 1
-            if not record:
-                if _HEAD.match(line):
-                    record.append(line)
-                else:
-                    items.append(line)
-                continue
-            record.append(line)
-            head = _HEAD.match(record[0])
-            prefix = head[1] if head else b""
-            body = line[len(prefix) :] if line.startswith(prefix) else line
-            ended = not body.startswith((b" ", b"\t", b"Traceback (most")) and bool(body.strip())
-            if ended and not body.startswith(_CHAINED):
-                # A chained exception: an empty line, the sentence, an empty line, the next traceback.
-                chain = lines[at : at + 2]
-                if len(chain) == 2 and any(sentence in chain[1] for sentence in _CHAINED):
-                    continue
-            else:
-                ended = False
-            if ended or len(record) >= RECORD_LINES or len(line) > RECORD_LINE:
-                items.append(b"\n".join(record))
-                record.clear()
-        if record:
-            queue.touched = True
-            self._records.setdefault(queue.source, 0.0)
-        else:
-            self._records.pop(queue.source, None)
-        return items
+    def _text(self, line: bytes) -> _Text:
+        """A text that nobody holds yet."""
+        shape = None
+        if self._shapes:
+            shape = record_shape(line) if isinstance(line, Record) else shape_of(line)
+        key = line if shape is None else shape.of(line)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(key)
+        text = self._texts[line] = _Text(line, shape, group)
+        return text
 
     def _merge(self) -> list[Folded]:
         out: list[Folded] = []
         everyone = len(self._queues)
-        heads, holders, old = self._heads, self._holders, self._old
-        ready = deque(text for text, queues in heads.items() if len(queues) == holders[text])
+        old = self._old
+        self._look_at_heads()
         while True:
-            # Texts that all who have them would print next: these fold completely.
-            while ready:
-                text = ready.popleft()
-                queues = heads.get(text, ())
-                if not queues or len(queues) != holders[text]:
+            # What all who have it would print next folds completely.
+            if self._whole:
+                group = self._whole.popleft()
+                if not group.at or group.at != group.holders:
                     continue
-                if len(queues) == 1 and queues[0].taken < queues[0].old:
-                    self._emit_run(queues[0], out, ready)
-                    continue
-                if len(queues) == everyone or any(queue.taken < queue.old for queue in queues):
-                    self._emit(text, out, ready)
-            # Texts of different sources wait for each other, or the oldest is nobody else's turn yet.
+                if group.due and group.at == 1:
+                    self._emit_run(group, out)
+                elif group.due or group.at == everyone:
+                    self._emit(group.clear(), out)
+                continue
+            if self._part:
+                group = self._part.popleft()
+                if group.due:
+                    self._emit(group.clear(), out)
+                continue
+            # Texts of different sources wait for each other: the oldest goes first.
             while old and old[0][0].taken >= old[0][1]:
                 old.popleft()
             if not old:
                 return out
-            self._emit(old[0][0].items[0], out, ready)
+            self._emit([old[0][0].items[0]], out)
 
-    def _emit_run(self, queue: _Queue, out: list[Folded], ready: deque[bytes]) -> None:
-        """Give out the next old items of ``queue`` as long as nobody else has them, ``RUN`` at most."""
-        holders, left, items = self._holders, queue.left, queue.items
+    def _look_at_heads(self) -> None:
+        """Find what can be given out now."""
+        heads = [queue.items[0] for queue in self._queues.values() if queue.items]
+        for text in heads:
+            text.group.clear()
+        for text in dict.fromkeys(heads):
+            self._look_at(text)
+
+    def _look_at(self, text: _Text) -> None:
+        """Note that a text is ready, if it is."""
+        if len(text.heads) != text.holders:
+            return
+        group = text.group
+        group.ready.append(text)
+        group.at += len(text.heads)
+        group.due = group.due or any(queue.taken < queue.old for queue in text.heads)
+        if group.at == group.holders:
+            self._whole.append(group)
+        elif group.due:
+            self._part.append(group)
+
+    def _emit_run(self, group: _Group, out: list[Folded]) -> None:
+        """Give out the next old items of a source as long as nobody else has the like, ``RUN`` at most."""
+        [text] = group.clear()
+        [queue] = text.heads
+        text.heads = []
         sources = [queue.source]
-        del self._heads[items[0]]
+        items = queue.items
         end = min(queue.taken + RUN, queue.old)
-        before = queue.taken
-        size = 0
-        while queue.taken < end and holders[items[0]] == 1:
-            text = items.popleft()
-            queue.taken += 1
-            size += len(text)
-            out.append(Folded(sources, text))
-            if left[text] == 1:
-                del left[text], holders[text]
-            else:
-                left[text] -= 1
-        self.held -= size + LINE_OVERHEAD * (queue.taken - before)
+        while queue.taken < end and items[0].group.holders == 1:
+            text = items[0]
+            out.append(Folded(sources, text.text))
+            self._take(queue)
         if items:
-            self._set_head(queue, ready)
+            items[0].heads.append(queue)
+            self._look_at(items[0])
 
-    def _set_head(self, queue: _Queue, ready: deque[bytes]) -> None:
-        """Note the next item of a queue whose head was given out, and whether it is ready now."""
-        head = queue.items[0]
-        others = self._heads.get(head)
-        if others is None:
-            self._heads[head] = others = []
-        others.append(queue)
-        if len(others) == self._holders[head]:
-            ready.append(head)
-
-    def _emit(self, text: bytes, out: list[Folded], ready: deque[bytes]) -> None:
-        """Give out ``text`` for the sources that have it as next item; note what becomes ready by that."""
-        heads, holders = self._heads, self._holders
-        queues = heads.pop(text)
-        out.append(Folded([queue.source for queue in queues], text))
-        self.held -= (len(text) + LINE_OVERHEAD) * len(queues)
-        gone = 0
+    def _emit(self, texts: list[_Text], out: list[Folded]) -> None:
+        """Give out texts of one group for the sources that have them as next items."""
+        out += _told([_Said(text.text, text.shape, [queue.source for queue in text.heads]) for text in texts])
+        queues = [queue for text in texts for queue in text.heads]
+        group = texts[0].group
+        for text in texts:
+            text.heads = []
         for queue in queues:
-            queue.taken += 1
-            items, left = queue.items, queue.left
-            items.popleft()
-            if left[text] == 1:
-                del left[text]
-                gone += 1
-            else:
-                left[text] -= 1
-        if gone == holders[text]:
-            del holders[text]
-        elif gone:
-            holders[text] -= gone
+            self._take(queue)
         for queue in queues:
             if queue.items:
-                self._set_head(queue, ready)
-        # Fewer have it now, so those who have it next may be all (the list is there only if one does).
-        if gone and text in heads and len(heads[text]) == holders[text]:
-            ready.append(text)
+                head = queue.items[0]
+                head.heads.append(queue)
+                # Only the last one makes it complete.
+                self._look_at(head)
+        # Fewer have the like now, so those who have it next may be all.
+        if group.at and group.at == group.holders:
+            self._whole.append(group)
+
+    def _take(self, queue: _Queue) -> None:
+        """Take the next item of a queue away; whoever counts on it no longer does."""
+        text = queue.items.popleft()
+        queue.taken += 1
+        self.held -= len(text.text) + LINE_OVERHEAD
+        group = text.group
+        if queue.texts[text] == 1:
+            del queue.texts[text]
+            text.holders -= 1
+            if not text.holders:
+                del self._texts[text.text]
+        else:
+            queue.texts[text] -= 1
+        if queue.groups[group] == 1:
+            del queue.groups[group]
+            group.holders -= 1
+            if not group.holders:
+                del self._groups[group.key]
+        else:
+            queue.groups[group] -= 1
