@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
-from cockpit.core.folding import Folder, Source, folded
+from cockpit.core.folding import Folded, Folder, Source, folded
 from cockpit.core.lines import Cut, LineAssembler
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RESET, RemoteText, sanitise
@@ -51,10 +51,17 @@ class Printer:
     :param terminal: a person is watching: long lines are cut, unfinished ones shown now and then, and those
         that differ in numbers only are told as one
     :param names: node of each expected global rank; sets the width of the labels
+    :param fold: False: each line of each rank is printed by itself, as soon as it is complete
     """
 
     def __init__(
-        self, stream: TextIO, *, colour: bool, terminal: bool, names: Mapping[int, str] | None = None
+        self,
+        stream: TextIO,
+        *,
+        colour: bool,
+        terminal: bool,
+        names: Mapping[int, str] | None = None,
+        fold: bool = True,
     ) -> None:
         self._stream = stream
         self._colour = colour
@@ -62,6 +69,7 @@ class Printer:
         self._terminal = terminal
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+        self._fold = fold
         self._folder = Folder(HOLD, shapes=terminal)
         self._logs: dict[Source, LineAssembler] = {}
         self._repeated: dict[Source, bytes] = {}
@@ -94,7 +102,7 @@ class Printer:
             if lines:
                 unfinished.shown = b""
         if self._folder.held > HELD_BYTES:
-            self._print(everything=True, now=0)
+            self._print(self._folder.flush())
 
     def say(self, line: str) -> None:
         """Print a line of the cockpit's own, after what has been printed so far."""
@@ -105,7 +113,7 @@ class Printer:
 
         :param now: seconds of a monotonic clock
         """
-        self._print(everything=False, now=now)
+        self._print(self._folder.drain(now))
         if self._pending:
             self._show_pending(now)
         self._write()
@@ -114,7 +122,7 @@ class Printer:
         """Print all that is left, unfinished lines too. The stream stays open."""
         for source, log in self._logs.items():
             self._add(source, log.finish())
-        self._print(everything=True, now=0)
+        self._print(self._folder.flush())
         self._write()
         self._stream.flush()
 
@@ -128,10 +136,12 @@ class Printer:
                 line[len(prefix) :] if line.startswith(prefix) and not isinstance(line, Cut) else line
                 for line in lines
             ]
-        self._folder.add(source, lines)
+        if self._fold:
+            self._folder.add(source, lines)
+        else:
+            self._print(Folded([source], line) for line in lines)
 
-    def _print(self, *, everything: bool, now: float) -> None:
-        due = self._folder.flush() if everything else self._folder.drain(now)
+    def _print(self, due: Iterable[Folded]) -> None:
         colour, limit, labels, append = self._colour, self._limit, self._labels, self._out.append
         for sources, text, _ in due:
             key = tuple(sources)
@@ -163,7 +173,9 @@ class Printer:
             if state != unfinished.shown and now - since >= PENDING_EVERY and not self._folder.holds(source):
                 unfinished.shown, unfinished.shown_at = state, now
                 shown.append((source, state))
-        for sources, state, _ in folded(shown):
+        for sources, state, _ in (
+            folded(shown) if self._fold else [Folded([who], state) for who, state in shown]
+        ):
             key = tuple(sources)
             label = self._labels.get(key) or self._label(key)
             self._out.append(label + sanitise(state, colour=self._colour, limit=self._limit) + "\n")

@@ -173,9 +173,9 @@ def _replaced(text: bytes, parts: Sequence[Part], pieces: Mapping[int, bytes]) -
 def _one(said: Sequence[bytes], kind: Kind) -> bytes:
     """What stands for a part that differs."""
     if kind is Kind.PREFIX:
-        return said[0] if len(set(map(prefixes.speaker, said))) == 1 else b""
+        return min(said) if len(set(map(prefixes.speaker, said))) == 1 else b""
     if kind is Kind.MOMENT:
-        return said[0]
+        return min(said)
     values = dict(zip(_values(said), said, strict=True))
     least, greatest = min(values), max(values)
     return values[least] if least == greatest else values[least] + DASH + values[greatest]
