@@ -50,34 +50,33 @@ class Folded(NamedTuple):
 def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
     """Fold lines that have no order among each other, one of each source."""
     texts: dict[bytes, list[Source]] = {}
-    for source, line in said:
-        texts.setdefault(line, []).append(source)
-    alike: dict[bytes, list[_Said]] = {}
-    for line, sources in texts.items():
-        shape = shape_of(line)
-        alike.setdefault(line if shape is None else shape.of(line), []).append(_Said(line, shape, sources))
-    return [item for some in alike.values() for item in _told(some)]
+    for source, text in said:
+        texts.setdefault(text, []).append(source)
+    shapes = {text: shape_of(text) for text in texts}
+    alike: dict[bytes, list[bytes]] = {}
+    for text, shape in shapes.items():
+        alike.setdefault(text if shape is None else shape.of(text), []).append(text)
+    return [
+        item
+        for some in alike.values()
+        for item in _told(some, [shapes[text] for text in some], [texts[text] for text in some])
+    ]
 
 
-class _Said(NamedTuple):
-    """A text of a certain shape and who printed it."""
+def _told(
+    texts: Sequence[bytes], shapes: Sequence[Shape | None], sources: Sequence[list[Source]]
+) -> list[Folded]:
+    """Fold different texts of one shape, but for those that stand out.
 
-    text: bytes
-    shape: Shape | None
-    sources: list[Source]
-
-
-def _told(said: Sequence[_Said]) -> list[Folded]:
-    """Fold different texts of one shape, but for those that stand out."""
-    if len(said) == 1:
-        return [Folded(said[0].sources, said[0].text)]
-    shapes = [each.shape for each in said if each.shape is not None]
+    :param sources: who printed each
+    """
+    if len(texts) == 1:
+        return [Folded(sources[0], texts[0])]
     items = []
-    for group, text in told([each.text for each in said], shapes):
-        some = [said[index] for index in group]
-        sources = [source for each in some for source in each.sources]
-        originals = [each.text for each in some for _ in each.sources] if len(some) > 1 else ()
-        items.append(Folded(sources, text, originals))
+    for group, text in told(texts, [shape for shape in shapes if shape is not None]):
+        who = [source for index in group for source in sources[index]]
+        originals = [texts[index] for index in group for _ in sources[index]] if len(group) > 1 else ()
+        items.append(Folded(who, text, originals))
     return items
 
 
@@ -99,7 +98,7 @@ class _Queue:
 
 
 class _Group:
-    """Texts of one key.
+    """Texts of one shape.
 
     :ivar holders: how many sources have one of them
     :ivar ready: those that all who have them have as their next item
@@ -112,27 +111,27 @@ class _Group:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.holders = self.at = 0
-        self.ready: list[_Text] = []
+        self.ready: list[_Text] | None = None
         self.due = False
 
     def clear(self) -> list[_Text]:
         """Forget what is ready, and return it."""
-        ready, self.ready = self.ready, []
+        ready, self.ready = self.ready, None
         self.at = 0
         self.due = False
-        return ready
+        return ready or []
 
 
-class _Text:
-    """A text that sources have printed: how many of them, and those that have it as their next item."""
+class _Text(_Group):
+    """A text, and the sources that have it as their next item; without a shape it is a group of its own."""
 
-    __slots__ = ("group", "heads", "holders", "shape", "text")
+    __slots__ = ("group", "heads", "shape", "text")
 
-    def __init__(self, text: bytes, shape: Shape | None, group: _Group) -> None:
+    def __init__(self, text: bytes, shape: Shape | None, group: _Group | None) -> None:
+        super().__init__(text)
         self.text = text
         self.shape = shape
-        self.group = group
-        self.holders = 0
+        self.group = group or self
         self.heads: list[_Queue] = []
 
 
@@ -230,6 +229,8 @@ class Folder:
                 texts[text] = 1
                 text.holders += 1
             group = text.group
+            if group is text:
+                continue
             if group in groups:
                 groups[group] += 1
             else:
@@ -242,13 +243,14 @@ class Folder:
 
     def _text(self, line: bytes) -> _Text:
         """A text that nobody holds yet."""
-        shape = None
+        shape = group = None
         if self._shapes:
             shape = record_shape(line) if isinstance(line, Record) else shape_of(line)
-        key = line if shape is None else shape.of(line)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group(key)
+        if shape is not None:
+            key = shape.of(line)
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = _Group(key)
         text = self._texts[line] = _Text(line, shape, group)
         return text
 
@@ -293,9 +295,13 @@ class Folder:
         if len(text.heads) != text.holders:
             return
         group = text.group
-        group.ready.append(text)
+        if group.ready is None:
+            group.ready = [text]
+        else:
+            group.ready.append(text)
         group.at += len(text.heads)
-        group.due = group.due or any(queue.taken < queue.old for queue in text.heads)
+        if not group.due:
+            group.due = any(queue.taken < queue.old for queue in text.heads)
         if group.at == group.holders:
             self._whole.append(group)
         elif group.due:
@@ -319,7 +325,11 @@ class Folder:
 
     def _emit(self, texts: list[_Text], out: list[Folded]) -> None:
         """Give out texts of one group for the sources that have them as next items."""
-        out += _told([_Said(text.text, text.shape, [queue.source for queue in text.heads]) for text in texts])
+        out += _told(
+            [text.text for text in texts],
+            [text.shape for text in texts],
+            [[queue.source for queue in text.heads] for text in texts],
+        )
         queues = [queue for text in texts for queue in text.heads]
         group = texts[0].group
         for text in texts:
@@ -331,7 +341,8 @@ class Folder:
                 head = queue.items[0]
                 head.heads.append(queue)
                 # Only the last one makes it complete.
-                self._look_at(head)
+                if len(head.heads) == head.holders:
+                    self._look_at(head)
         # Fewer have the like now, so those who have it next may be all.
         if group.at and group.at == group.holders:
             self._whole.append(group)
@@ -341,14 +352,17 @@ class Folder:
         text = queue.items.popleft()
         queue.taken += 1
         self.held -= len(text.text) + LINE_OVERHEAD
-        group = text.group
-        if queue.texts[text] == 1:
-            del queue.texts[text]
+        texts = queue.texts
+        if texts[text] == 1:
+            del texts[text]
             text.holders -= 1
             if not text.holders:
                 del self._texts[text.text]
         else:
-            queue.texts[text] -= 1
+            texts[text] -= 1
+        group = text.group
+        if group is text:
+            return
         if queue.groups[group] == 1:
             del queue.groups[group]
             group.holders -= 1

@@ -36,7 +36,7 @@ class Records:
 
     def add(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Take the next lines; return what is complete: lines, and tracebacks as :class:`Record`."""
-        if not self._lines and not any(prefixes.TRACEBACK in line for line in lines):
+        if not self._lines and prefixes.TRACEBACK not in b"\n".join(lines):
             return lines
         items: list[bytes] = []
         for at, line in enumerate(lines):

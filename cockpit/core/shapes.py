@@ -8,11 +8,11 @@ do words with digits in them: hosts, files, layers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from operator import itemgetter
 
 from cockpit.core import prefixes
 from cockpit.core.levels import Level, level_of
@@ -39,50 +39,66 @@ class Kind(IntEnum):
     MEASURE = 3
 
 
-class Part(NamedTuple):
-    """A part that may differ: bytes ``start`` to ``end`` of the text."""
+Span = tuple[int, int]
+"""From a byte up to another one."""
 
-    start: int
-    end: int
-    kind: Kind
+Part = tuple[int, int, Kind]
+"""A part that may differ: a span, and what stands there."""
 
 
-class Shape(NamedTuple):
+class Shape:
     """The shape of a text, and where in that text stands what is none of it.
 
     :param key: equal for texts of one shape, but for what is ``kept``
-    :param kept: spans of digits that belong to the shape
-    :param parts: in order
-    :param loud: whether words of a level are in it
+    :param kept: where digits are that belong to the shape
+    :param parts: what does not, in order
     """
 
-    key: bytes
-    kept: tuple[tuple[int, int], ...]
-    parts: tuple[Part, ...]
-    loud: bool
+    __slots__ = ("_kept", "_key", "_pick", "parts")
+
+    def __init__(self, key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> None:
+        self._key = key
+        self._kept = kept
+        self.parts = parts
+        self._pick: Callable[[bytes], tuple[bytes, ...]] | None = None
 
     def of(self, text: bytes) -> bytes:
         """What this and all other texts of the shape have in common."""
-        if not self.kept:
-            return self.key
-        return b"\0".join([self.key, *[text[start:end] for start, end in self.kept]])
+        if not self._kept:
+            return self._key
+        return b"\0".join([self._key, *[text[start:end] for start, end in self._kept]])
+
+    def cut(self, text: bytes) -> tuple[bytes, ...]:
+        """What stands in each of the parts, and an empty text."""
+        if self._pick is None:
+            # Two at least, or it would give one text and no tuple.
+            self._pick = itemgetter(*[slice(start, end) for start, end, _ in self.parts], slice(0, 0))
+        return self._pick(text)
 
 
 # Shapes depend on where digits are, not on which ones: they are looked up by the text with all digits alike.
 # Not zeros, for "0 errors" is another thing than "3 errors".
 _ALIKE = bytes.maketrans(b"023456789", b"1" * 9)
-_HEX = re.compile(rb"(?<![0-9A-Za-z_])0(?=[xX][0-9a-fA-F]{1,16}(?![0-9A-Za-z_]))")
+_HEX = re.compile(rb"(?<![0-9A-Za-z_])0(?=x[0-9a-fA-F]{1,16}(?![0-9A-Za-z_]))")
 
+# Words without digits are passed over, the last one is kept: it says what the number after it is. Then each
+# alternative begins with what it is recognised by, and its group tells which one it is. Any other byte is
+# passed over too, so that nothing is looked at twice.
 _TOKEN = re.compile(
-    rb"(?P<moment>\x1b\[[\d;:]{0,32}m|\d{1,3}%\|[^|]{0,200}\||\x02[xX][0-9a-fA-F]{1,16}"
-    rb"|\b\d{4}[-/]\d\d[-/]\d\d(?:[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)?(?!\d)"
-    rb"|\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?![\d:]))"
-    rb"|\b[Rr]ank[-_]?(?P<rank>\d{1,9})\b(?![-./]\w)"
-    rb"|(?P<word>[A-Za-z_/~.][\w./~+-]*)"
-    rb"|(?P<number>(?<![\w)-])[-+]?(?:(?<![\[,])\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{1,18})?"
+    rb"[^\w./~+\x1b\x02-]*(?:([A-Za-z_/~.][A-Za-z_./~+-]*)(?!\d)[^\w./~+\x1b\x02-]+)*"
+    rb"(?:([A-Za-z_/~.][\w./~+-]*)"
+    rb"|(\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?![\d:])"
+    rb"|\d{4}[-/]\d\d[-/]\d\d(?:[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)?(?!\d)"
+    rb"|\d{1,3}%\|[^|]{0,200}\|)"
+    rb"|((?:[-+](?<![\w)-].))?(?:(?<![\[,])\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{1,18})?"
     rb"(?:[eE][-+]?\d{1,3})?(?![\d_]|[.-]\w|/\d|[A-Za-z]{1,10}\d))"
-    rb"|(?P<other>\d[\w./:-]*)"
+    rb"|(\d[\w./:-]*)"
+    rb"|(\x02x[0-9a-fA-F]{1,16}|\x1b\[[\d;:]{0,32}m)"
+    rb"|[^\d])?",
+    re.DOTALL,
 )
+_LABEL, _WORD, _TIME, _NUMBER, _OTHER, _ADDRESS = range(1, 7)
+_KINDS = {_TIME: Kind.MOMENT, _ADDRESS: Kind.MOMENT, _OTHER: None}
 
 # What counts up and is the same on all ranks; a line of a file is a place in the program.
 _COUNTER = re.compile(
@@ -96,7 +112,11 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _LABELLED = re.compile(rb"[\s:=#'\"\[(]{0,12}")
-_WHOLE = re.compile(rb"[-+]?[\d,]+")
+_RANK = re.compile(rb"[Rr]ank[-_]?(\d{1,9})")
+_DIGITS = b"0123456789,+-"
+# What stands before and after a coordinate: "thread: [3,0,0]".
+_OPEN = (b"[", b"(", b",")
+_CLOSE = (b"]", b")", b",")
 _HOST = re.compile(rb"(?<![\w\[(<,/.-])[a-z][\w.-]*:")
 _NO_LETTERS = bytes(byte for byte in range(128) if not chr(byte).isalpha())
 _RULES = (b"|", "│".encode(), "┃".encode(), "║".encode())
@@ -120,13 +140,12 @@ def record_shape(text: bytes) -> Shape:
     at = 0
     for line in lines:
         body = prefixes.body(line, head) if at else line[max(0, line.find(prefixes.TRACEBACK)) :]
-        start = len(line) - len(body) if body is not None else 0
-        found = _read(_alike(line), start) if len(line) <= LINE_MAX else Shape(line, (), (), loud=False)
-        keys.append(found.key)
-        kept += [(at + first, at + last) for first, last in found.kept]
-        parts += [Part(at + first, at + last, min(kind, Kind.NAME)) for first, last, kind in found.parts]
+        key, digits, differing = _read(line, len(line) - len(body) if body is not None else 0)
+        keys.append(key)
+        kept += [(at + start, at + end) for start, end in digits]
+        parts += [(at + start, at + end, min(kind, Kind.NAME)) for start, end, kind in differing]
         at += len(line) + 1
-    return Shape(b"\n".join(keys), tuple(kept), tuple(parts), loud=False)
+    return Shape(b"\n".join(keys), kept, parts)
 
 
 def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int], bytes]]:
@@ -137,72 +156,90 @@ def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int
 
     :return: indices of texts, each once, and what stands for them
     """
-    rows = [
-        [text[start:end] for start, end, _ in shape.parts] for text, shape in zip(texts, shapes, strict=True)
+    columns = list(zip(*[shape.cut(text) for text, shape in zip(texts, shapes, strict=True)], strict=True))
+    differing = [
+        _Differing(place, kind, column)
+        for place, ((_, _, kind), column) in enumerate(zip(shapes[0].parts, columns, strict=False))
+        if len(set(column)) > 1
     ]
-    columns = list(zip(*rows, strict=True))
-    kinds = [part.kind for part in shapes[0].parts]
-    differing = [place for place, column in enumerate(columns) if len(set(column)) > 1]
-    marks = [_clusters(columns[place]) for place in differing if kinds[place] is Kind.MEASURE]
-    if any(shape.loud for shape in shapes):
+    marks = [marks for each in differing if each.kind is Kind.MEASURE and (marks := each.clusters())]
+    if differing and b"\n" not in texts[0] and level_of(_alike(texts[0])) is not Level.PLAIN:
         marks.append(list(map(level_of, texts)))
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for index, mark in enumerate(zip(*marks, strict=True) if marks else [()] * len(texts)):
-        groups.setdefault(mark, []).append(index)
     found = []
-    for group in groups.values():
-        first = texts[group[0]]
-        pieces = {
-            place: _one([columns[place][index] for index in group], kinds[place]) for place in differing
-        }
-        found.append((group, _replaced(first, shapes[group[0]].parts, pieces) if len(group) > 1 else first))
+    for group in _together(marks, len(texts)):
+        first = group[0]
+        pieces = [(shapes[first].parts[each.place], each.one(group)) for each in differing]
+        found.append((group, _replaced(texts[first], pieces) if len(group) > 1 else texts[first]))
     return found
 
 
-def _replaced(text: bytes, parts: Sequence[Part], pieces: Mapping[int, bytes]) -> bytes:
+def _together(marks: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+    """Which of so many things have the same marks: their indices."""
+    if not marks:
+        return [list(range(count))]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, mark in enumerate(zip(*marks, strict=True)):
+        groups.setdefault(mark, []).append(index)
+    return list(groups.values())
+
+
+def _replaced(text: bytes, pieces: Sequence[tuple[Part, bytes]]) -> bytes:
     """A text with other pieces in some of its parts."""
     found: list[bytes] = []
     done = 0
-    for place, piece in pieces.items():
-        found += (text[done : parts[place].start], piece)
-        done = parts[place].end
+    for (start, end, _), piece in pieces:
+        found += (text[done:start], piece)
+        done = end
     found.append(text[done:])
     return b"".join(found)
 
 
-def _one(said: Sequence[bytes], kind: Kind) -> bytes:
-    """What stands for a part that differs."""
-    if kind is Kind.PREFIX:
-        return min(said) if len(set(map(prefixes.speaker, said))) == 1 else b""
-    if kind is Kind.MOMENT:
-        return min(said)
-    values = dict(zip(_values(said), said, strict=True))
-    least, greatest = min(values), max(values)
-    return values[least] if least == greatest else values[least] + DASH + values[greatest]
+class _Differing:
+    """A part that is not the same in all of some texts."""
 
+    def __init__(self, place: int, kind: Kind, said: Sequence[bytes]) -> None:
+        self.place = place
+        self.kind = kind
+        self._said = said
+        self._values: list[float] = []
+        if kind >= Kind.NAME:
+            plain = [each.replace(b",", b"") for each in said] if b"," in b"".join(said) else said
+            self._values = list(map(float, plain))
 
-def _values(numbers: Sequence[bytes]) -> list[float]:
-    if any(b"," in number for number in numbers):
-        numbers = [number.replace(b",", b"") for number in numbers]
-    return list(map(float, numbers))
+    def clusters(self) -> list[int]:
+        """A mark for each number: the same, unless somewhere between two they are :data:`FAR` times apart.
 
+        :return: empty if they are all the same
+        """
+        sizes = list(map(abs, self._values))
+        if not b"".join(self._said).translate(None, _DIGITS):
+            sizes = [size + 1 for size in sizes]  # one is not infinitely more than none
+        if max(sizes) < FAR * min(sizes):
+            return []
+        ordered = sorted(set(sizes))
+        cluster = {ordered[0]: 0}
+        for before, size in pairwise(ordered):
+            cluster[size] = cluster[before] + (size >= FAR * before)
+        return [cluster[size] for size in sizes]
 
-def _clusters(numbers: Sequence[bytes]) -> list[int]:
-    """A mark for each number: the same, unless somewhere between two they are :data:`FAR` times apart."""
-    sizes = list(map(abs, _values(numbers)))
-    if all(map(_WHOLE.fullmatch, numbers)):
-        sizes = [size + 1 for size in sizes]  # one is not infinitely more than none
-    ordered = sorted(set(sizes))
-    if ordered[-1] < FAR * ordered[0]:
-        return [0] * len(sizes)
-    cluster = {ordered[0]: 0}
-    for before, size in pairwise(ordered):
-        cluster[size] = cluster[before] + (size >= FAR * before)
-    return [cluster[size] for size in sizes]
+    def one(self, group: Sequence[int]) -> bytes:
+        """What stands for it in some of the texts."""
+        said, values = self._said, self._values
+        if len(group) < len(said):
+            said = [said[index] for index in group]
+            values = [values[index] for index in group] if values else values
+        if self.kind is Kind.PREFIX:
+            return min(said) if len(set(map(prefixes.speaker, said))) == 1 else b""
+        if self.kind is Kind.MOMENT:
+            return min(said)
+        least, greatest = min(values), max(values)
+        if least == greatest:
+            return said[values.index(least)]
+        return said[values.index(least)] + DASH + said[values.index(greatest)]
 
 
 def _alike(text: bytes) -> bytes:
-    if b"0x" in text or b"0X" in text:
+    if b"0x" in text:
         text = _HEX.sub(b"\x02", text)
     return text.translate(_ALIKE)
 
@@ -212,50 +249,57 @@ def _shape(alike: bytes) -> Shape | None:
     prefix, _ = prefixes.split(alike)
     # The name of a host may as well be that of a layer.
     named = prefix and _HOST.search(prefixes.speaker(prefix))
-    found = _read(alike, 0 if named else len(prefix))
-    numbers = sum(part.kind >= Kind.NAME for part in found.parts)
-    letters = len(found.key.translate(None, _NO_LETTERS))
-    told = letters >= 3 and 2 * letters >= 3 * numbers and numbers <= NUMBERS
-    return found if told and not found.key.lstrip().startswith(_RULES) else None
+    key, kept, parts = _read(alike, 0 if named else len(prefix))
+    numbers = sum([kind >= Kind.NAME for _, _, kind in parts])
+    letters = len(key.translate(None, _NO_LETTERS))
+    if letters < 3 or 2 * letters < 3 * numbers or numbers > NUMBERS or key.lstrip().startswith(_RULES):
+        return None
+    return Shape(key, kept, parts)
 
 
-def _read(alike: bytes, start: int) -> Shape:
-    """The shape of a line whose prefix ends at ``start``."""
+def _read(line: bytes, start: int) -> tuple[bytes, list[Span], list[Part]]:
+    """Take a line apart whose prefix ends at ``start``; see :class:`Shape`."""
+    parts: list[Part] = [(0, start, Kind.PREFIX)]
+    if len(line) > LINE_MAX:
+        return line[start:], [], parts
+    alike = _alike(line)
     key: list[bytes] = []
-    kept: list[tuple[int, int]] = []
-    parts = [Part(0, start, Kind.PREFIX)]
-    word, after, done = b"", start, start
+    kept: list[Span] = []
+    label, after, done = b"", start, start
     for token in _TOKEN.finditer(alike, start):
-        what = token.lastgroup
-        if what == "word":
-            word, after = token[0], token.end()
-            if b"1" in word:
-                kept.append(token.span())
+        what = token.lastindex
+        if what is None:
             continue
-        first, last = token.span(what or 0)
-        label = word if what == "number" and _LABELLED.fullmatch(alike, after, first) else b""
-        kind = _kind(what, alike, first, last, label)
+        if token.start(_LABEL) >= 0:
+            label, after = token[_LABEL], token.end(_LABEL)
+        first, last = token.span(what)
+        if what == _NUMBER:
+            kind = _number(alike, first, last, label if _LABELLED.fullmatch(alike, after, first) else b"")
+        elif what > _WORD:
+            kind = _KINDS[what]
+        else:
+            label, after = token[what], last
+            if b"1" not in label:
+                continue
+            rank = _RANK.fullmatch(label)
+            kind = Kind.NAME if rank else None
+            first += rank.start(1) if rank else 0
         if kind is None:
             kept.append((first, last))
             continue
         key += (alike[done:first], b"\x01-" if alike.startswith(b"-", first) else b"\x01")
-        parts.append(Part(first, last, kind))
+        parts.append((first, last, kind))
         done = last
     key.append(alike[done:])
-    return Shape(b"".join(key), tuple(kept), tuple(parts), level_of(alike) is not Level.PLAIN)
+    return b"".join(key), kept, parts
 
 
-def _kind(what: str | None, alike: bytes, first: int, last: int, label: bytes) -> Kind | None:
-    """What a token is that may differ; None: it belongs to the shape."""
-    if what == "moment":
-        return Kind.MOMENT
-    if what == "rank":
-        return Kind.NAME
-    if what != "number":
+def _number(alike: bytes, first: int, last: int, label: bytes) -> Kind | None:
+    """What a number is; None: it belongs to the shape."""
+    if alike[first:last].translate(None, _DIGITS):
+        return Kind.MEASURE
+    before = alike[first - 1 : first]
+    if _COUNTER.match(label) or (before == b":" and _SOURCE_FILE.match(label)):
         return None
-    whole = _WHOLE.fullmatch(alike, first, last) is not None
-    before, behind = alike[first - 1 : first], alike[last : last + 1]
-    if whole and (_COUNTER.match(label) or (before == b":" and _SOURCE_FILE.match(label))):
-        return None
-    coordinate = whole and before in (b"[", b"(", b",") and behind in (b"]", b")", b",")
+    coordinate = before in _OPEN and alike[last : last + 1] in _CLOSE
     return Kind.NAME if coordinate or _NAMED.match(label) else Kind.MEASURE

@@ -341,7 +341,7 @@ class Reader:
         return long_excerpt(head, tail, size) if len(tail) == TAIL else (ABSENT, len(ABSENT))
 
     def _folded(self, batch: int, own: dict[int, list[bytes]], cut: dict[bytes, int]) -> list[_Line]:
-        folder = Folder(0.0)
+        folder = Folder(0.0, shapes=len(own) > 1)
         for number, lines in own.items():
             # The folder only compares sources.
             folder.add(("", number), lines)
