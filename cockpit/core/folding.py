@@ -25,7 +25,7 @@ RECORD_WAIT = 2.0
 RUN = 16
 """Lines of one source in a row where others have lines too: quicker than taking turns, and easier to read."""
 
-LINE_OVERHEAD = 400
+LINE_OVERHEAD = 300
 """Bytes of memory that a waiting line takes beside its text."""
 
 

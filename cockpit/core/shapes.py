@@ -213,7 +213,7 @@ class _Differing:
         """
         sizes = list(map(abs, self._values))
         if not b"".join(self._said).translate(None, _DIGITS):
-            sizes = [size + 1 for size in sizes]  # one is not infinitely more than none
+            sizes = [max(1, size) for size in sizes]  # one is not infinitely more than none
         if max(sizes) < FAR * min(sizes):
             return []
         ordered = sorted(set(sizes))
