@@ -111,6 +111,7 @@ _NAMED = re.compile(
     rb"|slot|group)s?\Z",
     re.IGNORECASE,
 )
+_OF = re.compile(rb" {0,8}/ {0,8}\d")
 _LABELLED = re.compile(rb"[\s:=#'\"\[(]{0,12}")
 _RANK = re.compile(rb"[Rr]ank[-_]?(\d{1,9})")
 _DIGITS = b"0123456789,+-"
@@ -248,12 +249,15 @@ def _alike(text: bytes) -> bytes:
 def _shape(alike: bytes) -> Shape | None:
     prefix, _ = prefixes.split(alike)
     # The name of a host may as well be that of a layer.
-    named = prefix and _HOST.search(prefixes.speaker(prefix))
-    key, kept, parts = _read(alike, 0 if named else len(prefix))
+    host = _HOST.search(prefix)
+    start = host.start() if host else len(prefix)
+    key, kept, parts = _read(alike, start)
     numbers = sum([kind >= Kind.NAME for _, _, kind in parts])
     letters = len(key.translate(None, _NO_LETTERS))
-    if letters < 3 or 2 * letters < 3 * numbers or numbers > NUMBERS or key.lstrip().startswith(_RULES):
-        return None
+    edged = key.lstrip().startswith(_RULES) and key.rstrip().endswith(_RULES)
+    # In a table, and a row of nothing but figures, these are what it is about.
+    if numbers and (edged or numbers > NUMBERS or letters < 3 or 2 * letters < 3 * numbers):
+        return Shape(b"", [(start, len(alike))], parts[:1]) if start else None
     return Shape(key, kept, parts)
 
 
@@ -300,6 +304,8 @@ def _number(alike: bytes, first: int, last: int, label: bytes) -> Kind | None:
         return Kind.MEASURE
     before = alike[first - 1 : first]
     if _COUNTER.match(label) or (before == b":" and _SOURCE_FILE.match(label)):
+        return None
+    if _OF.match(alike, last) or (before in b" /" and alike[:first].rstrip(b" ").endswith(b"/")):
         return None
     coordinate = before in _OPEN and alike[last : last + 1] in _CLOSE
     return Kind.NAME if coordinate or _NAMED.match(label) else Kind.MEASURE

@@ -59,6 +59,14 @@ def rows(*lines: str) -> list[str]:
         ),
         ("\x1b[32mready\x1b[0m in 3 s", "\x1b[33mready\x1b[0m in 4 s", "\x1b[32mready\x1b[0m in 3–4 s"),
         ("3 files read", "3 files read", "3 files read"),
+        ("[rank0]: =====", "[rank1]: =====", "====="),
+        ("[rank0]: | 3 | 0.1 |", "[rank1]: | 3 | 0.1 |", "| 3 | 0.1 |"),
+        ("[default0]:python3: it failed", "[default1]:python3: it failed", "python3: it failed"),
+        (
+            "2026-11-20 03:10:00 | INFO | train_inner | loss=7.9, ppl=63.8",
+            "2026-11-20 03:10:01 | INFO | train_inner | loss=7.8, ppl=63.9",
+            "2026-11-20 03:10:00 | INFO | train_inner | loss=7.8–7.9, ppl=63.8–63.9",
+        ),
     ],
 )
 def test_lines_that_differ_in_numbers_times_and_prefixes_are_one(one: str, other: str, both: str) -> None:
@@ -82,6 +90,8 @@ def test_lines_that_differ_in_numbers_times_and_prefixes_are_one(one: str, other
         ("step 1216 loss 2.41", "step 1217 loss 2.41"),
         ("Epoch [3] loss 2.41", "Epoch [4] loss 2.41"),
         ("loss 2.41 at 340/5004", "loss 2.41 at 341/5004"),
+        ("epoch 001:   100 / 30720 loss=7.9", "epoch 001:   200 / 30720 loss=7.9"),
+        (" iteration      100/     500 | lm loss: 2.1", " iteration      200/     500 | lm loss: 2.1"),
         ('File "a.py", line 3, in f', 'File "a.py", line 4, in f'),
         ("train.py:12: begins", "train.py:14: begins"),
         # Odd ones.
@@ -98,6 +108,7 @@ def test_lines_that_differ_in_numbers_times_and_prefixes_are_one(one: str, other
         ("0.11 0.12 0.13", "0.11 0.12 0.14"),
         ("a 1 2 3", "a 1 2 4"),
         ("| loss | 0.31 |", "| loss | 0.32 |"),
+        ("[rank0]: | loss | 0.31 |", "[rank1]: | loss | 0.32 |"),
         ("1 Mi " + "x" * LINE_MAX, "2 Mi " + "x" * LINE_MAX),
     ],
 )
