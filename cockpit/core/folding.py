@@ -49,59 +49,41 @@ class Folded(NamedTuple):
 
 def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
     """Fold lines that have no order among each other, one of each source."""
+    groups: dict[bytes, list[tuple[Source, bytes, Shape | None]]] = {}
+    for source, line in said:
+        shape = shape_of(line)
+        groups.setdefault(line if shape is None else shape.of(line)[0], []).append((source, line, shape))
+    return [item for group in groups.values() for item in _told(group)]
+
+
+def _told(said: Sequence[tuple[Source, bytes, Shape | None]]) -> list[Folded]:
+    """Fold lines of one shape, but for those that stand out."""
     texts: dict[bytes, list[Source]] = {}
-    for source, text in said:
-        texts.setdefault(text, []).append(source)
-    shapes = {text: shape_of(text) for text in texts}
-    alike: dict[bytes, list[bytes]] = {}
-    for text, shape in shapes.items():
-        alike.setdefault(text if shape is None else shape.of(text), []).append(text)
-    return [
-        item
-        for some in alike.values()
-        for item in _told(some, [shapes[text] for text in some], [texts[text] for text in some])
-    ]
-
-
-def _told(
-    texts: Sequence[bytes], shapes: Sequence[Shape | None], sources: Sequence[list[Source]]
-) -> list[Folded]:
-    """Fold different texts of one shape, but for those that stand out.
-
-    :param sources: who printed each
-    """
+    shapes: list[Shape] = []
+    for source, line, shape in said:
+        sources = texts.get(line)
+        if sources is not None:
+            sources.append(source)
+            continue
+        texts[line] = [source]
+        if shape is not None:
+            shapes.append(shape)
     if len(texts) == 1:
-        return [Folded(sources[0], texts[0])]
+        return [Folded(sources, line) for line, sources in texts.items()]
+    lines, owners = list(texts), list(texts.values())
     items = []
-    for group, text in told(texts, [shape for shape in shapes if shape is not None]):
-        who = [source for index in group for source in sources[index]]
-        originals = [texts[index] for index in group for _ in sources[index]] if len(group) > 1 else ()
+    for group, text in told(lines, shapes):
+        who = [source for index in group for source in owners[index]]
+        originals = [lines[index] for index in group for _ in owners[index]] if len(group) > 1 else ()
         items.append(Folded(who, text, originals))
     return items
 
 
-class _Queue:
-    """What one source has printed and has not been given out."""
-
-    __slots__ = ("groups", "items", "old", "records", "source", "taken", "texts", "touched")
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.items: deque[_Text] = deque()
-        # How often each text, and each group, is in `items`.
-        self.texts: dict[_Text, int] = {}
-        self.groups: dict[_Group, int] = {}
-        self.taken = 0  # items given out since the beginning
-        self.old = 0  # the value of `taken` after the last item that waits no longer
-        self.records = Records()
-        self.touched = False  # its unfinished traceback grew since the last drain
-
-
 class _Group:
-    """Texts of one shape.
+    """Lines of one shape.
 
     :ivar holders: how many sources have one of them
-    :ivar ready: those that all who have them have as their next item
+    :ivar ready: those that all who have the like have as their next item
     :ivar at: how many sources these are
     :ivar due: one of these waits no longer
     """
@@ -111,10 +93,10 @@ class _Group:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.holders = self.at = 0
-        self.ready: list[_Text] | None = None
+        self.ready: list[_Like] | None = None
         self.due = False
 
-    def clear(self) -> list[_Text]:
+    def clear(self) -> list[_Like]:
         """Forget what is ready, and return it."""
         ready, self.ready = self.ready, None
         self.at = 0
@@ -122,17 +104,36 @@ class _Group:
         return ready or []
 
 
-class _Text(_Group):
-    """A text, and the sources that have it as their next item; without a shape it is a group of its own."""
+class _Like(_Group):
+    """Lines of one shape that count the same, and the sources that have one as their next item.
 
-    __slots__ = ("group", "heads", "shape", "text")
+    Where nothing is counted they are a group of their own.
+    """
 
-    def __init__(self, text: bytes, shape: Shape | None, group: _Group | None) -> None:
-        super().__init__(text)
-        self.text = text
-        self.shape = shape
+    __slots__ = ("group", "heads")
+
+    def __init__(self, key: bytes, group: _Group | None) -> None:
+        super().__init__(key)
         self.group = group or self
         self.heads: list[_Queue] = []
+
+
+_Item = tuple[_Like, bytes, Shape | None]
+
+
+class _Queue:
+    """What one source has printed and has not been given out."""
+
+    __slots__ = ("held", "items", "old", "records", "source", "taken", "touched")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.items: deque[_Item] = deque()
+        self.held: dict[_Group, int] = {}  # how many of `items` are of each group, and each like
+        self.taken = 0  # items given out since the beginning
+        self.old = 0  # the value of `taken` after the last item that waits no longer
+        self.records = Records()
+        self.touched = False  # its unfinished traceback grew since the last drain
 
 
 class Folder:
@@ -148,8 +149,9 @@ class Folder:
         self._hold = hold
         self._shapes = shapes
         self._queues: dict[Source, _Queue] = {}
-        self._texts: dict[bytes, _Text] = {}
+        self._likes: dict[bytes, _Like] = {}
         self._groups: dict[bytes, _Group] = {}
+        self._items: dict[bytes, _Item] = {}  # lines since the last merge: many sources print the same
         # What can be given out: groups that all who hold them would print next, and others in part.
         self._whole: deque[_Group] = deque()
         self._part: deque[_Group] = deque()
@@ -220,44 +222,40 @@ class Folder:
         if not lines:
             return
         self.held += sum(map(len, lines)) + LINE_OVERHEAD * len(lines)
-        texts, groups, known = queue.texts, queue.groups, self._texts
-        items = [known.get(line) or self._text(line) for line in lines]
-        for text in items:
-            if text in texts:
-                texts[text] += 1
-            else:
-                texts[text] = 1
-                text.holders += 1
-            group = text.group
-            if group is text:
-                continue
-            if group in groups:
-                groups[group] += 1
-            else:
-                groups[group] = 1
-                group.holders += 1
+        known = self._items
+        items = [known.get(line) or self._item(line) for line in lines]
+        for like, _, _ in items:
+            _hold(queue.held, like)
+            if like.group is not like:
+                _hold(queue.held, like.group)
         if not queue.items:
-            items[0].heads.append(queue)
+            items[0][0].heads.append(queue)
         queue.items.extend(items)
         self._new.append((queue, queue.taken + len(queue.items)))
 
-    def _text(self, line: bytes) -> _Text:
-        """A text that nobody holds yet."""
+    def _item(self, line: bytes) -> _Item:
+        """A line that is new since the last merge, as an item of a queue."""
         shape = group = None
+        key = line
         if self._shapes:
             shape = record_shape(line) if isinstance(line, Record) else shape_of(line)
         if shape is not None:
-            key = shape.of(line)
-            group = self._groups.get(key)
-            if group is None:
-                group = self._groups[key] = _Group(key)
-        text = self._texts[line] = _Text(line, shape, group)
-        return text
+            common, key = shape.of(line)
+            if common is not key:
+                group = self._groups.get(common)
+                if group is None:
+                    group = self._groups[common] = _Group(common)
+        like = self._likes.get(key)
+        if like is None:
+            like = self._likes[key] = _Like(key, group)
+        item = self._items[line] = like, line, shape
+        return item
 
     def _merge(self) -> list[Folded]:
         out: list[Folded] = []
         everyone = len(self._queues)
         old = self._old
+        self._items.clear()
         self._look_at_heads()
         while True:
             # What all who have it would print next folds completely.
@@ -280,28 +278,27 @@ class Folder:
                 old.popleft()
             if not old:
                 return out
-            self._emit([old[0][0].items[0]], out)
+            self._emit([old[0][0].items[0][0]], out)
 
     def _look_at_heads(self) -> None:
         """Find what can be given out now."""
-        heads = [queue.items[0] for queue in self._queues.values() if queue.items]
-        for text in heads:
-            text.group.clear()
-        for text in dict.fromkeys(heads):
-            self._look_at(text)
+        heads = [queue.items[0][0] for queue in self._queues.values() if queue.items]
+        for like in heads:
+            like.group.clear()
+        for like in dict.fromkeys(heads):
+            if len(like.heads) == like.holders:
+                self._note_ready(like)
 
-    def _look_at(self, text: _Text) -> None:
-        """Note that a text is ready, if it is."""
-        if len(text.heads) != text.holders:
-            return
-        group = text.group
+    def _note_ready(self, like: _Like) -> None:
+        """Note lines that all who have the like would print next."""
+        group = like.group
         if group.ready is None:
-            group.ready = [text]
+            group.ready = [like]
         else:
-            group.ready.append(text)
-        group.at += len(text.heads)
+            group.ready.append(like)
+        group.at += len(like.heads)
         if not group.due:
-            group.due = any(queue.taken < queue.old for queue in text.heads)
+            group.due = any(queue.taken < queue.old for queue in like.heads)
         if group.at == group.holders:
             self._whole.append(group)
         elif group.due:
@@ -309,64 +306,67 @@ class Folder:
 
     def _emit_run(self, group: _Group, out: list[Folded]) -> None:
         """Give out the next old items of a source as long as nobody else has the like, ``RUN`` at most."""
-        [text] = group.clear()
-        [queue] = text.heads
-        text.heads = []
+        [like] = group.clear()
+        [queue] = like.heads
+        like.heads = []
         sources = [queue.source]
         items = queue.items
         end = min(queue.taken + RUN, queue.old)
-        while queue.taken < end and items[0].group.holders == 1:
-            text = items[0]
-            out.append(Folded(sources, text.text))
+        while queue.taken < end and items[0][0].group.holders == 1:
+            out.append(Folded(sources, items[0][1]))
             self._take(queue)
-        if items:
-            items[0].heads.append(queue)
-            self._look_at(items[0])
+        self._set_head(queue)
 
-    def _emit(self, texts: list[_Text], out: list[Folded]) -> None:
-        """Give out texts of one group for the sources that have them as next items."""
-        out += _told(
-            [text.text for text in texts],
-            [text.shape for text in texts],
-            [[queue.source for queue in text.heads] for text in texts],
-        )
-        queues = [queue for text in texts for queue in text.heads]
-        group = texts[0].group
-        for text in texts:
-            text.heads = []
+    def _emit(self, likes: list[_Like], out: list[Folded]) -> None:
+        """Give out lines of one group for the sources that have them as next items."""
+        queues = [queue for like in likes for queue in like.heads]
+        out += _told([(queue.source, *queue.items[0][1:]) for queue in queues])
+        for like in likes:
+            like.heads = []
         for queue in queues:
             self._take(queue)
         for queue in queues:
-            if queue.items:
-                head = queue.items[0]
-                head.heads.append(queue)
-                # Only the last one makes it complete.
-                if len(head.heads) == head.holders:
-                    self._look_at(head)
+            self._set_head(queue)
         # Fewer have the like now, so those who have it next may be all.
+        group = likes[0].group
         if group.at and group.at == group.holders:
             self._whole.append(group)
 
+    def _set_head(self, queue: _Queue) -> None:
+        """Note the next item of a queue whose head was given out."""
+        if queue.items:
+            like = queue.items[0][0]
+            like.heads.append(queue)
+            # Only the last one makes it complete.
+            if len(like.heads) == like.holders:
+                self._note_ready(like)
+
     def _take(self, queue: _Queue) -> None:
         """Take the next item of a queue away; whoever counts on it no longer does."""
-        text = queue.items.popleft()
+        like, line, _ = queue.items.popleft()
         queue.taken += 1
-        self.held -= len(text.text) + LINE_OVERHEAD
-        texts = queue.texts
-        if texts[text] == 1:
-            del texts[text]
-            text.holders -= 1
-            if not text.holders:
-                del self._texts[text.text]
-        else:
-            texts[text] -= 1
-        group = text.group
-        if group is text:
-            return
-        if queue.groups[group] == 1:
-            del queue.groups[group]
-            group.holders -= 1
-            if not group.holders:
-                del self._groups[group.key]
-        else:
-            queue.groups[group] -= 1
+        self.held -= len(line) + LINE_OVERHEAD
+        if _let_go(queue.held, like):
+            del self._likes[like.key]
+        group = like.group
+        if group is not like and _let_go(queue.held, group):
+            del self._groups[group.key]
+
+
+def _hold(held: dict[_Group, int], group: _Group) -> None:
+    """Note one more of a source's items in a group."""
+    if group in held:
+        held[group] += 1
+    else:
+        held[group] = 1
+        group.holders += 1
+
+
+def _let_go(held: dict[_Group, int], group: _Group) -> bool:
+    """Note one less; whether nobody has one any more."""
+    if held[group] > 1:
+        held[group] -= 1
+        return False
+    del held[group]
+    group.holders -= 1
+    return not group.holders

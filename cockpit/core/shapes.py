@@ -36,7 +36,8 @@ class Kind(IntEnum):
     PREFIX = 0
     MOMENT = 1
     NAME = 2
-    MEASURE = 3
+    COUNT = 3
+    MEASURE = 4
 
 
 Span = tuple[int, int]
@@ -54,19 +55,26 @@ class Shape:
     :param parts: what does not, in order
     """
 
-    __slots__ = ("_kept", "_key", "_pick", "parts")
+    __slots__ = ("_counts", "_kept", "_key", "_pick", "parts")
 
     def __init__(self, key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> None:
-        self._key = key
+        self._key = b"\n" + key  # no line is equal to it
         self._kept = kept
-        self.parts = parts
+        self._counts = [(start, end) for start, end, kind in parts if kind is Kind.COUNT]
         self._pick: Callable[[bytes], tuple[bytes, ...]] | None = None
+        self.parts = parts
 
-    def of(self, text: bytes) -> bytes:
-        """What this and all other texts of the shape have in common."""
-        if not self._kept:
-            return self._key
-        return b"\0".join([self._key, *[text[start:end] for start, end in self._kept]])
+    def of(self, text: bytes) -> tuple[bytes, bytes]:
+        """What this and all other texts of the shape have in common; and the same with what it counts.
+
+        Of many lines of one shape, two that count the same belong together.
+        """
+        key = self._key
+        if self._kept:
+            key = b"\0".join([key, *[text[start:end] for start, end in self._kept]])
+        if not self._counts:
+            return key, key
+        return key, b"\0".join([key, *[text[start:end] for start, end in self._counts]])
 
     def cut(self, text: bytes) -> tuple[bytes, ...]:
         """What stands in each of the parts, and an empty text."""
@@ -80,6 +88,9 @@ class Shape:
 # Not zeros, for "0 errors" is another thing than "3 errors".
 _ALIKE = bytes.maketrans(b"023456789", b"1" * 9)
 _HEX = re.compile(rb"(?<![0-9A-Za-z_])0(?=x[0-9a-fA-F]{1,16}(?![0-9A-Za-z_]))")
+
+_MARKS = (b"\0", b"\x01")
+"""Stand in a key before what is kept, and for each part."""
 
 # Words without digits are passed over, the last one is kept: it says what the number after it is. Then each
 # alternative begins with what it is recognised by, and its group tells which one it is. Any other byte is
@@ -112,6 +123,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _OF = re.compile(rb" {0,8}/ {0,8}\d")
+_UNIT = re.compile(rb"[A-Za-z%]| (?:[KMGT]?i?B|[mun]?s|[WC%])\b")
 _LABELLED = re.compile(rb"[\s:=#'\"\[(]{0,12}")
 _RANK = re.compile(rb"[Rr]ank[-_]?(\d{1,9})")
 _DIGITS = b"0123456789,+-"
@@ -133,6 +145,8 @@ def shape_of(text: bytes) -> Shape | None:
 
 def record_shape(text: bytes) -> Shape:
     """The shape of a traceback, of which frames and words must be equal."""
+    if any(mark in text for mark in _MARKS):
+        return Shape(text, [], [])
     lines = text.split(b"\n")
     head = prefixes.head(lines[0]) or b""
     keys: list[bytes] = []
@@ -163,7 +177,7 @@ def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int
         for place, ((_, _, kind), column) in enumerate(zip(shapes[0].parts, columns, strict=False))
         if len(set(column)) > 1
     ]
-    marks = [marks for each in differing if each.kind is Kind.MEASURE and (marks := each.clusters())]
+    marks = [marks for each in differing if each.kind >= Kind.COUNT and (marks := each.clusters())]
     if differing and b"\n" not in texts[0] and level_of(_alike(texts[0])) is not Level.PLAIN:
         marks.append(list(map(level_of, texts)))
     found = []
@@ -247,6 +261,8 @@ def _alike(text: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _shape(alike: bytes) -> Shape | None:
+    if any(mark in alike for mark in _MARKS):
+        return None
     prefix, _ = prefixes.split(alike)
     # The name of a host may as well be that of a layer.
     host = _HOST.search(prefix)
@@ -307,5 +323,6 @@ def _number(alike: bytes, first: int, last: int, label: bytes) -> Kind | None:
         return None
     if _OF.match(alike, last) or (before in b" /" and alike[:first].rstrip(b" ").endswith(b"/")):
         return None
-    coordinate = before in _OPEN and alike[last : last + 1] in _CLOSE
-    return Kind.NAME if coordinate or _NAMED.match(label) else Kind.MEASURE
+    if _NAMED.match(label) or (before in _OPEN and alike[last : last + 1] in _CLOSE):
+        return Kind.NAME
+    return Kind.MEASURE if _UNIT.match(alike, last) else Kind.COUNT

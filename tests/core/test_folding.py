@@ -238,6 +238,15 @@ def test_a_rank_that_is_behind_folds_with_equal_lines() -> None:
     ]
 
 
+def test_what_is_measured_may_be_said_again_later() -> None:
+    """Equal numbers of other lines are no reason to wait for them."""
+    streams = [
+        [b"used 9.%d GB, %d MiB more" % ((rank + at) % 3, 7 + (rank * at) % 5) for at in range(9)]
+        for rank in range(4)
+    ]
+    assert [len(item.sources) for item in merged(streams)] == [4] * 9
+
+
 def test_without_shapes_only_equal_lines_fold() -> None:
     folder = Folder(0, shapes=False)
     for rank in range(3):

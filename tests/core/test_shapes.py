@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.folding import folded
+from cockpit.core.folding import Folder, folded
 from cockpit.core.shapes import DASH, FAR, LINE_MAX, shape_of
+
+TRACE = [b"Traceback (most recent call last):", b'  File "t.py", line 3']
 
 
 def rows(*lines: str) -> list[str]:
@@ -155,6 +157,22 @@ def test_any_bytes_are_kept(lines: list[bytes]) -> None:
     assert sorted((who, text) for item in items for who, text in item.said) == sorted(
         (("n", rank), line) for rank, line in enumerate(lines)
     )
+
+
+odd = st.text(st.sampled_from("ab1 \0\x01\x02x,.:/-[]\n|%"), max_size=30).map(str.encode)
+
+
+@given(st.lists(odd, max_size=6), st.booleans())
+def test_lines_that_look_like_keys_are_kept(streams: list[bytes], traceback: bool) -> None:
+    folder = Folder(0)
+    lines = [[*TRACE, text] if traceback else text.split(b"\n") for text in streams]
+    for rank, some in enumerate(lines):
+        folder.add(("n", rank), some)
+    said: dict[int, list[bytes]] = {}
+    for item in folder.flush():
+        for (_, who), text in item.said:
+            said.setdefault(who or 0, []).extend(text.split(b"\n"))
+    assert said == {rank: b"\n".join(some).split(b"\n") for rank, some in enumerate(lines)}
 
 
 @pytest.mark.parametrize(
