@@ -20,8 +20,8 @@ from cockpit.core.levels import Level, level_of
 LINE_MAX = 1024
 """A longer line has no shape."""
 
-NUMBERS = 32
-"""A line of more numbers is a table: it has no shape."""
+NUMBERS = 48
+"""A line with digits in more places is a table."""
 
 FAR = 10
 """Numbers that are so many times apart are not told as one range."""
@@ -31,7 +31,11 @@ DASH = "–".encode()
 
 
 class Kind(IntEnum):
-    """What a part of a line is that may differ between ranks."""
+    """What a part of a line is that may differ between ranks.
+
+    ``MOMENT`` is a time, an address, a colour or the bar of a progress bar; ``NAME`` the number of a rank, a
+    process, a device; ``COUNT`` a whole number without a unit, by which lines that belong together are known.
+    """
 
     PREFIX = 0
     MOMENT = 1
@@ -105,7 +109,7 @@ _TOKEN = re.compile(
     rb"(?:[eE][-+]?\d{1,3})?(?![\d_]|[.-]\w|/\d|[A-Za-z]{1,10}\d))"
     rb"|(\d[\w./:-]*)"
     rb"|(\x02x[0-9a-fA-F]{1,16}|\x1b\[[\d;:]{0,32}m)"
-    rb"|[^\d])?",
+    rb"|(?:[-+](?!\d))+|[^\d])?",
     re.DOTALL,
 )
 _LABEL, _WORD, _TIME, _NUMBER, _OTHER, _ADDRESS = range(1, 7)
@@ -150,12 +154,14 @@ def record_shape(text: bytes) -> Shape:
     lines = text.split(b"\n")
     head = prefixes.head(lines[0]) or b""
     keys: list[bytes] = []
-    kept: list[tuple[int, int]] = []
+    kept: list[Span] = []
     parts: list[Part] = []
     at = 0
     for line in lines:
         body = prefixes.body(line, head) if at else line[max(0, line.find(prefixes.TRACEBACK)) :]
-        key, digits, differing = _read(line, len(line) - len(body) if body is not None else 0)
+        start = len(line) - len(body) if body is not None else 0
+        read = _read(_alike(line), start) if len(line) <= LINE_MAX else None
+        key, digits, differing = read or (line[start:], [], [(0, start, Kind.PREFIX)])
         keys.append(key)
         kept += [(at + start, at + end) for start, end in digits]
         parts += [(at + start, at + end, min(kind, Kind.NAME)) for start, end, kind in differing]
@@ -166,8 +172,8 @@ def record_shape(text: bytes) -> Shape:
 def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int], bytes]]:
     """Tell texts of one shape as few: as one, but for those with a number far from all others.
 
-    What is equal in them stands as it is. Numbers that differ become their range, of times and addresses it
-    is the first; prefixes that tell who speaks are left out.
+    What is equal in them stands as it is. Numbers that differ become their range, of times it is the first,
+    of addresses one; prefixes that tell who speaks are left out.
 
     :return: indices of texts, each once, and what stands for them
     """
@@ -267,22 +273,23 @@ def _shape(alike: bytes) -> Shape | None:
     # The name of a host may as well be that of a layer.
     host = _HOST.search(prefix)
     start = host.start() if host else len(prefix)
-    key, kept, parts = _read(alike, start)
+    read = _read(alike, start)
+    if read is not None and not _tabular(*read):
+        return Shape(*read)
+    return Shape(b"", [(start, len(alike))], [(0, start, Kind.PREFIX)]) if start else None
+
+
+def _tabular(key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> bool:
+    """Whether it is a row of a table, or of nothing but figures: these are what it is about."""
     numbers = sum([kind >= Kind.NAME for _, _, kind in parts])
     letters = len(key.translate(None, _NO_LETTERS))
     edged = key.lstrip().startswith(_RULES) and key.rstrip().endswith(_RULES)
-    # In a table, and a row of nothing but figures, these are what it is about.
-    if numbers and (edged or numbers > NUMBERS or letters < 3 or 2 * letters < 3 * numbers):
-        return Shape(b"", [(start, len(alike))], parts[:1]) if start else None
-    return Shape(key, kept, parts)
+    return numbers > 0 and (edged or letters < 3 or 2 * letters < 3 * numbers)
 
 
-def _read(line: bytes, start: int) -> tuple[bytes, list[Span], list[Part]]:
-    """Take a line apart whose prefix ends at ``start``; see :class:`Shape`."""
+def _read(alike: bytes, start: int) -> tuple[bytes, list[Span], list[Part]] | None:
+    """Take a line apart whose prefix ends at ``start``, for a :class:`Shape`; None: too many numbers."""
     parts: list[Part] = [(0, start, Kind.PREFIX)]
-    if len(line) > LINE_MAX:
-        return line[start:], [], parts
-    alike = _alike(line)
     key: list[bytes] = []
     kept: list[Span] = []
     label, after, done = b"", start, start
@@ -290,6 +297,8 @@ def _read(line: bytes, start: int) -> tuple[bytes, list[Span], list[Part]]:
         what = token.lastindex
         if what is None:
             continue
+        if len(parts) + len(kept) > NUMBERS:
+            return None
         if token.start(_LABEL) >= 0:
             label, after = token[_LABEL], token.end(_LABEL)
         first, last = token.span(what)
