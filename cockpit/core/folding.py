@@ -68,9 +68,9 @@ def _told(said: Sequence[tuple[Source, bytes, Shape | None]]) -> list[Folded]:
         texts[line] = [source]
         if shape is not None:
             shapes.append(shape)
-    if len(texts) == 1:
-        return [Folded(sources, line) for line, sources in texts.items()]
     lines, owners = list(texts), list(texts.values())
+    if len(lines) == 1:
+        return [Folded(owners[0], lines[0])]
     items = []
     for group, text in told(lines, shapes):
         who = [source for index in group for source in owners[index]]
@@ -224,10 +224,21 @@ class Folder:
         self.held += sum(map(len, lines)) + LINE_OVERHEAD * len(lines)
         known = self._items
         items = [known.get(line) or self._item(line) for line in lines]
+        held = queue.held
         for like, _, _ in items:
-            _hold(queue.held, like)
-            if like.group is not like:
-                _hold(queue.held, like.group)
+            if like in held:
+                held[like] += 1
+            else:
+                held[like] = 1
+                like.holders += 1
+            group = like.group
+            if group is like:
+                continue
+            if group in held:
+                held[group] += 1
+            else:
+                held[group] = 1
+                group.holders += 1
         if not queue.items:
             items[0][0].heads.append(queue)
         queue.items.extend(items)
@@ -320,7 +331,11 @@ class Folder:
     def _emit(self, likes: list[_Like], out: list[Folded]) -> None:
         """Give out lines of one group for the sources that have them as next items."""
         queues = [queue for like in likes for queue in like.heads]
-        out += _told([(queue.source, *queue.items[0][1:]) for queue in queues])
+        items = [queue.items[0] for queue in queues]
+        if items.count(items[0]) == len(items):
+            out.append(Folded([queue.source for queue in queues], items[0][1]))
+        else:
+            out += _told([(queue.source, *item[1:]) for queue, item in zip(queues, items, strict=True)])
         for like in likes:
             like.heads = []
         for queue in queues:
@@ -353,17 +368,8 @@ class Folder:
             del self._groups[group.key]
 
 
-def _hold(held: dict[_Group, int], group: _Group) -> None:
-    """Note one more of a source's items in a group."""
-    if group in held:
-        held[group] += 1
-    else:
-        held[group] = 1
-        group.holders += 1
-
-
 def _let_go(held: dict[_Group, int], group: _Group) -> bool:
-    """Note one less; whether nobody has one any more."""
+    """Note that a source has one item less of a group; whether nobody has one any more."""
     if held[group] > 1:
         held[group] -= 1
         return False
