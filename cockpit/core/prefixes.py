@@ -35,7 +35,7 @@ _TAGS = (
     rb"\([^()\n]{1,64} pid=\d{1,10}[^()\n]{0,64}\) ?",
     rb" {0,5}\d{1,6}: ",
     # Names of hosts: in small letters and numbered, and what follows is no value ("top1: 71.3").
-    rb"(?=[a-z._]{0,63}[\d-])[a-z0-9][a-z0-9._-]{0,63}: ?(?=\S|  )(?![-+.]?\d)",
+    rb"(?=[a-z._]{0,63}[\d-])[a-z0-9][a-z0-9._-]{0,63}: (?![-+.]?\d)",
     rb"[a-z][\w.-]{0,63}[-_]\d{1,5} {1,40}\| ",
 )
 _TIME = re.compile(b"|".join(_TIMES))
