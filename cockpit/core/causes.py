@@ -155,6 +155,8 @@ def _events(tail: bytes, lines: Sequence[Line]) -> Iterator[_Event]:
         weight = next((sign.weight for sign in signs if sign.pattern.search(text)), None)
         if weight is not None:
             yield _Event(at, at, weight, _words(lines, at, text))
+        elif NOISE_BEFORE.search(text):
+            continue  # its traceback tells more
         elif level_of(text) is Level.ERROR or _NOT_STARTED.search(text):
             yield _Event(at, at, Weight.ERROR, text)
 
