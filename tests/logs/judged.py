@@ -1,7 +1,7 @@
 """What is told of samples of failures and levels, against what they expect.
 
-A failure expects ``has`` and ``lacks``, texts that are in the summary of its cause or are not; ``frame``, a place
-in the user's code that is shown; ``none``: no cause is as right as one with ``has``.
+A failure expects ``has`` and ``lacks``, texts that are in the summary of its cause or are not; ``frame``, a
+place in the user's code that is shown; ``none``: no cause is as right as one with ``has``.
 
 A file of levels has a level and a line in each line of its text: ``ERROR|fatal: out of tapes``.
 """
@@ -19,7 +19,7 @@ TAIL = 64 << 10
 
 
 def wrong_cause(sample: Sample, text: bytes) -> str:
-    """Empty if the cause found in ``text`` (the sample's, or prefixed) is as it expects, else what is told."""
+    """Empty if the cause found in ``text`` (the sample's, or prefixed) is as expected, else what is told."""
     cause = find_cause(text[-TAIL:])
     expect = sample.expect
     if cause is None:
