@@ -30,7 +30,12 @@ def _not_after(*words: str) -> str:
 
 # "0 ERROR", "no ERROR", "log_level=ERROR", "set the level to ERROR".
 _NAME = _not_after(
-    r"[\w-]", r"\b0 ", r"\b[nN]o ", "log_level=", "loglevel=", "LEVEL=", "LEVEL: ", "level ", "level to "
+    *(r"[\w-]", r"\b0 ", r"\b[nN]o ", "level ", "level to "),
+    *(
+        f"{name}{sign}"
+        for name in ("log_level", "loglevel", "LEVEL")
+        for sign in ("=", "='", '="', ": ", "': '")
+    ),
 )
 # "error: 0.013", "Error: 12.4% …", "error: None" are measures; "error: 404 Not Found" is news.
 _VALUE = (
@@ -75,7 +80,7 @@ _ERROR_ROWS = (
     r"\"critical\"",
     r"\[(?:error|fatal)\]",
     # "RuntimeError: …", "fatal error: …"; "KeyError" alone; "CUDA error 700"; "Error executing job with …".
-    rf"rror(?:(?<=[Ee]rror){_MEASURED}:(?!{_VALUE})|(?<=\wError)[ \t\r]*$|(?<=\bBus error)\b)",
+    rf"rror(?:(?<=[Ee]rror)(?<![\w-]error){_MEASURED}:(?!{_VALUE})|(?<=\wError)[ \t\r]*$|(?<=\bBus error)\b)",
     r"\bC(?:uda|UDA) (?:error|failure)(?![\w.-])",
     r"\bError executing\b",
     r"\berror while loading\b",

@@ -1,4 +1,4 @@
-"""Causes in samples of many projects: at least nine of ten are right, whoever put a prefix before each line."""
+"""Causes in samples of many projects: at least nine of ten are right, whatever stands before each line."""
 
 from __future__ import annotations
 
