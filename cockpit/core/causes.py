@@ -71,7 +71,7 @@ class _Event(NamedTuple):
 _CHAIN = (b"During handling of the above exception", b"The above exception was the direct cause")
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
 _WHAT = re.compile(rb"what\(\): +(?=\S)")
-_NOT_STARTED = re.compile(rb": command not found\Z|: No such file or directory\Z|: Permission denied\Z")
+_DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
@@ -124,16 +124,19 @@ def _first(burst: Sequence[_Event]) -> _Event:
 def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
     """How many lines up to each one are of a running program, and how many of its training."""
     taken = {at for event in events for at in range(event.start, event.end + 1)}
-    shapes = Counter(_shape(line.text) for at, line in enumerate(lines) if at < events[0].start)
+    first = events[0].start
+    before: Counter[bytes] = Counter()
     talk = [False] * len(lines)
     progress = [False] * len(lines)
-    for at, (_, text) in enumerate(lines):
-        text = split(text)[1]
+    for at in range(first, len(lines)):
+        text = split(lines[at].text)[1]
         if at in taken or AFTERMATH.search(text) or level_of(text):
             continue
-        progress[at] = PROGRESS.search(text) is not None or (
-            shapes[_shape(text)] > 1 and any(map(text.__contains__, b"0123456789"))
-        )
+        progress[at] = PROGRESS.search(text) is not None
+        if not progress[at] and _DIGIT.search(text):
+            # Of a form that is not known, but was there before.
+            before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
+            progress[at] = before[_shape(text)] > 1
         talk[at] = progress[at] or TALK.search(text) is not None
     return list(accumulate(talk)), list(accumulate(progress))
 
@@ -147,18 +150,15 @@ def _events(tail: bytes, lines: Sequence[Line]) -> Iterator[_Event]:
     yield from _chains(lines, tracebacks)
     taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
     signs = signs_in(tail)
-    for at, line in enumerate(lines):
+    for at, (_, line) in enumerate(lines):
         # The head of a traceback without its end tells nothing.
-        if at in taken or TRACEBACK in line.text:
+        if at in taken or TRACEBACK in line:
             continue
-        text = split(line.text)[1]
-        weight = next((sign.weight for sign in signs if sign.pattern.search(text)), None)
-        if weight is not None:
-            yield _Event(at, at, weight, _words(lines, at, text))
-        elif NOISE_BEFORE.search(text):
-            continue  # its traceback tells more
-        elif level_of(text) is Level.ERROR or _NOT_STARTED.search(text):
-            yield _Event(at, at, Weight.ERROR, text)
+        sign = next((sign for sign in signs if sign.is_in(line)), None)
+        if sign is not None:
+            yield _Event(at, at, sign.weight, _words(lines, at, split(line)[1]))
+        elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
+            yield _Event(at, at, Weight.ERROR, split(line)[1])
 
 
 def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from cockpit.core.patterns import needed_texts
+from cockpit.core.prefixes import split
 
 
 class Weight(IntEnum):
@@ -42,6 +43,14 @@ class Sign(NamedTuple):
     pattern: re.Pattern[bytes]
     needed: tuple[bytes, ...]
     """One of these is in every match."""
+
+    def may_be_in(self, text: bytes) -> bool:
+        """Whether some line of a text could have it; False is certain, and quick."""
+        return any(needed in text for needed in self.needed)
+
+    def is_in(self, line: bytes) -> bool:
+        """Whether a line has it, whatever a launcher put before."""
+        return self.may_be_in(line) and self.pattern.search(split(line)[1]) is not None
 
 
 _SIGNALS = r"SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL|TRAP|SYS)"
@@ -96,7 +105,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bSignal: (?!Terminated)\w[\w ]{1,40} \(\d{1,2}\)",
         r"\bCaught signal \d{1,2} \(",
         rf"\*\*\* {_SIGNALS} ",
-        r"\b[Aa]ssertion [^\n]{1,500}? failed\b",
+        r"\bAssertion [^\n]{1,300}? failed\b",
         r"\bAssertion failed: ",
         r"\bCheck failed: ",
         r"\bthread '[^'\n]{1,100}' (?:\(\d{1,20}\) )?panicked at\b",
@@ -121,7 +130,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bNVRM: Xid \(",
         r"\bfallen off the bus\b",
         r"\buncorrectable ECC error",
-        r"\.cuh?:\d{1,9}: [^\n]{1,500}?\b[Aa]ssertion [^\n]{1,500}? failed",
+        r"\.cuh?:\d{1,9}: [^\n]{1,300}?\bAssertion ",
         # gcc, clang and nvcc; "x.cu(12): error: …".
         r"\.(?:cu|cuh|c|cc|cpp|cxx|h|hpp|hip)(?::\d{1,9}(?::\d{1,9})?:|\(\d{1,9}\):)"
         r" (?:fatal |catastrophic )?error\b",
@@ -144,7 +153,7 @@ SIGNS = tuple(_sign(weight, pattern) for weight, patterns in reversed(_ROWS.item
 
 def signs_in(text: bytes) -> list[Sign]:
     """The rows that may match a line of ``text``: the others need no look at each line."""
-    return [sign for sign in SIGNS if any(needed in text for needed in sign.needed)]
+    return [sign for sign in SIGNS if sign.may_be_in(text)]
 
 
 PASSED_ON = re.compile(
