@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cockpit.core.levels import Level, level_of
-from cockpit.core.prefixes import TRACEBACK, split
+from cockpit.core.prefixes import TRACEBACK, message, split
 from cockpit.core.signs import (
     AFTERMATH,
     HANDLED,
@@ -39,7 +39,7 @@ from cockpit.core.tracebacks import (
 
 __all__ = ["FRAMES", "Cause", "find_cause"]
 
-SURVIVED = 5
+SURVIVED = 4
 """Lines of a training that goes on after an error tell that it did not end it."""
 
 
@@ -71,6 +71,10 @@ class _Event(NamedTuple):
 _CHAIN = (b"During handling of the above exception", b"The above exception was the direct cause")
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
 _WHAT = re.compile(rb"what\(\): +(?=\S)")
+_RUNNING = 2
+"""Lines of an unknown kind that tell of a running program; one may be a last word."""
+_MESSAGE = 4
+"""Lines after an event that may still be of its message."""
 _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
@@ -101,7 +105,7 @@ def _bursts(events: Sequence[_Event], talk: Sequence[int]) -> Iterator[list[_Eve
     """Events with nothing of a running program between them; the last ones first."""
     burst: list[_Event] = []
     for event in reversed(events):
-        if burst and talk[max(burst[-1].start, event.end)] - talk[event.end]:
+        if burst and talk[max(burst[-1].start, event.end)] - talk[event.end] >= _RUNNING:
             yield burst[::-1]
             burst = []
         burst.append(event)
@@ -122,22 +126,27 @@ def _first(burst: Sequence[_Event]) -> _Event:
 
 
 def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
-    """How many lines up to each one are of a running program, and how many of its training."""
+    """How much up to each line is of a running program, and how many lines are of its training."""
     taken = {at for event in events for at in range(event.start, event.end + 1)}
     first = events[0].start
     before: Counter[bytes] = Counter()
-    talk = [False] * len(lines)
+    talk = [0] * len(lines)
     progress = [False] * len(lines)
+    event = first
     for at in range(first, len(lines)):
         text = split(lines[at].text)[1]
-        if at in taken or AFTERMATH.search(text) or level_of(text):
+        event = at if at in taken else event
+        if at == event or AFTERMATH.search(text) or level_of(text):
             continue
         progress[at] = PROGRESS.search(text) is not None
         if not progress[at] and _DIGIT.search(text):
             # Of a form that is not known, but was there before.
             before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
             progress[at] = before[_shape(text)] > 1
-        talk[at] = progress[at] or TALK.search(text) is not None
+        if progress[at] or TALK.search(text):
+            talk[at] = _RUNNING
+        elif at > event + _MESSAGE:
+            talk[at] = 1
     return list(accumulate(talk)), list(accumulate(progress))
 
 
@@ -156,9 +165,9 @@ def _events(tail: bytes, lines: Sequence[Line]) -> Iterator[_Event]:
             continue
         sign = next((sign for sign in signs if sign.is_in(line)), None)
         if sign is not None:
-            yield _Event(at, at, sign.weight, _words(lines, at, split(line)[1]))
+            yield _Event(at, at, sign.weight, _words(lines, at, message(line)))
         elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
-            yield _Event(at, at, Weight.ERROR, split(line)[1])
+            yield _Event(at, at, Weight.ERROR, message(line))
 
 
 def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:

@@ -62,6 +62,20 @@ def speaker(prefix: bytes) -> bytes:
     return _TIME.sub(b"", prefix).strip()
 
 
+def message(line: bytes) -> bytes:
+    """The :func:`split` body of a line, without the progress bar that it may go on after."""
+    body = split(line)[1]
+    return body[_after_bars(body) :]
+
+
+def _after_bars(text: bytes) -> int:
+    """Where the last progress bar in the text ends; 0: there is none."""
+    end = 0
+    for bar in _BAR_END.finditer(text[-5 * MOST :]):
+        end = bar.end()
+    return end and max(0, len(text) - 5 * MOST) + end
+
+
 def head(line: bytes) -> bytes | None:
     """What stands before the first words of a traceback and is repeated in its lines; None: it begins none.
 
@@ -70,9 +84,7 @@ def head(line: bytes) -> bytes | None:
     before, found, _ = line.partition(TRACEBACK)
     if not found:
         return None
-    start = 0
-    for bar in _BAR_END.finditer(before, max(0, len(before) - 5 * MOST)):
-        start = bar.end()
+    start = _after_bars(before)
     if start:
         return (split(before)[0] + before[start:])[-MOST:]
     before = _GROUP.sub(b"", before)
@@ -87,16 +99,12 @@ def body(line: bytes, prefix: bytes) -> bytes | None:
     """
     if not prefix:
         return line
-    start = line[: len(prefix)]
-    if start == prefix or _timeless(start) == _timeless(prefix):
-        return line[len(prefix) :]
     if line == prefix.rstrip():
         return b""
     own, rest = split(line)
-    if not own and line.startswith((b" ", b"\t")):
-        return line if not speaker(split(prefix)[0]) else None
-    return rest if speaker(own) == speaker(split(prefix)[0]) else None
-
-
-def _timeless(text: bytes) -> bytes:
-    return _TIME.sub(lambda found: _DIGITS.sub(b"0", found[0]), text)
+    if speaker(own) != speaker(split(prefix)[0]):
+        return None
+    start = line[: len(prefix)]
+    if start == prefix or _DIGITS.sub(b"0", start) == _DIGITS.sub(b"0", prefix):
+        return line[len(prefix) :]
+    return rest

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from cockpit.core.patterns import needed_texts
-from cockpit.core.prefixes import split
+from cockpit.core.prefixes import message
 
 
 class Weight(IntEnum):
@@ -50,7 +50,7 @@ class Sign(NamedTuple):
 
     def is_in(self, line: bytes) -> bool:
         """Whether a line has it, whatever a launcher put before."""
-        return self.may_be_in(line) and self.pattern.search(split(line)[1]) is not None
+        return self.may_be_in(line) and self.pattern.search(message(line)) is not None
 
 
 _SIGNALS = r"SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL|TRAP|SYS)"
@@ -77,6 +77,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bKILLED BY SIGNAL: (?!15)\d",
         r"\bwas sent SIGKILL\b",
         r"\bsignal: killed\b",
+        r"\bexit(?:ed)? (?:with )?(?:exit )?(?:code|status):? ?(?:137|139|134)\b",
     ),
     Weight.VICTIM: (
         r"\bWatchdog caught collective operation timeout\b",
@@ -86,6 +87,8 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bMPI_ABORT was invoked on rank\b",
         r"\bCANCELLED AT [\dT:.-]{1,40} \*\*\*",
         r"\bapplication called MPI_Abort\(",
+        r"\bTerminating process because\b",
+        r"^Timeout \(\d{1,3}:\d\d:\d\d",
     ),
     Weight.OWN: (
         r"\bFatal Python error: ",
@@ -100,8 +103,13 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"^Killed[ \t]*$",
         r"^Aborted[ \t]*$",
         r"\bline \d{1,9}: +\d{1,10} (?:Killed|Aborted|Terminated)\b",
-        r"\b(?:double free or corruption|corrupted size vs\. prev_size|stack smashing detected)",
-        r"\b(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned|unsorted|mismatching)",
+        r"\b(?:free or corruption|corrupted size vs\. prev_size)",
+        r"\w\(\): (?=invalid |corrupted |unaligned |unsorted |mismatching |double free|memory corruption)",
+        r"\*\*\* [\w ]{1,40} \*\*\*: terminated",
+        r"\bTrace/breakpoint trap\b",
+        r"\bpure virtual method called\b",
+        r"\bFatal error in (?=P?MPI|internal)",
+        r"^panic: ",
         r"\bSignal: (?!Terminated)\w[\w ]{1,40} \(\d{1,2}\)",
         r"\bCaught signal \d{1,2} \(",
         rf"\*\*\* {_SIGNALS} ",
@@ -123,6 +131,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\boom[-_]kill(?:er\b|:| event)",
         r"\bDetected \d{1,6} oom",
         r"\bOOMKilled\b",
+        r"\b[Ee]xceeded (?:job |step )?memory limit\b",
         r"\bkilled due to (?:memory pressure|the node running low on memory)",
         r"\bDUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|JOB REQUEUE)\b",
         r"\bjob killed: (?:walltime|mem|vmem|cput)\b",

@@ -76,10 +76,19 @@ def read_lines(tail: bytes) -> list[Line]:
         text = last_state(line) if b"\r" in line else line
         if b"\x1b" in text:
             text = _STYLE.sub(b"", text)
-        if text and not text.isspace():
+        if TRACEBACK in text and b"\\n" in text:
+            lines += [Line(offset, each) for each in _unescaped(text)]
+        elif text and not text.isspace():
             lines.append(Line(offset, text))
         offset += len(line) + 1
     return lines
+
+
+def _unescaped(text: bytes) -> list[bytes]:
+    """The lines of a traceback in a JSON string, or as ``repr`` shows it."""
+    words = text[text.index(TRACEBACK) :].replace(b'\\"', b"\0")
+    words = words.partition(b'"')[0].replace(b"\0", b'"').replace(b"\\'", b"'")
+    return [line for line in words.split(b"\\n") if line.strip()]
 
 
 def read_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
