@@ -19,6 +19,7 @@ from collections.abc import Callable
 from benchmarks import (
     badnodes,
     bombs,
+    causes,
     collect,
     connect,
     firstframe,
@@ -49,6 +50,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "stackscreen": stacks.screen,
     "dumped": stacks.dumped,
     "bombs": bombs.run,
+    "causes": causes.run,
 }
 IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"

@@ -68,7 +68,11 @@ class _Event(NamedTuple):
     traceback: Traceback | None = None
 
 
-_CHAIN = (b"During handling of the above exception", b"The above exception was the direct cause")
+# The last is the line before each exception of a group.
+_CHAIN = re.compile(
+    rb"During handling of the above exception|The above exception was the direct cause"
+    rb"|\+-{4,80} \d{1,4} -{4,80}"
+)
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
 _WHAT = re.compile(rb"what\(\): +(?=\S)")
 _RUNNING = 2
@@ -175,7 +179,7 @@ def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[
     chain: list[Traceback] = []
     for each in tracebacks:
         between = lines[chain[-1].end + 1 : each.start] if chain else ()
-        if chain and not any(words in line.text for line in between for words in _CHAIN):
+        if chain and not any(_CHAIN.search(line.text) for line in between):
             yield _chained(lines, chain)
             chain = []
         chain.append(each)
@@ -185,7 +189,8 @@ def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[
 
 def _chained(lines: Sequence[Line], chain: Sequence[Traceback]) -> _Event:
     """The first exception that says something ("_queue.Empty" alone is no cause); the others came of it."""
-    found = next((each for each in chain if b":" in each.summary), chain[0])
+    telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
+    found = next(telling, chain[0])
     return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)
 
 

@@ -66,6 +66,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\breturned a non-zero exit\b",
         r"\bexited with code \d{1,3}\b",
         r"\bexited on signal 15\b",
+        r"\bterminated with code \d",
         r": Terminated[ \t]*$",
     ),
     Weight.SIGNAL: (
@@ -76,6 +77,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bsrun: error: [\w.,\[\]-]{1,200}: tasks? [\d,-]{1,200}: (?!Exited|Terminated)\w",
         r"\bKILLED BY SIGNAL: (?!15)\d",
         r"\bwas sent SIGKILL\b",
+        r"\bterminated with code -(?!15\b)\d",
         r"\bsignal: killed\b",
         r"\bexit(?:ed)? (?:with )?(?:exit )?(?:code|status):? ?(?:137|139|134)\b",
     ),
