@@ -28,7 +28,7 @@ _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 def may_be(level: Level, block: bytes) -> bool:
     """Whether one of many lines without colours could have the level; False is certain, and quick."""
     rows = _OF.get(level)
-    return rows is None or rows.may_be_in(block)
+    return rows is None or rows.hint(block) is not None
 
 
 def level_of(line: bytes) -> Level:
@@ -37,7 +37,7 @@ def level_of(line: bytes) -> Level:
     Where it has words of several, the first counts: "WARNING: retrying after ConnectionError: …" is one.
     """
     # Nearly every line has none of the words.
-    if not _ROWS.may_be_in(line):
+    if _ROWS.hint(line) is None:
         return Level.PLAIN
     if b"\x1b" in line:
         line = _STYLE.sub(b"", line)

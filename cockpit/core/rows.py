@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
@@ -34,18 +34,22 @@ class Rows(Generic[T]):
     def __init__(self, rows: Iterable[Row[T]]) -> None:
         self._rows = tuple(rows)
 
-    def may_be_in(self, text: bytes) -> bool:
-        """Whether one of them may match some line of a text; False is certain."""
-        return self._quick.search(text) is not None
+    @cached_property
+    def hint(self) -> Callable[[bytes], re.Match[bytes] | None]:
+        """Finds in a text of any size what tells that one of them may match some line; None is certain."""
+        return self._quick.search
 
     def found_in(self, line: bytes) -> list[tuple[T, re.Match[bytes]]]:
         """What matches, each at its first place."""
-        quick = self._quick
         numbers: set[int] = set()
-        for hint in quick.finditer(line):
+        for hint in self._quick.finditer(line):
             numbers.update(self._linked.get(hint[0], self._textless))
-        matches = ((self._rows[at].tells, self._pattern(at).search(line)) for at in sorted(numbers))
-        return [(tells, match) for tells, match in matches if match]
+        found = []
+        for number in numbers:
+            match = self._pattern(number).search(line)
+            if match is not None:
+                found.append((self._rows[number].tells, match))
+        return found
 
     def _pattern(self, number: int) -> re.Pattern[bytes]:
         pattern = self._compiled[number]
@@ -71,7 +75,7 @@ class Rows(Generic[T]):
             ends.setdefault(end[0], set()).add(re.escape(end[1:]))
         told = [f"{re.escape(first)}(?:{'|'.join(sorted(rest))})" for first, rest in sorted(ends.items())]
         told += [self._rows[at].regex for at in self._textless]
-        return re.compile("|".join(told).encode())
+        return re.compile("|".join(told).encode(), re.MULTILINE)
 
     @cached_property
     def _textless(self) -> tuple[int, ...]:
