@@ -74,7 +74,7 @@ _CHAIN = re.compile(
     rb"|\+-{4,80} \d{1,4} -{4,80}"
 )
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
-_WHAT = re.compile(rb"what\(\): +(?=\S)")
+_WHAT = re.compile(rb"what\(\):\s*")
 _RUNNING = 2
 """Lines of an unknown kind that tell of a running program; one may be a last word."""
 _MESSAGE = 4
@@ -222,12 +222,14 @@ def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
         return text[text.index(b"Fatal Python error: ") :]
     thrown = _THROWN.search(text)
     for index in range(at, min(at + 4, len(lines))) if thrown else (at,):
-        own = split(lines[index].text)[1]
+        prefix, own = split(lines[index].text)
         what = _WHAT.search(own)
         if what is not None:
-            words = reason(lines, index, own[what.end() :].strip(), split(lines[index].text)[0])
+            # The message may begin with a newline.
+            words = own[what.end() :].strip() or b"what():"
+            words = reason(lines, index, words, prefix).removeprefix(b"what(): ")
             return thrown[1] + b": " + words if thrown else words
-    return reason(lines, at, text.strip(), split(lines[at].text)[0]) if not thrown else text
+    return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
 
 
 def _cause(lines: Sequence[Line], event: _Event) -> Cause:

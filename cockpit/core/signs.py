@@ -96,7 +96,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bFatal Python error: ",
         r"\bterminate called (?:after throwing|without an active)",
         r"\blibc\+\+abi: terminating\b",
-        r"\bwhat\(\):  ?\S",
+        r"\bwhat\(\):",
         r"\bSegmentation fault\b",
         r"\bBus error\b",
         r"\bIllegal instruction\b",

@@ -64,7 +64,7 @@ _SUMMARY = re.compile(
 _LABEL = re.compile(rb"Last error:\s*\Z")
 _LIBRARY = re.compile(
     rb"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<(?!stdin)|/bin/(?:torchrun|deepspeed|accelerate)$"
-    rb"|/(?:torch|deepspeed|transformers|accelerate|lightning|pytorch_lightning|megatron)/[^/]+/"
+    rb"|\.pyx$|/(?:torch|deepspeed|transformers|accelerate|lightning|pytorch_lightning|megatron)/[^/]+/"
 )
 
 

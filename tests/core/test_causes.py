@@ -400,7 +400,7 @@ STEPS = "".join(f"step {at}/90 loss 2.{at:02} lr 3.0e-04\n" for at in range(1, 3
     "fatal",
     [
         "run.sh: line 3:  4711 Segmentation fault      (core dumped) python train.py",
-        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks were OOM Killed.",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some tasks were OOM Killed.",
         "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T03:14:05 DUE TO TIME LIMIT ***",
         "[rank3]:[E626 09:12:44.3 ProcessGroupNCCL.cpp:683] Watchdog caught collective operation timeout",
         "Killed",
@@ -510,7 +510,7 @@ def test_a_loggers_head_stands_before_the_first_line_alone() -> None:
 
 
 def test_a_traceback_in_a_json_string() -> None:
-    line = r'{"level":"ERROR","exc_info":"Traceback (most recent call last):\n  File \"/work/a.py\", line 3, in f'
+    line = r'{"level":"ERROR","exc":"Traceback (most recent call last):\n  File \"/work/a.py\", line 3, in f'
     assert told(line + r'\n    f()\nValueError: bad \"x\" here"}' + "\n") == 'ValueError: bad "x" here'
 
 
