@@ -92,34 +92,44 @@ def find_cause(tail: bytes) -> Cause | None:
     :param tail: the last bytes of the log; 64 KiB are plenty
     """
     lines = read_lines(tail)
-    events = sorted(_events(tail, lines))
+    events = sorted(_events(tail, lines), key=lambda event: event.start)
     if not events:
         return None
     talk, progress = _goes_on(lines, events)
     left = [event for event in events if progress[-1] - progress[event.end] < SURVIVED]
-    bursts = list(_bursts(left, talk))
-    for burst in bursts:
-        if max(event.weight for event in burst) >= Weight.VICTIM:
-            return _cause(lines, _first(burst))
-    weak = max(bursts, key=lambda burst: max(event.weight for event in burst), default=None)
-    return None if weak is None else _cause(lines, _first(weak))
+    bursts = list(_bursts(left, talk, progress))
+    ended = next((burst for burst in bursts if _heaviest(burst) >= Weight.VICTIM), None)
+    burst = ended or max(bursts, key=_heaviest, default=None)
+    return None if burst is None else _cause(lines, _first(burst))
 
 
-def _bursts(events: Sequence[_Event], talk: Sequence[int]) -> Iterator[list[_Event]]:
-    """Events with nothing of a running program between them; the last ones first."""
+def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:
+    """Events with nothing of a running program between them; the last ones first.
+
+    What may be a consequence goes with what was before it, unless a training went on between them.
+    """
     burst: list[_Event] = []
+    weight = Weight.PASSED_ON
     for event in reversed(events):
-        if burst and talk[max(burst[-1].start, event.end)] - talk[event.end] >= _RUNNING:
-            yield burst[::-1]
-            burst = []
+        if burst:
+            until = max(burst[-1].start, event.end)
+            consequence = weight < Weight.OWN and progress[until] == progress[event.end]
+            if talk[until] - talk[event.end] >= _RUNNING and not consequence:
+                yield burst[::-1]
+                burst, weight = [], Weight.PASSED_ON
         burst.append(event)
+        weight = max(weight, event.weight)
     if burst:
         yield burst[::-1]
 
 
+def _heaviest(burst: Sequence[_Event]) -> Weight:
+    return max(event.weight for event in burst)
+
+
 def _first(burst: Sequence[_Event]) -> _Event:
     """The first of the heaviest; of tracebacks in a row the last: who dies of one prints no other."""
-    weight = max(event.weight for event in burst)
+    weight = _heaviest(burst)
     heaviest = [event for event in burst if event.weight == weight]
     found = heaviest[0]
     for event in heaviest[1:]:
@@ -209,11 +219,11 @@ def _weight(lines: Sequence[Line], chain: Sequence[Traceback], found: Traceback)
 
 
 def _handled(lines: Sequence[Line], start: int, end: int) -> bool:
-    """Whether the lines around say that the program goes on."""
+    """Whether its message before it, or the line after it, says that the program goes on."""
     before = lines[start - 1].text if start else b""
     after = lines[end + 1].text if end + 1 < len(lines) else b""
-    said = any(HANDLED.search(text) and not AFTERMATH.search(text) for text in (before, after))
-    return said or level_of(before) is Level.WARNING
+    told = HANDLED.search(before) and level_of(before) is not Level.PLAIN
+    return bool(told or (HANDLED.search(after) and not AFTERMATH.search(after)))
 
 
 def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
@@ -227,7 +237,7 @@ def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
         if what is not None:
             # The message may begin with a newline.
             words = own[what.end() :].strip() or b"what():"
-            words = reason(lines, index, words, prefix).removeprefix(b"what(): ")
+            words = reason(lines, index, words, prefix).removeprefix(b"what(): ") or words
             return thrown[1] + b": " + words if thrown else words
     return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
 

@@ -518,3 +518,26 @@ def test_a_bar_before_a_fatal_line_is_left_out() -> None:
     assert told(
         " 22%|##  | 11/50 [1:55:26<6:49:05, 629.37s/it]Segmentation fault (core dumped)\n"
     ).startswith("Segm")
+
+
+def test_a_consequence_goes_with_what_was_before_it() -> None:
+    goodbye = "".join(
+        f"flushing the tracker, part {word}\n" for word in "one two three four five six seven".split()
+    )
+    victim = raised("BrokenPipeError: [Errno 32] Broken pipe")
+    assert told(STEPS + CRASH + goodbye + victim) == OOM
+    assert told(STEPS + CRASH + STEPS + victim).startswith("BrokenPipeError")
+    assert told(STEPS + CRASH + goodbye + "Bus error (core dumped)\n") == "Bus error (core dumped)"
+
+
+def test_what_says_that_a_traceback_is_handled() -> None:
+    error = "ERROR: the launcher gave up\n"
+    for words in ("falling back to the slow kernel\n", "Retrying in 4s ...\n"):
+        assert told(raised("ImportError: fused") + words + error) == error.strip()
+        assert told(words + raised("ImportError: fused") + error) == "ImportError: fused"
+    assert told("WARNING: push failed, will retry\n" + raised("OSError: x") + error) == error.strip()
+
+
+def test_the_message_of_an_exception_in_cpp_may_begin_on_the_next_line() -> None:
+    text = "terminate called after throwing an instance of 'A::B'\nwhat():\nno such action\n"
+    assert told(text) == "A::B: no such action"

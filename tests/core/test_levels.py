@@ -121,9 +121,9 @@ def test_candidates_are_found_in_many_lines() -> None:
         for line in lines:
             if "\x1b" not in line:
                 assert may_be(level, f"step 1\n{line}\nstep 2\n".encode()), line
-    for _, line, level, _ in levels():
-        if level and b"\x1b" not in line:
-            assert may_be(level, b"step 1\n%s\nstep 2\n" % line), line
+    for _, told, level, _ in levels():
+        if level and b"\x1b" not in told:
+            assert may_be(level, b"step 1\n%s\nstep 2\n" % told), told
     calm = b"step 1 loss 2.3 lr 3.0e-04\n" * 9
     assert not may_be(Level.ERROR, calm)
     assert not may_be(Level.WARNING, calm)
