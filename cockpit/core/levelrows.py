@@ -18,15 +18,17 @@ _NAME = _not_after(
     *(r"[\w-]", r"\b0 ", r"\b[nN]o ", "level ", "level to "),
     *(
         f"{name}{sign}"
-        for name in ("log_level", "loglevel", "LEVEL")
-        for sign in ("=", "='", '="', ": ", "': '")
+        for name in ("log_level", "loglevel", "log-level", "log level", "LEVEL")
+        for sign in ("=", "='", '="', ": ", "': '", " ", " = ")
     ),
 )
 # "error: 0.013", "Error: 12.4% …", "error: None" are measures; "error: 404 Not Found" is news.
 _VALUE = (
     r"[ \t]*(?:[-+]?\d{0,20}(?:\.\d|\d%|\d[eE][-+]\d)"
-    r"|(?:[-+]?\d{1,20}|[nN]one|null|[fF]alse|nan|inf|0x0)[ \t\r]*(?:$|[,;|)\]}]))"
+    r"|(?:[-+]?\d{1,20}|[nN]one|null|[fF]alse|nan|inf|0x0)[ \t\r]*(?:$|[,;|)\]}/]|[A-Z]+:)"
+    r"|\"\"|''|\[\]|\{\}|[nN]/[aA]\b)"
 )
+_LOUD = rf"(?![=\w])(?! RATE|:{_VALUE})"
 # What is measured, where no number follows at once: "Test Error: \n Accuracy: …".
 _MEASURED = _not_after(
     *(f"[{word[0].upper()}{word[0]}]{word[1:]} [Ee]rror" for word in (
@@ -63,12 +65,16 @@ def _glog(letter: str) -> tuple[str, ...]:
 
 ERROR = (
     r"Traceback \(most recent call last\)",
-    rf"{_NAME}ERROR(?![=\w])",
-    rf"{_NAME}CRITICAL(?![=\w])",
-    rf"{_NAME}FATAL(?![=\w])",
+    rf"{_NAME}ERROR{_LOUD}",
+    rf"{_NAME}CRITICAL{_LOUD}",
+    rf"{_NAME}FATAL{_LOUD}",
     *map(_field, ("error", "fatal")),
     r"\"critical\"",
-    r"\[(?:error|fatal)\]",
+    r"\[(?:error|fatal|critical) {0,8}\]",
+    r"\b(?:ERRO|FATA)\[\d",
+    r"\bSEVERE: ",
+    # Whatever a package calls its exceptions.
+    r"\.(?:exceptions|errors|error)\.[A-Z]\w{1,80}(?::|[ \t\r]*$)",
     # "RuntimeError: …", "fatal error: …"; "KeyError" alone; "CUDA error 700"; "Error executing job with …".
     rf"rror(?:(?<=[Ee]rror)(?<![\w-]error){_MEASURED}:(?=[ \t]*\S)(?!{_VALUE})|(?<=\wError):?[ \t\r]*$)",
     r"\bBus error\b",
@@ -118,9 +124,13 @@ ERROR = (
     r"\bmake(?:\[\d{1,3}\])?: \*\*\* ",
     r"\bCould not resolve host",
     r": command not found\b",
-    r": No such file or directory[ \t\r]*$",
+    # Of the C library's errors; ssh's and the shells' lines end with them.
+    r": (?:No such file or directory|Connection refused|Connection timed out|Connection reset by peer"
+    r"|Broken pipe|No route to host|Cannot allocate memory|Too many open files|Stale file handle"
+    r"|Input/output error|Read-only file system|Disk quota exceeded|Name or service not known)\.?[ \t\r]*$",
     r"\bPermission denied(?: \(|[ \t\r]*$)",
     r"\bNo space left on device\b",
+    r"\bHost key verification failed\b",
     r"\bcannot open shared object file\b",
     *_glog("E"),
     *_glog("F"),
@@ -128,12 +138,12 @@ ERROR = (
 """Each matches in one line; a row is whatever needs no other word beside it."""
 
 WARNING = (
-    rf"{_NAME}WARN(?:ING)?(?![=\w])",
-    *(rf"{word}(?: #\d|: ?(?!{_VALUE})| : )" for word in ("Warning", "warning")),
+    rf"{_NAME}WARN(?:ING)?{_LOUD}",
+    *(rf"{word}(?: #\d|!|: ?(?!{_VALUE})| : )" for word in ("Warning", "warning")),
     r"\bCMake Warning\b",
     r"\bdeprecated\b",
     *map(_field, ("warn", "warning")),
-    r"\[warn(?:ing)?\]",
+    r"\[warn(?:ing)? {0,8}\]",
     *_glog("W"),
 )
 
