@@ -18,11 +18,11 @@ from cockpit.core.signs import (
     NOISE_FRAME,
     PASSED_ON,
     PROGRESS,
+    SIGNS,
     STOPPED,
     TALK,
     VICTIM,
     Weight,
-    signs_in,
 )
 from cockpit.core.text import RemoteText
 from cockpit.core.tracebacks import (
@@ -92,7 +92,7 @@ def find_cause(tail: bytes) -> Cause | None:
     :param tail: the last bytes of the log; 64 KiB are plenty
     """
     lines = read_lines(tail)
-    events = sorted(_events(tail, lines), key=lambda event: event.start)
+    events = sorted(_events(lines), key=lambda event: event.start)
     if not events:
         return None
     talk, progress = _goes_on(lines, events)
@@ -168,18 +168,17 @@ def _shape(text: bytes) -> bytes:
     return _LETTERS.sub(b" ", text[:300])
 
 
-def _events(tail: bytes, lines: Sequence[Line]) -> Iterator[_Event]:
+def _events(lines: Sequence[Line]) -> Iterator[_Event]:
     tracebacks = read_tracebacks(lines)
     yield from _chains(lines, tracebacks)
     taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
-    signs = signs_in(tail)
     for at, (_, line) in enumerate(lines):
         # The head of a traceback without its end tells nothing.
         if at in taken or TRACEBACK in line:
             continue
-        sign = next((sign for sign in signs if sign.is_in(line)), None)
-        if sign is not None:
-            yield _Event(at, at, sign.weight, _words(lines, at, message(line)))
+        signs = SIGNS.found_in(message(line)) if SIGNS.hint(line) else []
+        if signs:
+            yield _Event(at, at, max(weight for weight, _ in signs), _words(lines, at, message(line)))
         elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
             yield _Event(at, at, Weight.ERROR, message(line))
 

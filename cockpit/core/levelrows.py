@@ -121,7 +121,7 @@ ERROR = (
     r"\bninja: build stopped\b",
     r"^FAILED: ",
     r"\bCMake Error\b",
-    r"\bmake(?:\[\d{1,3}\])?: \*\*\* ",
+    r"\*\*\* \[[^\]\n]{1,200}\] Error \d",
     r"\bCould not resolve host",
     r": command not found\b",
     # Of the C library's errors; ssh's and the shells' lines end with them.

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import NamedTuple
 
-from cockpit.core.patterns import needed_texts
-from cockpit.core.prefixes import message
+from cockpit.core.rows import Row, Rows
 
 
 class Weight(IntEnum):
@@ -34,23 +32,6 @@ class Weight(IntEnum):
     """An exception that nobody caught, a crash, a kill."""
     ROOT = 6
     """What others, OWN too, are said to come from."""
-
-
-class Sign(NamedTuple):
-    """A row: what a line with the pattern weighs."""
-
-    weight: Weight
-    pattern: re.Pattern[bytes]
-    needed: tuple[bytes, ...]
-    """One of these is in every match."""
-
-    def may_be_in(self, text: bytes) -> bool:
-        """Whether some line of a text could have it; False is certain, and quick."""
-        return any(needed in text for needed in self.needed)
-
-    def is_in(self, line: bytes) -> bool:
-        """Whether a line has it, whatever a launcher put before."""
-        return self.may_be_in(line) and self.pattern.search(message(line)) is not None
 
 
 _SIGNALS = r"SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL|TRAP|SYS)"
@@ -153,19 +134,8 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
 }
 
 
-def _sign(weight: Weight, pattern: str) -> Sign:
-    texts = needed_texts(pattern) or [""]
-    return Sign(weight, re.compile(pattern.encode()), tuple(text.encode() for text in texts))
-
-
-SIGNS = tuple(_sign(weight, pattern) for weight, patterns in reversed(_ROWS.items()) for pattern in patterns)
-"""The heaviest first."""
-
-
-def signs_in(text: bytes) -> list[Sign]:
-    """The rows that may match a line of ``text``: the others need no look at each line."""
-    return [sign for sign in SIGNS if sign.may_be_in(text)]
-
+SIGNS = Rows([Row(weight, pattern) for weight, patterns in _ROWS.items() for pattern in patterns])
+"""What a line with a word of an end weighs."""
 
 PASSED_ON = re.compile(
     rb"(?:\w{1,80}\.){0,20}(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException"
