@@ -76,7 +76,7 @@ def _accuracy() -> list[Measured]:
 
 def _log() -> bytes:
     """What trainings print, again and again: mostly plain lines."""
-    text = b"".join(each.text for kind in ("progress", "healthy", "failures") for each in samples(kind))
+    text = b"".join(each.text for kind in ("progress", "healthy") for each in samples(kind))
     return text * (LOG // len(text) + 1)
 
 
