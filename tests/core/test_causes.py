@@ -521,9 +521,7 @@ def test_a_bar_before_a_fatal_line_is_left_out() -> None:
 
 
 def test_a_consequence_goes_with_what_was_before_it() -> None:
-    goodbye = "".join(
-        f"flushing the tracker, part {word}\n" for word in "one two three four five six seven".split()
-    )
+    goodbye = "".join(f"flushing the tracker, part {letter}\n" for letter in "abcdefg")
     victim = raised("BrokenPipeError: [Errno 32] Broken pipe")
     assert told(STEPS + CRASH + goodbye + victim) == OOM
     assert told(STEPS + CRASH + STEPS + victim).startswith("BrokenPipeError")
