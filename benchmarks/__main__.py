@@ -19,6 +19,7 @@ from collections.abc import Callable
 from benchmarks import (
     badnodes,
     bombs,
+    causes,
     collect,
     connect,
     firstframe,
@@ -53,6 +54,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "dumped": stacks.dumped,
     "bombs": bombs.run,
     "readings": readings.run,
+    "causes": causes.run,
 }
 IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 from cockpit.core.levels import Level, level_of
-from cockpit.core.lines import last_state
+from cockpit.core.prefixes import TRACEBACK, message, split
+from cockpit.core.signs import (
+    AFTERMATH,
+    HANDLED,
+    NOISE_BEFORE,
+    NOISE_FRAME,
+    PASSED_ON,
+    PROGRESS,
+    SIGNS,
+    STOPPED,
+    TALK,
+    VICTIM,
+    Weight,
+)
 from cockpit.core.text import RemoteText
+from cockpit.core.tracebacks import (
+    FRAMES,
+    WORDS,
+    Line,
+    Traceback,
+    dumped,
+    read_lines,
+    read_tracebacks,
+    reason,
+    shown,
+)
 
-FRAMES = 3
-WORDS = 2000
-"""Bytes of a summary, and of a name, that are kept."""
-JUNK = 20
-"""Lines of others in a row that may be amid a traceback."""
+__all__ = ["FRAMES", "Cause", "find_cause"]
+
+SURVIVED = 4
+"""Lines of a training that goes on after an error tell that it did not end it."""
 
 
 @dataclass(frozen=True)
@@ -34,206 +58,192 @@ class Cause:
     offset: int
 
 
-class _Line(NamedTuple):
-    offset: int
-    text: bytes
+class _Event(NamedTuple):
+    """Something that may have ended the rank: lines ``start`` to ``end``."""
 
-
-class _Found(NamedTuple):
-    """A traceback, from its head to its summary."""
-
-    head: int
+    start: int
     end: int
-    cause: Cause
+    weight: Weight
+    words: bytes
+    traceback: Traceback | None = None
 
 
-_STYLE = re.compile(rb"\x1b\[[\d;:]*m")
-_TRACEBACK = b"Traceback (most recent call last)"
-# A time; `[rank3]: ` of torch, `[default3]:` of torchrun, `[1,3]<stderr>: ` of mpirun; `12: ` of srun -l and
-# `node: ` of pdsh; `    | ` of an exception group.
-_PREFIX = re.compile(
-    rb"(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[\d.,]{0,10}Z?[ :]{0,2}"
-    rb"|\[[^\]]{1,64}\](?:<\w{1,16}>)?:? ?|[\w.-]{1,64}: ?){0,4}(?: {0,40}\| )?"
+# The last is the line before each exception of a group.
+_CHAIN = re.compile(
+    rb"During handling of the above exception|The above exception was the direct cause"
+    rb"|\+-{4,80} \d{1,4} -{4,80}"
 )
-# A bar ends without a newline: what is printed next goes on in its line.
-_BAR_END = re.compile(rb"(?:it/s|s/it)[^\]]{0,300}\]")
-_FRAME = re.compile(rb'[ \t]{1,80}File "([^"]+)", line (\d+)(?:,? in (.+))?')
-_BOX_FRAME = re.compile(r"│ (\S[^│]{0,300}?):(\d+) in ([^│]{1,200}?) *│".encode())
-_SUMMARY = re.compile(
-    rb"(?!(?:DEBUG|INFO|NOTE|WARN|WARNING)\b)(?:[\w<>]{1,80}\.){0,20}(?:[A-Z_]\w*|\w*[Ee]rror|timeout)"
-    rb"(?:\([\w.]+\))?(?::(?: .*)?)?[ \t]*\Z"
-)
-_CHAIN = (b"During handling of the above exception", b"The above exception was the direct cause")
-# Of launchers, which only pass on what happened in a rank.
-_PASSED_ON = re.compile(
-    rb"[\w.]*(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException)\b"
-)
-_LIBRARY = re.compile(
-    rb"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<(?!stdin)|/bin/(?:torchrun|deepspeed|accelerate)$"
-    rb"|/(?:torch|deepspeed|transformers|accelerate|lightning|pytorch_lightning|megatron)/[^/]+/"
-)
-_THROWN = re.compile(rb"terminate called after throwing an instance of '([^']+)'")
-_CRASHED = re.compile(
-    rb"\bSegmentation fault\b|\bBus error\b|\bIllegal instruction\b|\bcore dumped\b|\boom[-_]kill"
-    rb"|\b[Oo]ut of memory: Killed\b|\bDetected \d+ oom|\bline \d+: +\d+ (?:Killed|Aborted)\b"
-)
-_NOT_STARTED = re.compile(
-    rb"can't open file|: command not found\Z|: No module named \S|: Permission denied\Z"
-)
+_THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
+_WHAT = re.compile(rb"what\(\):\s*")
+_RUNNING = 2
+"""Lines of an unknown kind that tell of a running program; one may be a last word."""
+_MESSAGE = 4
+"""Lines after an event that may still be of its message."""
+_DIGIT = re.compile(rb"\d")
+_LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
 def find_cause(tail: bytes) -> Cause | None:
     """The cause in the end of a failed rank's log; None where nothing in it looks like one.
 
-    The last traceback counts, and of a chain of exceptions the first one; without a traceback the last words
-    of the C library, the kernel or the interpreter, else the last line that is an error.
+    From the last event back: events with no output of a training that goes on between them belong together,
+    and of those the one that the others come from counts. What was followed by more such output was survived.
 
     :param tail: the last bytes of the log; 64 KiB are plenty
     """
-    lines = _lines(tail)
-    tracebacks = _tracebacks(lines)
-    own = [found for found in tracebacks if not _PASSED_ON.match(found.cause.summary.raw)]
-    if own:
-        return _root(lines, own)
-    return (
-        _fatal(lines)
-        or (tracebacks[-1].cause if tracebacks else None)
-        or _last(lines, lambda text: _is_error(text) or _NOT_STARTED.search(text) is not None)
-    )
+    lines = read_lines(tail)
+    events = sorted(_events(lines), key=lambda event: event.start)
+    if not events:
+        return None
+    talk, progress = _goes_on(lines, events)
+    left = [event for event in events if progress[-1] - progress[event.end] < SURVIVED]
+    bursts = list(_bursts(left, talk, progress))
+    ended = next((burst for burst in bursts if _heaviest(burst) >= Weight.VICTIM), None)
+    burst = ended or max(bursts, key=_heaviest, default=None)
+    return None if burst is None else _cause(lines, _first(burst))
 
 
-def _is_error(text: bytes) -> bool:
-    # The head of a traceback without its end tells nothing.
-    return level_of(text) is Level.ERROR and _TRACEBACK not in text
+def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:
+    """Events with nothing of a running program between them; the last ones first.
+
+    What may be a consequence goes with what was before it, unless a training went on between them.
+    """
+    burst: list[_Event] = []
+    weight = Weight.PASSED_ON
+    for event in reversed(events):
+        if burst:
+            until = max(burst[-1].start, event.end)
+            consequence = weight < Weight.OWN and progress[until] == progress[event.end]
+            if talk[until] - talk[event.end] >= _RUNNING and not consequence:
+                yield burst[::-1]
+                burst, weight = [], Weight.PASSED_ON
+        burst.append(event)
+        weight = max(weight, event.weight)
+    if burst:
+        yield burst[::-1]
 
 
-def _lines(tail: bytes) -> list[_Line]:
-    """Lines as they are seen, without colours, each with where it begins; blank ones are left out."""
-    lines: list[_Line] = []
-    offset = 0
-    for line in tail.split(b"\n"):
-        text = last_state(line) if b"\r" in line else line
-        if b"\x1b" in text:
-            text = _STYLE.sub(b"", text)
-        if text and not text.isspace():
-            lines.append(_Line(offset, text))
-        offset += len(line) + 1
-    return lines
+def _heaviest(burst: Sequence[_Event]) -> Weight:
+    return max(event.weight for event in burst)
 
 
-def _tracebacks(lines: Sequence[_Line]) -> list[_Found]:
-    edges = [at for at, line in enumerate(lines) if _TRACEBACK in line.text] + [len(lines)]
-    found: list[_Found] = []
-    for head, following in pairwise(edges):
-        if head and b"Exception ignored " in lines[head - 1].text:
-            continue  # of a destructor: it ended nothing
-        each = _traceback(lines, head, following)
-        if each is not None:
-            found.append(each)
+def _first(burst: Sequence[_Event]) -> _Event:
+    """The first of the heaviest; of tracebacks in a row the last: who dies of one prints no other."""
+    weight = _heaviest(burst)
+    heaviest = [event for event in burst if event.weight == weight]
+    found = heaviest[0]
+    for event in heaviest[1:]:
+        if found.traceback is None or event.traceback is None:
+            break
+        found = event
     return found
 
 
-def _traceback(lines: Sequence[_Line], head: int, stop: int) -> _Found | None:
-    """The traceback with this head; None if its summary does not come before ``stop``."""
-    before = lines[head].text.partition(_TRACEBACK)[0]
-    bars = list(_BAR_END.finditer(before))
-    match = _PREFIX.match(before, bars[-1].end() if bars else 0)
-    prefix = match[0] if match else b""
-    frames: list[tuple[bytes, bytes, bytes]] = []
-    junk = 0
-    for at in range(head + 1, stop):
-        body = _body(lines[at].text, prefix)
-        frame = _FRAME.match(body) or _BOX_FRAME.match(body)
-        if frame is not None:
-            frames.append((frame[1], frame[2], frame[3] or b""))
-        elif body[:1] in (b" ", b"\t", b"\xe2", b""):
-            continue  # source, markers, boxes
-        elif _SUMMARY.match(body):
-            if body.rstrip().endswith(b":") and at + 1 < stop:
-                body = body.rstrip() + b" " + _body(lines[at + 1].text, prefix).strip()
-            return _Found(head, at, Cause(_words(body), _shown(frames), lines[head].offset))
-        else:
-            junk += 1
-            if junk > JUNK:
-                return None
+def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
+    """How much up to each line is of a running program, and how many lines are of its training."""
+    taken = {at for event in events for at in range(event.start, event.end + 1)}
+    first = events[0].start
+    before: Counter[bytes] = Counter()
+    talk = [0] * len(lines)
+    progress = [False] * len(lines)
+    event = first
+    for at in range(first, len(lines)):
+        text = split(lines[at].text)[1]
+        event = at if at in taken else event
+        if at == event or AFTERMATH.search(text) or level_of(text):
             continue
-        junk = 0
-    return None
-
-
-def _body(text: bytes, prefix: bytes) -> bytes:
-    """A line without what the lines of its traceback begin with; the digits of a time may differ."""
-    if not prefix:
-        return text
-    start = text[: len(prefix)]
-    if start == prefix or _shape(start) == _shape(prefix):
-        return text[len(prefix) :]
-    return text.removeprefix(prefix.rstrip())
+        progress[at] = PROGRESS.search(text) is not None
+        if not progress[at] and _DIGIT.search(text):
+            # Of a form that is not known, but was there before.
+            before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
+            progress[at] = before[_shape(text)] > 1
+        if progress[at] or TALK.search(text):
+            talk[at] = _RUNNING
+        elif at > event + _MESSAGE:
+            talk[at] = 1
+    return list(accumulate(talk)), list(accumulate(progress))
 
 
 def _shape(text: bytes) -> bytes:
-    return re.sub(rb"\d", b"0", text)
+    return _LETTERS.sub(b" ", text[:300])
 
 
-def _root(lines: Sequence[_Line], own: Sequence[_Found]) -> Cause:
-    """Of the last chain the first exception that says something; the others came of it."""
-    at = len(own) - 1
-    chain = [own[at].cause]
-    while at > 0 and any(
-        words in line.text for line in lines[own[at - 1].end : own[at].head] for words in _CHAIN
-    ):
-        at -= 1
-        chain.insert(0, own[at].cause)
-    # "_queue.Empty" alone is no cause.
-    return next((cause for cause in chain if b":" in cause.summary.raw), chain[0])
+def _events(lines: Sequence[Line]) -> Iterator[_Event]:
+    tracebacks = read_tracebacks(lines)
+    yield from _chains(lines, tracebacks)
+    taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
+    for at, (_, line) in enumerate(lines):
+        # The head of a traceback without its end tells nothing.
+        if at in taken or TRACEBACK in line:
+            continue
+        signs = SIGNS.found_in(message(line)) if SIGNS.hint(line) else []
+        if signs:
+            yield _Event(at, at, max(weight for weight, _ in signs), _words(lines, at, message(line)))
+        elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
+            yield _Event(at, at, Weight.ERROR, message(line))
 
 
-def _shown(frames: Sequence[tuple[bytes, bytes, bytes]]) -> tuple[RemoteText, ...]:
-    """The last frames of the user's code."""
-    wanted = [frame for frame in frames if not _LIBRARY.search(frame[0])] or frames
-    return tuple(
-        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name))[:WORDS].strip())
-        for path, line, name in wanted[-FRAMES:]
-    )
+def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:
+    """Each traceback that is not the consequence of another one."""
+    chain: list[Traceback] = []
+    for each in tracebacks:
+        between = lines[chain[-1].end + 1 : each.start] if chain else ()
+        if chain and not any(_CHAIN.search(line.text) for line in between):
+            yield _chained(lines, chain)
+            chain = []
+        chain.append(each)
+    if chain:
+        yield _chained(lines, chain)
 
 
-def _fatal(lines: Sequence[_Line]) -> Cause | None:
-    """What the interpreter, a C++ exception or the system said last."""
-    for at in reversed(range(len(lines))):
-        text = lines[at].text
-        if b"Fatal Python error: " in text:
-            words = text[text.index(b"Fatal Python error: ") :]
-            return Cause(_words(words), _dumped(lines, at), lines[at].offset)
-        if b"what(): " in text:
-            words = text.partition(b"what(): ")[2].strip()
-            thrown = _THROWN.search(lines[at - 1].text) if at else None
-            if thrown is not None:
-                return Cause(_words(thrown[1] + b": " + words), (), lines[at - 1].offset)
-            if words:
-                return Cause(_words(words), (), lines[at].offset)
-    return _last(lines, lambda text: _CRASHED.search(text) is not None)
+def _chained(lines: Sequence[Line], chain: Sequence[Traceback]) -> _Event:
+    """The first exception that says something ("_queue.Empty" alone is no cause); the others came of it."""
+    telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
+    found = next(telling, chain[0])
+    return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)
 
 
-def _dumped(lines: Sequence[_Line], at: int) -> tuple[RemoteText, ...]:
-    """The frames that the faulthandler printed of the thread that crashed."""
-    frames: list[tuple[bytes, bytes, bytes]] = []
-    of_it = False
-    for line in lines[at + 1 : at + 500]:
-        frame = _FRAME.search(line.text) if of_it else None
-        if frame is not None:
-            frames.insert(0, (frame[1], frame[2], frame[3] or b""))
-        elif of_it:
-            break
-        of_it = of_it or b"Current thread " in line.text
-    return _shown(frames)
+def _weight(lines: Sequence[Line], chain: Sequence[Traceback], found: Traceback) -> Weight:
+    start, end = chain[0].start, chain[-1].end
+    before = b"\n".join(line.text for line in lines[max(0, start - 2) : start + 1])
+    if PASSED_ON.match(found.summary):
+        return Weight.PASSED_ON
+    if NOISE_BEFORE.search(before) or any(NOISE_FRAME.search(b"%s %s %s" % frame) for frame in found.frames):
+        return Weight.NOISE
+    if _handled(lines, start, end):
+        return Weight.NOISE
+    if STOPPED.match(found.summary):
+        return Weight.ERROR
+    return Weight.VICTIM if VICTIM.search(found.summary) else Weight.OWN
 
 
-def _last(lines: Sequence[_Line], test: Callable[[bytes], bool]) -> Cause | None:
-    for line in reversed(lines):
-        if test(line.text):
-            return Cause(_words(line.text), (), line.offset)
-    return None
+def _handled(lines: Sequence[Line], start: int, end: int) -> bool:
+    """Whether its message before it, or the line after it, says that the program goes on."""
+    before = lines[start - 1].text if start else b""
+    after = lines[end + 1].text if end + 1 < len(lines) else b""
+    told = HANDLED.search(before) and level_of(before) is not Level.PLAIN
+    return bool(told or (HANDLED.search(after) and not AFTERMATH.search(after)))
 
 
-def _words(line: bytes) -> RemoteText:
-    return RemoteText.of(line.strip()[:WORDS])
+def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
+    """What the line with a sign says, with the type of a C++ exception and what() together."""
+    if b"Fatal Python error: " in text:
+        return text[text.index(b"Fatal Python error: ") :]
+    thrown = _THROWN.search(text)
+    for index in range(at, min(at + 4, len(lines))) if thrown else (at,):
+        prefix, own = split(lines[index].text)
+        what = _WHAT.search(own)
+        if what is not None:
+            # The message may begin with a newline.
+            words = own[what.end() :].strip() or b"what():"
+            words = reason(lines, index, words, prefix).removeprefix(b"what(): ") or words
+            return thrown[1] + b": " + words if thrown else words
+    return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
+
+
+def _cause(lines: Sequence[Line], event: _Event) -> Cause:
+    start = event.traceback.start if event.traceback else event.start
+    frames = event.traceback.frames if event.traceback else ()
+    if event.words.startswith(b"Fatal Python error: "):
+        frames = tuple(dumped(lines, event.start))
+    return Cause(RemoteText.of(event.words.strip()[:WORDS]), shown(frames), lines[start].offset)

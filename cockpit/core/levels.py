@@ -1,15 +1,12 @@
-r"""Which lines of a log are errors and warnings, as far as their words tell.
-
-Known are the level names of Python's logging, of glog (``[E…``, which torch prints) and of logfmt, the last
-lines of Python's exceptions and warnings, and what the C library, the kernel, NCCL and torch say of a crash.
-"""
+"""Which lines of a log are errors and warnings, as far as their words tell."""
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum
 
-from cockpit.core.patterns import needed_texts
+from cockpit.core import levelrows
+from cockpit.core.rows import Row, Rows
 
 
 class Level(IntEnum):
@@ -20,78 +17,33 @@ class Level(IntEnum):
     ERROR = 2
 
 
-# Not "0 ERROR", "no ERROR", "log_level=ERROR", "set the level to ERROR".
-_NAME = r"(?<![\w-])(?<!\b0 )(?<!\b[nN]o )(?<!log_level=)(?<!loglevel=)(?<!LEVEL=)(?<!level )(?<!level to )"
-# "error: 0.013" and "error: None" are values, not news.
-_VALUE = r"[ \t]*(?:[-+]?\.?\d[\d.,eE+-]*%?|[nN]one|null|[fF]alse|nan|inf|0x0)[ \t\r]*(?:$|[,;|)\]}])"
-_GLOG = r"(?:\d{4} \d\d:[^\n]{1,100}?| \w{1,80})\.cpp:\d"
-
-# Each alternative holds one text that is in no other: quick searches look for these first.
-ERROR = re.compile(
-    "|".join(
-        (
-            r"Traceback \(most recent call last\)",
-            rf"{_NAME}ERROR(?![=\w])",
-            rf"{_NAME}CRITICAL(?![=\w])",
-            rf"{_NAME}FATAL(?![=\w])",
-            # "RuntimeError: …", "fatal error: …"; "KeyError" alone; "Bus error"; "[error]"; "level=error".
-            rf"rror(?:(?<=[Ee]rror):(?!{_VALUE})|(?<=\wError)[ \t\r]*$|(?<=\bBus error)\b|(?<=\[error)\]"
-            r"|(?<=\blevel=error)\b|(?<=\"level\":\"error)\"|(?<=\"level\": \"error)\")",
-            r"(?<!except )Exception(?::|[ \t\r]*$| in thread )",
-            r"(?<![-\w])[Ff]atal:",
-            r"\bSegmentation fault\b",
-            r"\bcore dumped\b",
-            r"\bterminate called\b",
-            r"(?<!\bavoid )(?<!\brun )(?<!\brunning )\b[Oo]ut of memory\b",
-            r"\bSIG(?:SEGV|ABRT|BUS|KILL|FPE|ILL)\b",
-            r"\bNCCL WARN\b",
-            r"\b[Aa]ssertion [^\n]{1,300}? failed\b",
-            r"\bAborted(?: \(|[ \t\r]*$)",
-            r"\bKilled(?: process \d|[ \t\r]*$)",
-            rf"\[E{_GLOG}",
-            r"(?:^|[\s\]:])E\d{4} \d\d:[^\n]{1,100}?torch/distributed/",
-        )
-    ).encode(),
-    re.MULTILINE,
-)
-"""What makes a line an error. It never looks past the end of a line, so it finds candidates in many lines."""
-
-WARNING = re.compile(
-    "|".join(
-        (
-            rf"{_NAME}WARN(?:ING)?(?![=\w])",
-            rf"[Ww]arning:(?!{_VALUE})",
-            r"\bdeprecated\b",
-            r"(?:\blevel=|\[|\"level\": ?\")warn(?:ing)?\b",
-            rf"\[W{_GLOG}",
-            r"(?:^|[\s\]:])W\d{4} \d\d:[^\n]{1,100}?torch/distributed/",
-        )
-    ).encode(),
-    re.MULTILINE,
-)
-"""As :data:`ERROR`."""
-
+_ERRORS = [Row(Level.ERROR, regex) for regex in levelrows.ERROR]
+_WARNINGS = [Row(Level.WARNING, regex) for regex in levelrows.WARNING]
+_ROWS = Rows([*_ERRORS, *_WARNINGS])
+_OF = {Level.ERROR: Rows(_ERRORS), Level.WARNING: Rows(_WARNINGS)}
+_QUIET = re.compile(levelrows.QUIET.encode())
 _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
-_WORDS = re.compile(
-    "|".join(
-        re.escape(text)
-        for pattern in (ERROR, WARNING)
-        for text in needed_texts(pattern.pattern.decode()) or [""]
-    ).encode()
-)
+
+
+def may_be(level: Level, block: bytes) -> bool:
+    """Whether one of many lines without colours could have the level; False is certain, and quick."""
+    rows = _OF.get(level)
+    return rows is None or rows.hint(block) is not None
 
 
 def level_of(line: bytes) -> Level:
     """The level of one line, with or without colours.
 
-    Where it has words of both, the first counts: "WARNING: retrying after ConnectionError: …" is a warning.
+    Where it has words of several, the first counts: "WARNING: retrying after ConnectionError: …" is one.
     """
-    # Nearly every line has none of the words, and looking for them is many times quicker than the patterns.
-    if _WORDS.search(line) is None:
+    # Nearly every line has none of the words.
+    if _ROWS.hint(line) is None:
         return Level.PLAIN
     if b"\x1b" in line:
         line = _STYLE.sub(b"", line)
-    error, warning = ERROR.search(line), WARNING.search(line)
-    if error is not None and (warning is None or error.start() <= warning.start()):
-        return Level.ERROR
-    return Level.PLAIN if warning is None else Level.WARNING
+    # Of an error and a warning at one place, the error counts.
+    places = [(match.start(), -level) for level, match in _ROWS.found_in(line)]
+    if not places:
+        return Level.PLAIN
+    start, worst = min(places)
+    return Level.PLAIN if _QUIET.search(line, 0, start) else Level(-worst)

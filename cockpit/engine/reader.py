@@ -6,13 +6,14 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from cockpit.core.excerpt import LONG, TAIL, TEXT_MAX, clip, excerpt, long_excerpt
 from cockpit.core.folding import Folder
-from cockpit.core.levels import ERROR, WARNING, Level, level_of
+from cockpit.core.levels import Level, level_of, may_be
 from cockpit.core.lines import last_state
-from cockpit.core.patterns import Pattern, needed_texts
+from cockpit.core.patterns import Pattern
 from cockpit.core.segments import Segment
 from cockpit.engine.logbook import Logbook, Row, Source
 
@@ -76,12 +77,6 @@ class _Line(NamedTuple):
         """The different texts that were printed."""
         return self.originals or (self.text,)
 
-
-_WORDS = {
-    Level.ERROR: needed_texts(ERROR.pattern.decode()),
-    Level.WARNING: needed_texts(WARNING.pattern.decode()),
-}
-"""One of these is in every line of the level."""
 
 _Quick = Callable[[bytes], bool]
 """Whether a line in a block of many could be meant; only a False is certain."""
@@ -441,14 +436,5 @@ def _test(test: Callable[[bytes], bool] | Level | str) -> tuple[Callable[[bytes]
         return pattern.matches, [pattern.may_match]
     if isinstance(test, Level):
         level = test
-        words = _WORDS.get(level)
-        if words is None:
-            return lambda text: level_of(text) == level, []
-        told = [word.encode() for word in words]
-
-        def may_be(block: bytes) -> bool:
-            return any(word in block for word in told)
-
-        # Looking for plain words is much quicker than for the expressions of levels, in lines too.
-        return lambda text: may_be(text) and level_of(text) == level, [may_be]
+        return lambda text: level_of(text) == level, [partial(may_be, level)]
     return test, []

@@ -273,7 +273,7 @@ def test_what_the_interpreter_and_libraries_say_when_they_crash() -> None:
         "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some tasks have been OOM Killed.",
         "run.sh: line 3:  4711 Killed                  python train.py",
         "train.py: error: unrecognized arguments: --zerro",
-        "[2024-03-01 10:00:00,123] [ERROR] [engine.py:1:check] the batch is too large",
+        "[ERROR] [engine.py:1:check] the batch is too large",
         "python: can't open file '/work/trian.py': [Errno 2] No such file or directory",
         "/usr/bin/python3: No module named deepsped",
         "bash: line 1: pyhton: command not found",
@@ -391,3 +391,151 @@ def test_the_crash_of_an_example(script: str, crashes: dict[str, subprocess.Pope
     shown = [frame.shown() for frame in found.frames]
     assert [shown[0].partition(":")[0], shown[-1].partition(":")[0]] == [script, "faults.py"]
     assert shown[-1].endswith(" step_begins")
+
+
+STEPS = "".join(f"step {at}/90 loss 2.{at:02} lr 3.0e-04\n" for at in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    "fatal",
+    [
+        "run.sh: line 3:  4711 Segmentation fault      (core dumped) python train.py",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some tasks were OOM Killed.",
+        "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T03:14:05 DUE TO TIME LIMIT ***",
+        "[rank3]:[E626 09:12:44.3 ProcessGroupNCCL.cpp:683] Watchdog caught collective operation timeout",
+        "Killed",
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "[1,3]<stderr>:", "i-0.trainer/0 [default3]:"])
+def test_a_later_fatal_line_outranks_a_handled_traceback(fatal: str, prefix: str) -> None:
+    text = STEPS + raised("OSError: the cache is stale") + STEPS + f"{fatal}\n"
+    assert fatal.endswith(told(with_prefix(prefix, text)))
+    # Without output of a training between them the traceback is what ended it.
+    assert told(STEPS + raised("OSError: x") + "Aborted (core dumped)\n") == "OSError: x"
+
+
+def test_what_a_training_went_on_after_is_no_cause() -> None:
+    assert find_cause((raised("OSError: the cache is stale") + STEPS).encode()) is None
+    odd = "".join(f"~ {at} ~ 0.{at} ~\n" for at in range(40, 60))
+    assert find_cause((odd + "ERROR: no route to the tracker\n" + odd).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "Exception in thread Thread-4 (_pin_memory_loop):\n"
+        + raised("ConnectionResetError: [Errno 104] reset"),
+        "Error in atexit._run_exitfuncs:\n" + raised("RuntimeError: cannot schedule new futures"),
+        raised("BrokenPipeError: [Errno 32] Broken pipe", path="/usr/lib/multiprocessing/queues.py").replace(
+            "in f", "in _feed"
+        ),
+        "Exception ignored in: <function Net.__del__ at 0x7f>\n" + raised("TypeError: 'NoneType'"),
+        "--- Logging error ---\n" + raised("ValueError: I/O operation on closed file."),
+    ],
+)
+def test_noise_of_an_end_is_a_cause_only_where_nothing_else_is(noise: str) -> None:
+    assert told(STEPS + CRASH + noise) == OOM
+    assert told(STEPS + noise) in noise
+
+
+def test_the_reason_of_nccl_is_taken_from_its_next_line() -> None:
+    words = "NCCL error in: /pytorch/NCCLUtils.hpp:275, unhandled system error, NCCL version 2.27.3"
+    rest = "ncclSystemError: System call (e.g. malloc) failed.\nLast error:\nNo space left on device (28)"
+    expected = f"DistBackendError: {words} Last error: No space left on device (28)"
+    assert told(raised(f"DistBackendError: {words}\n{rest}")) == expected
+    thrown = (
+        f"terminate called after throwing an instance of 'DistBackendError'\n  what():  {words}\n{rest}\n"
+    )
+    assert told(thrown) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "summary"),
+    [
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+            "ninja: build stopped: subcommand failed.",
+        ),
+        (
+            "a.cpp:3:10: fatal error: cuda_fp16.h: No such file or directory",
+            raised("RuntimeError: Error building x"),
+        ),
+        (
+            "Indexing.cu:9: f: block: [0,0,0], thread: [1,0,0] Assertion `i < n` failed.",
+            raised("RuntimeError: CUDA error: device-side assert triggered"),
+        ),
+        ("python: a.cc:3: int f(): Assertion `n > 0' failed.", "Aborted (core dumped)\n"),
+        ("traceback : Signal 9 (SIGKILL) received by PID 4711", LAUNCHER),
+    ],
+)
+def test_a_root_outranks_its_summary(root: str, summary: str) -> None:
+    assert told(f"{STEPS}{root}\n{summary}") == root
+
+
+def test_frames_of_an_exception_in_cpp_are_no_cause() -> None:
+    text = (
+        "[rank3]:[E626 09:12:44.3 ProcessGroupNCCL.cpp:1895] terminated: CUDA error: illegal address\n"
+        "Exception raised from c10_cuda_check at CUDAException.cpp:43 (most recent call first):\n"
+        "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x96 (0x7f in libc10.so)\n"
+    )
+    assert told(STEPS + text).endswith("CUDA error: illegal address")
+
+
+def test_exceptions_of_a_group_behind_a_launchers_prefix() -> None:
+    group = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/work/train.py", line 8, in <module>\n'
+        "  | ExceptionGroup: two (2 sub-exceptions)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/work/train.py", line 3, in one\n'
+        "    | ValueError: x\n"
+        "    +---------------- 2 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/work/train.py", line 4, in two\n'
+        "    | KeyError: y\n"
+        "    +------------------------------------\n"
+    )
+    for prefix in (
+        "",
+        "[1,3]<stderr>:",
+        "i-0.trainer/0 [default2]:[rank2]: ",
+        "Fri Nov 20 03:14:05 2026[1,3]<stderr>:",
+    ):
+        assert told(with_prefix(prefix, group)) == "ValueError: x"
+
+
+def test_a_loggers_head_stands_before_the_first_line_alone() -> None:
+    assert told("2026-11-20 03:14:05,882 ERROR trainer: " + CRASH[CRASH.index("Trace") :]) == OOM
+
+
+def test_a_traceback_in_a_json_string() -> None:
+    line = r'{"level":"ERROR","exc":"Traceback (most recent call last):\n  File \"/work/a.py\", line 3, in f'
+    assert told(line + r'\n    f()\nValueError: bad \"x\" here"}' + "\n") == 'ValueError: bad "x" here'
+
+
+def test_a_bar_before_a_fatal_line_is_left_out() -> None:
+    assert told(
+        " 22%|##  | 11/50 [1:55:26<6:49:05, 629.37s/it]Segmentation fault (core dumped)\n"
+    ).startswith("Segm")
+
+
+def test_a_consequence_goes_with_what_was_before_it() -> None:
+    goodbye = "".join(f"flushing the tracker, part {letter}\n" for letter in "abcdefg")
+    victim = raised("BrokenPipeError: [Errno 32] Broken pipe")
+    assert told(STEPS + CRASH + goodbye + victim) == OOM
+    assert told(STEPS + CRASH + STEPS + victim).startswith("BrokenPipeError")
+    assert told(STEPS + CRASH + goodbye + "Bus error (core dumped)\n") == "Bus error (core dumped)"
+
+
+def test_what_says_that_a_traceback_is_handled() -> None:
+    error = "ERROR: the launcher gave up\n"
+    for words in ("falling back to the slow kernel\n", "Retrying in 4s ...\n"):
+        assert told(raised("ImportError: fused") + words + error) == error.strip()
+        assert told(words + raised("ImportError: fused") + error) == "ImportError: fused"
+    assert told("WARNING: push failed, will retry\n" + raised("OSError: x") + error) == error.strip()
+
+
+def test_the_message_of_an_exception_in_cpp_may_begin_on_the_next_line() -> None:
+    text = "terminate called after throwing an instance of 'A::B'\nwhat():\nno such action\n"
+    assert told(text) == "A::B: no such action"

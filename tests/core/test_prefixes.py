@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.prefixes import TRACEBACK, body, head, speaker, split
+from cockpit.core.prefixes import TRACEBACK, body, head, message, speaker, split
 from tests.logs.corpus import PREFIXES, prefixed
 
 BODIES = [
@@ -115,3 +115,13 @@ def test_any_bytes_are_split(line: bytes, other: bytes) -> None:
     prefix = head(line + TRACEBACK + other)
     assert prefix is not None
     body(other, prefix)
+
+
+@pytest.mark.parametrize("unit", [b"[", b" ", b"1", b"a-", b"1: ", b"[a]: ", b"[00:00<", b"it/s", b"(a pid="])
+def test_a_megabyte_of_anything_is_split(unit: bytes) -> None:
+    text = unit * ((1 << 20) // len(unit))
+    assert b"".join(split(text)) == text
+    assert len(split(text)[0]) < 4096
+    assert text.endswith(message(text))
+    assert head(text + TRACEBACK) is not None
+    body(text, text[:200])
