@@ -11,7 +11,7 @@ from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.core.events import Event
 from cockpit.core.model import NOTES, RankState, RunModel
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 
 LIMIT = 5000
@@ -87,7 +87,7 @@ class Timeline:
             self.entries.append(entry)
             return entry
         nodes.append(entry.node)
-        text = RemoteText.of(f"{nodes_text(nodes)}: {_NODE_NEWS[kind]}").shown(limit=400)
+        text = RemoteText.of(f"{nodes_text(in_order(nodes, self._model.nodes))}: {_NODE_NEWS[kind]}").shown(limit=400)
         folded = replace(before, text=text, node="")
         self.entries[self.entries.index(before)] = folded
         self._nodes[kind] = (folded, nodes)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.base.events import NodeSample
+from cockpit.core.cutting import cut_middle
 from cockpit.core.model import LIVE, Node, Rank, RunModel
 from cockpit.core.text import RemoteText
 from cockpit.tui.detail_lines import STALE_S
@@ -222,21 +223,12 @@ def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece
         yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
         return
     here = look.cursor is not None and look.cursor[0] == node.name
-    text = shortened(
+    text = cut_middle(
         look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
     )
     yield Piece(
         set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
     )
-
-
-def shortened(name: str, columns: int, sign: str) -> str:
-    """A node's name in so many columns, cut in the middle: what tells names apart is at the ends."""
-    if cell_len(name) <= columns:
-        return name
-    head = max(0, columns - 1) // 3
-    tail = max(0, columns - 1 - head)
-    return f"{name[:head]}{sign}{name[len(name) - tail :]}"
 
 
 def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:

@@ -484,7 +484,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         sources, _ = self._narrowed()
         if sources is not None:
             ranks = sorted(rank for _, rank in sources if rank is not None)
-            nodes = sorted({node for node, rank in sources if rank is None})
+            nodes = [node.name for node in self.board.manifest.nodes if (node.name, None) in sources]
             words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
         if self._log.filter:
             words += ["--grep", self._log.filter]
