@@ -78,14 +78,14 @@ class RunScreen(RunActions):
     DEFAULT_CSS = """
     RunScreen { layout: vertical; background: $background; }
     RunScreen #body { height: 1fr; layout: horizontal; }
-    RunScreen #left { width: 46; height: 1fr; }
+    RunScreen #left { width: 30%; min-width: 47; height: 1fr; }
     RunScreen #right { width: 1fr; height: 1fr; }
     RunScreen .pane { border: round $frame; padding: 0 1; }
     RunScreen .pane { border-title-color: $dim; border-subtitle-color: $dim; }
     RunScreen.-ascii .pane, RunScreen.-ascii .pane:focus { border: ascii; }
     RunScreen .pane:focus, RunScreen .pane:focus-within { border: round $key; }
     RunScreen #grid { height: auto; max-height: 60%; }
-    RunScreen #glance { height: auto; max-height: 10; }
+    RunScreen #glance { height: auto; max-height: 35%; }
     RunScreen #recent { height: 1fr; min-height: 3; }
     RunScreen #right > .pane { display: none; height: 1fr; }
     RunScreen #right > .pane.-shown { display: block; }
