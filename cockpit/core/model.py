@@ -246,7 +246,7 @@ class RunModel:
         changed: set[str | int] = {node.name}
         for number, sample in fact.ranks.items():
             rank = self._rank(node, number)
-            if rank is not None:
+            if rank is not None and rank.state in LIVE:
                 self.ranks[rank.rank] = replace(rank, sample=sample)
                 changed.add(rank.rank)
         return changed

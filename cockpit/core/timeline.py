@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ LIMIT = 5000
 """Entries kept; the oldest go first."""
 
 FOLD_S = 3.0
-"""Ranks that end in the same way within so many seconds become one entry."""
+"""What nodes or ranks do within so many seconds of the first one that does it is one entry."""
 
 STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
@@ -38,6 +38,7 @@ class Entry:
     :param node: the node it is about; empty for the whole run
     :param rank: the rank it is about, where it is one
     :param aside: of no interest where only news are told, such as the start of a rank
+    :param common: the sentence without who it is about, where several may do it at once
     """
 
     at: float
@@ -46,6 +47,7 @@ class Entry:
     node: str = ""
     rank: int | None = None
     aside: bool = False
+    common: str = ""
 
 
 class Timeline:
@@ -59,39 +61,47 @@ class Timeline:
         self._linked: set[str] = set()
         self._damaged_nodes: set[str] = set()
         self._complete = False
-        self._fold: tuple[str, list[int]] = ("", [])
-        self._nodes: dict[type[Fact], tuple[Entry | None, list[str]]] = {}
-        self.entries: deque[Entry] = deque(maxlen=LIMIT)
+        self._folds: dict[tuple[bool, str, str], _Fold] = {}
+        self._grown: list[_Fold] = []
+        self._entries: deque[Entry] = deque(maxlen=LIMIT)
+
+    @property
+    def entries(self) -> deque[Entry]:
+        """What happened, in the order it was told."""
+        # Folding thousands of numbers takes long: once a look, not once a rank.
+        for fold in self._grown:
+            if fold.shown in self._entries:
+                at = self._entries.index(fold.shown)
+                self._entries[at] = fold.grow(self._model.nodes)
+        self._grown.clear()
+        return self._entries
 
     def tell(self, event: Event) -> Entry | None:
-        """Take an event in; return the entry it made, if any. It may be an older one that grew."""
+        """Take an event in; return what it says by itself, if anything.
+
+        In :attr:`entries` it may be part of one that others began.
+        """
         entry = self._entry(event)
         if entry is None:
             return None
-        entry = replace(entry, text=RemoteText.of(entry.text).shown(limit=2000))
-        if entry.aside and type(event.fact) in _NODE_NEWS:
-            return self._fold_node(type(event.fact), entry)
-        if entry.rank is not None and entry.aside:
-            entry = self._folded(entry)
+        entry = _harmless(entry)
+        if entry.common:
+            self._fold(entry)
         else:
-            self._fold = ("", [])
-        self.entries.append(entry)
+            self._entries.append(entry)
         return entry
 
-    def _fold_node(self, kind: type[Fact], entry: Entry) -> Entry:
-        """An entry that many nodes make at the same time: one for all of them."""
-        before, nodes = self._nodes.get(kind, (None, []))
-        if before is None or entry.at - before.at >= FOLD_S or before not in self.entries:
-            self._nodes[kind] = (entry, [entry.node])
-            self._fold = ("", [])
-            self.entries.append(entry)
-            return entry
-        nodes.append(entry.node)
-        text = RemoteText.of(f"{nodes_text(in_order(nodes, self._model.nodes))}: {_NODE_NEWS[kind]}").shown(limit=400)
-        folded = replace(before, text=text, node="")
-        self.entries[self.entries.index(before)] = folded
-        self._nodes[kind] = (folded, nodes)
-        return folded
+    def _fold(self, entry: Entry) -> None:
+        """Add an entry that many ranks or nodes may make at the same time: one for all of them."""
+        key = (entry.rank is None, entry.level, entry.common)
+        fold = self._folds.get(key)
+        if fold is None or abs(entry.at - fold.shown.at) >= FOLD_S:
+            self._folds[key] = _Fold(entry, [entry])
+            self._entries.append(entry)
+            return
+        if fold not in self._grown:
+            self._grown.append(fold)
+        fold.entries.append(entry)
 
     def _entry(self, event: Event) -> Entry | None:
         tell = _TELLERS.get(type(event.fact))
@@ -100,33 +110,17 @@ class Timeline:
             at -= self._model.nodes[event.node].offset_s
         return tell(self, event.node, at, event.fact) if tell else None
 
-    def _folded(self, entry: Entry) -> Entry:
-        """An entry about a rank that ended, merged with the one before where that says the same."""
-        assert entry.rank is not None
-        rank = self._model.ranks[entry.rank]
-        kind, ranks = self._fold
-        if ranks and kind == rank.text and entry.at - self.entries[-1].at < FOLD_S:
-            ranks.append(rank.rank)
-            last = self.entries.pop()
-            return replace(last, text=f"ranks {ranks_text(ranks)} {rank.text}", node="", rank=None)
-        self._fold = (rank.text, [rank.rank])
-        return entry
-
     # One method a kind: the entry, or None where it is no news.
 
     def _link(self, node: str, at: float, fact: events.LinkChanged) -> Entry | None:
         known = node in self._linked
         self._linked.add(node)
         if fact.state != "ok":
-            return Entry(
-                at, f"{node}: link lost, the run goes on; reconnecting ({fact.why})", "warning", node
-            )
-        return Entry(
-            at, f"{node}: link is back" if known else f"{node}: link is up", "info", node, aside=not known
-        )
+            return _of_node(at, node, f"link lost, the run goes on; reconnecting ({fact.why})", "warning")
+        return _of_node(at, node, "link is back" if known else "link is up", aside=not known)
 
     def _launched(self, node: str, at: float, fact: events.Launched) -> Entry:
-        return Entry(at, f"{node}: launched", "info", node, aside=True)
+        return _of_node(at, node, "launched", aside=True)
 
     def _rank_started(self, node: str, at: float, fact: events.RankStarted) -> Entry | None:
         alive, total = self._model.alive(), len(self._model.ranks)
@@ -148,9 +142,8 @@ class Timeline:
             text = f"rank {rank.rank} on {rank.node} {rank.text}: first failure so far"
             return Entry(at, text, "error", rank.node, rank.rank)
         level = "warning" if rank.failed else "info"
-        return Entry(
-            at, f"rank {rank.rank} on {rank.node} {rank.text}", level, rank.node, rank.rank, aside=True
-        )
+        text = f"rank {rank.rank} on {rank.node} {rank.text}"
+        return Entry(at, text, level, rank.node, rank.rank, aside=True, common=rank.text)
 
     def _stop_asked(self, node: str, at: float, fact: events.StopAsked) -> Entry:
         return Entry(at, f"stopping: {fact.reason}", "warning")
@@ -161,11 +154,12 @@ class Timeline:
         return Entry(at, f"{node}: asked to stop by {fact.by}: {fact.reason}", "warning", node)
 
     def _stage(self, node: str, at: float, fact: events.Stage) -> Entry:
-        return Entry(at, f"{node}: {STAGES.get(fact.stage, fact.stage)}", "info", node)
+        return _of_node(at, node, STAGES.get(fact.stage, fact.stage))
 
     def _report(self, node: str, at: float, fact: events.Report) -> Entry:
         text = f"{node}: report {fact.name}: {_report_text(fact)}"
-        return Entry(at, text, "info", node, aside=fact.state == "ready")
+        ready = fact.state == "ready"
+        return Entry(at, text, "info", node, aside=ready, common="reports are ready" if ready else "")
 
     def _survivors(self, node: str, at: float, fact: events.Survivors) -> Entry | None:
         found = [survivor_text(node, process) for process in fact.procs]
@@ -178,26 +172,52 @@ class Timeline:
             first = known.notes_dropped == 1
             text = f"{node}: more than {NOTES} notes; the others are not shown"
             return Entry(at, text, "warning", node) if first else None
-        return Entry(at, f"{node}: {fact.text}", "warning", node)
+        return _of_node(at, node, fact.text, "warning")
 
     def _damaged(self, node: str, at: float, fact: events.Damaged) -> Entry | None:
         if node in self._damaged_nodes:
             return None
         self._damaged_nodes.add(node)
-        text = f"{node}: its run record has lines that make no sense; they are ignored"
-        return Entry(at, text, "warning", node)
+        return _of_node(at, node, "its run record has lines that make no sense; they are ignored", "warning")
 
     def _node_lost(self, node: str, at: float, fact: events.NodeLost) -> Entry:
-        return Entry(at, f"{node}: {fact.why}", "warning", node)
+        return _of_node(at, node, fact.why, "warning")
 
     def _supervisor_gone(self, node: str, at: float, fact: events.SupervisorGone) -> Entry:
-        return Entry(at, f"{node}: its supervisor was killed", "warning", node)
+        return _of_node(at, node, "its supervisor was killed", "warning")
 
     def _ended(self, node: str, at: float, fact: events.Ended) -> Entry:
-        return Entry(at, f"{node}: ended", "info", node, aside=True)
+        return _of_node(at, node, "ended", aside=True)
 
     def _left(self, node: str, at: float, fact: events.Left) -> Entry:
         return Entry(at, "a cockpit left; the run goes on", "info", aside=True)
+
+
+@dataclass(eq=False)
+class _Fold:
+    """An entry as it is shown, and those that it is made of."""
+
+    shown: Entry
+    entries: list[Entry]
+
+    def grow(self, order: Iterable[str]) -> Entry:
+        """Show all of them as one, its nodes in this order."""
+        nodes = {entry.node for entry in self.entries}
+        ranks = {entry.rank for entry in self.entries if entry.rank is not None}
+        if len(ranks or nodes) > 1:
+            who = f"ranks {ranks_text(ranks)} " if ranks else f"{nodes_text(in_order(nodes, order))}: "
+            text = f"{who}{self.shown.common}"
+            self.shown = _harmless(replace(self.shown, text=text, node="", rank=None))
+        return self.shown
+
+
+def _of_node(at: float, node: str, sentence: str, level: str = "info", *, aside: bool = False) -> Entry:
+    return Entry(at, f"{node}: {sentence}", level, node, aside=aside, common=sentence)
+
+
+def _harmless(entry: Entry) -> Entry:
+    shown = RemoteText.of(entry.text).shown(limit=2000)
+    return replace(entry, text=shown, common=RemoteText.of(entry.common).shown(limit=2000))
 
 
 _TELLERS: dict[type[Fact], Callable[[Timeline, str, float, Any], Entry | None]] = {
@@ -218,13 +238,6 @@ _TELLERS: dict[type[Fact], Callable[[Timeline, str, float, Any], Entry | None]] 
     events.Ended: Timeline._ended,
     events.Left: Timeline._left,
 }
-
-_NODE_NEWS: dict[type[Fact], str] = {
-    events.LinkChanged: "link is up",
-    events.Launched: "launched",
-    events.Ended: "ended",
-}
-"""What nodes usually do all together."""
 
 _ON_NODE_CLOCK = (
     events.RankStarted,

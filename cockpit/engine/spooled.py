@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
 from cockpit.engine.files import OpenFiles
+from cockpit.engine.recent import Recent
 from cockpit.engine.runs import NodeEntry, RunFolder
 from cockpit.errors import CockpitError, os_error
 
@@ -39,6 +40,23 @@ class SpooledLogs:
         """Logs that could not be read, with path, cause and what to do."""
         self._numbers = {source: number for number, source in enumerate(self.sources)}
         self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
+        self.recent = Recent()
+        """What the spool lacks, where somebody else writes it."""
+
+    def keep(self, number: int, offset: int, data: bytes) -> None:
+        """Keep bytes of a log as long as the spool lacks them."""
+        size = self._spooled(number)
+        self.recent.forget(number, size)
+        if offset + len(data) > size:
+            self.recent.keep(number, offset, data)
+
+    def lacks(self) -> bool:
+        """Whether the spool lacks bytes that have come."""
+        for number in self.recent.numbers():
+            self.recent.forget(number, self._spooled(number))
+            if self.recent.end(number):
+                return True
+        return False
 
     def number(self, source: Source) -> int:
         """The number of a log; one that the manifest does not name comes last."""
@@ -57,6 +75,9 @@ class SpooledLogs:
 
         :raises CockpitError: this process has no descriptor left
         """
+        return max(self._spooled(number), self.recent.end(number))
+
+    def _spooled(self, number: int) -> int:
         try:
             file = self._file(number)
             return 0 if file is None else os.fstat(file).st_size
@@ -80,6 +101,8 @@ class SpooledLogs:
         except OSError as error:
             self._failed(number, error)
             return b""
+        if len(data) < length and self.recent.size:
+            data += self.recent.read(number, start + len(data), length - len(data))
         return data
 
     def _file(self, number: int) -> int | None:

@@ -73,9 +73,12 @@ class _Sampler:
             try:
                 process = self._process(rank)
                 with process.oneshot():
+                    size = process.memory_info().rss
+                    if not size:
+                        continue  # it is ending: nothing of it is left to measure
                     found[str(rank)] = {
                         "cpu_percent": process.cpu_percent(),
-                        "rss_bytes": process.memory_info().rss,
+                        "rss_bytes": size,
                         "threads": process.num_threads(),
                         "children": _count(self._children, process.pid),
                     }

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual._context import active_message_pump
@@ -38,6 +38,9 @@ from cockpit.tui.walls import wall
 URGENT = ("ctrl+q", "ctrl+z")
 """Keys that work whatever else is going on."""
 
+READ_S, READ_ERROR_S = 1.5, 5.0
+"""Seconds that a message, and an error, stay whatever is typed."""
+
 RELOAD_S = 1.0
 """How often theme files are looked at for changes."""
 
@@ -50,6 +53,8 @@ class Host(App[int]):
 
     TITLE = "cockpit"
     ENABLE_COMMAND_PALETTE = False  # ours is a Finder
+    # Messages leave the last lines free: what is typed, the keys, and the status of the pane above them.
+    CSS = "ToastRack { margin-bottom: 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "leave", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
@@ -64,6 +69,7 @@ class Host(App[int]):
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self.typeahead = Typeahead(self, super().on_event)
         self._keys_served: asyncio.Task[None] | None = None
+        self._unread_until = 0.0
         self.session: Session | None = None
         self.error: CockpitError | None = None
         """Why there is no session, or why the app could not go on."""
@@ -98,6 +104,8 @@ class Host(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes wait for each other; what takes a person out of here waits for nothing."""
         typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if typed and self._notifications and time.monotonic() >= self._unread_until:
+            self.clear_notifications()
         if typed and getattr(event, "key", "") not in URGENT:
             self.typeahead.put(event)
         else:
@@ -132,6 +140,12 @@ class Host(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", markup=False, timeout=4)
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a message; the first key after it could be read takes it away."""
+        seconds = READ_ERROR_S if how.get("severity") == "error" else READ_S
+        self._unread_until = max(self._unread_until, time.monotonic() + seconds)
+        super().notify(message, **how)
 
     def find(self, title: str, items: Iterable[Item]) -> None:
         """Let a person choose one of many by name, and run it."""

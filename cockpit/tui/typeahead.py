@@ -15,7 +15,7 @@ from textual import events
 from textual.app import App
 from textual.message_pump import MessagePump
 
-PATIENCE_S = 2.0
+PATIENCE_S = 10.0
 """Seconds after which the next key is looked at even if somebody is still busy with the one before."""
 
 ROUNDS = 12

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cockpit.base.events import NodeSample, RankSample, Sample
 from cockpit.core.events import Event, Record
 from cockpit.core.model import RankState, RunModel
 from cockpit.errors import Exit
@@ -135,3 +136,14 @@ def test_a_supervisor_that_is_gone_stays_gone_beside_its_note() -> None:
     seen = model((1, "supervisor_gone", "a", {}))
     assert seen.nodes["a"].supervisor_gone
     assert len(seen.nodes["a"].notes) == 1
+
+
+def test_a_sample_of_a_rank_that_has_ended_is_not_its_last_one() -> None:
+    def measured(size: int) -> Event:
+        return Event(2.0, "a", Sample(NodeSample(), {0: RankSample(rss_bytes=size)}))
+
+    seen = model(started(1, "a", 0))
+    seen.apply(measured(1 << 30))
+    seen.apply(Event.of(*exited(3, "a", 0, 1)))
+    seen.apply(measured(0))
+    assert seen.ranks[0].sample == RankSample(rss_bytes=1 << 30)

@@ -82,3 +82,33 @@ def test_all_ranks_running_is_said_once() -> None:
     for rank in range(8):
         story.tell("rank_started", "ab"[rank // 4], rank=rank, pid=1)
     assert story.texts == ["8/8 ranks running"]
+
+
+def test_what_all_nodes_do_at_once_does_not_push_out_the_cause() -> None:
+    nodes = [f"gpu{number:02d}" for number in range(1, 9)]
+    story = Story()
+    story.tell("planned", "", nodes={name: [rank] for rank, name in enumerate(nodes)})
+    story.tell("rank_exited", "gpu02", 10.0, rank=1, code=1, signal=None)
+    told = [story.tell("stage", name, 20.0 + at / 10, stage="term") for at, name in enumerate(nodes)]
+    for at, name in enumerate(nodes):
+        story.tell("stage", name, 22.0 + at / 10, stage="finalising")
+        if name != "gpu02":
+            story.tell("rank_exited", name, 22.0 + at / 10, rank=at, code=None, signal=15)
+        story.tell("report", name, 24.0 + at / 10, name=f"{name}.nsys-rep", state="ready", size=1)
+    assert story.texts == [
+        "rank 1 on gpu02 exited 1: first failure so far",
+        "gpu[01-08]: asked its ranks to end (SIGTERM)",
+        "gpu[01-08]: its ranks have ended; the profiler writes its report",
+        "ranks 0,2-7 killed by SIGTERM",
+        "gpu[01-08]: reports are ready",
+    ]
+    assert told[1] is not None
+    assert told[1].text == "gpu02: asked its ranks to end (SIGTERM)", "told line by line, each says its own"
+
+
+def test_a_node_alone_keeps_its_entry() -> None:
+    story = Story()
+    for at in range(3):
+        story.tell("note", "a", 10.0 + at / 10, text="the clock jumped")
+    (entry,) = story.timeline.entries
+    assert (entry.text, entry.node) == ("a: the clock jumped", "a")

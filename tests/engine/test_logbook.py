@@ -277,3 +277,28 @@ def test_more_logs_than_may_be_open(tmp_path: Path) -> None:
     # The index has four.
     assert len(os.listdir("/proc/self/fd")) - before <= OPEN_FILES + 4
     book.close()
+
+
+def test_what_another_cockpit_does_not_write_is_shown_all_the_same(tmp_path: Path) -> None:
+    """As when the one that keeps the spool was suspended."""
+    folder = run_folder(tmp_path / "run", NODES)
+    book = Logbook(folder)
+    logs, number = book.logs, book.logs.number(("gpu1", 0))
+    text = b"one\ntwo\nthree\n"
+    for at in range(0, len(text), 5):
+        logs.keep(number, at, text[at : at + 5])
+        book.feed("gpu1", 0, at, text[at : at + 5])
+    book.flush(1.0)
+    reader = Reader(book, Query())
+    assert [row.text for row in all_after(reader)] == [b"one", b"two", b"three"]
+    assert (logs.size(number), logs.lacks()) == (len(text), True)
+    writer = Writer(folder)
+    writer.write("gpu1", 0, text[:9])
+    assert [row.text for row in all_after(reader)] == [b"one", b"two", b"three"]
+    assert logs.lacks()
+    writer.write("gpu1", 0, text[9:])
+    assert not logs.lacks()
+    assert logs.recent.size == 0
+    assert [row.text for row in all_after(reader)] == [b"one", b"two", b"three"]
+    book.close()
+    writer.close()

@@ -66,6 +66,11 @@ def row(app: CockpitApp) -> str:
     return found.text.decode() if found else ""
 
 
+def asks(app: CockpitApp) -> bool:
+    """Whether a question can be read and answered."""
+    return isinstance(app.screen, Question) and app.screen.readable
+
+
 def said(app: CockpitApp, text: str) -> int:
     """How many notes have the text."""
     return sum(text in note.message for note in app._notifications)
@@ -228,11 +233,13 @@ def test_stop_asks_and_the_safe_answer_is_the_first() -> None:
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             assert stage.stops == []
-            await pilot.press("x", "s", "enter")
+            await pilot.press("x")
+            await until(pilot, lambda: asks(app), "the question")
+            await pilot.press("s", "enter")
             await until(pilot, lambda: stage.stops == [False], "asked to stop")
             await until(pilot, lambda: isinstance(app.screen, RunScreen), "the question is gone")
             await pilot.press("x")
-            await until(pilot, lambda: "kill it now" in text_of(app), "a harder way is offered")
+            await until(pilot, lambda: asks(app) and "kill it now" in text_of(app), "a harder way is offered")
             await pilot.press("k", "enter")
             await until(pilot, lambda: stage.stops == [False, True], "killed")
 

@@ -98,9 +98,14 @@ class Question(ModalScreen[str]):
 
     def on_mount(self) -> None:
         self.query(Button).first().focus()
-        self.call_after_refresh(self._readable)
+        self.call_after_refresh(self._drawn)
 
-    def _readable(self) -> None:
+    @property
+    def readable(self) -> bool:
+        """Whether it has been drawn: enter gives a grave answer from then on."""
+        return self._readable_since < math.inf
+
+    def _drawn(self) -> None:
         self._readable_since = get_time()
 
     def on_descendant_focus(self) -> None:

@@ -54,6 +54,9 @@ BEHIND = 1_000_000
 LAG_BYTES = 256 << 10
 """Bytes of logs that are still to come, from which on we are behind and not only polling."""
 
+LACKING_S = 5.0
+"""Seconds that the spool may lack what has come here, before its writer is said to be silent."""
+
 SHORT_STAGES = {
     "term": "stopping, SIGTERM sent",
     "finalising": "finalising the report",
@@ -91,7 +94,8 @@ class RunScreen(RunActions):
     RunScreen #right > .pane.-shown { display: block; }
     RunScreen FilterBar { dock: bottom; display: none; }
     RunScreen FilterBar.-open { display: block; }
-    RunScreen #notice { height: auto; display: none; background: $notice; color: $foreground; padding: 0 1; }
+    RunScreen #notice { height: auto; display: none; background: $panel; color: $foreground; padding: 0 1; }
+    RunScreen #notice.-trouble { background: $notice; }
     RunScreen #notice.-shown { display: block; }
 
     RunScreen.-narrow #body { layout: vertical; }
@@ -110,10 +114,12 @@ class RunScreen(RunActions):
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
         super().__init__(board, session, flight)
         self._notes = list(notes)
+        board.reads_along = not session.writer
         self._environ: dict[tuple[int, int], EnvironAnswer | str] = {}
         """What each rank's environment is, by rank and attempt."""
         self._asking: set[tuple[int, int]] = set()
         self._behind_since: float | None = None
+        self._lacking_since: float | None = None
         self._outcome = ""
         self.recorded = session.model.done
         """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
@@ -362,13 +368,17 @@ class RunScreen(RunActions):
         self.query_one("#recent").border_title = _title("", "events")
 
     def _say_status(self) -> None:
-        """What the log shows, and whether it follows."""
-        self._log.border_subtitle = _title("", f"{self._log.title} · {self._log.status}")
+        """What the log shows, and whether it follows; a filter hides lines, so it is not to be overlooked."""
+        pattern = RemoteText.of(self._log.filter).shown(limit=40)
+        status = RemoteText.of(f"{self._log.title} · {self._log.status}").shown()
+        kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
+        self._log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)
 
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
         notice = self.query_one("#notice", Static)
         text = self._notice()
+        notice.set_class(self._trouble is not None, "-trouble")
         notice.set_class(bool(text), "-shown")
         notice.update(text)
 
@@ -386,8 +396,23 @@ class RunScreen(RunActions):
                 self._outcome = self._tell_outcome()
             return self._outcome
         if not self.session.writer:
-            return "another cockpit keeps this run's spool: reading along"
+            return self._reading_along()
         return ""
+
+    def _reading_along(self) -> str:
+        """Who writes the spool in place of us, and whether it still does."""
+        now = time.time()
+        if not self.board.book.logs.lacks():
+            self._lacking_since = None
+        elif self._lacking_since is None:
+            self._lacking_since = now
+        silent = 0.0 if self._lacking_since is None else now - self._lacking_since
+        if silent < LACKING_S:
+            return "another cockpit keeps this run's spool: reading along"
+        who = RemoteText.of(self.board.folder.writer.held()).shown(limit=200)
+        return (
+            f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
+        )
 
     def _tell_outcome(self) -> str:
         """How the run ended, in one line; it does not change any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -404,11 +404,37 @@ class LogView(Widget, can_focus=True):
             self._tell(none)
             return
 
-        def missed() -> None:
-            self._tell(none + (" after this line" if step > 0 else " before this line"))
+        none += " after this line" if step > 0 else " before this line"
+        elsewhere: list[Task] = []
+        here = self._place.found(test, step, lambda: elsewhere.append(self._elsewhere(test, none)))
+
+        def search() -> bool:
+            if not elsewhere and not here():
+                return False
+            return all(task() for task in elsewhere)
 
         self._note = ""
-        self._load(self._place.found(test, step, missed), "searching")
+        self._load(search, "searching")
+
+    def _elsewhere(self, test: Level | str, none: str) -> Task:
+        """Task: say that there is none and, where not all lines are shown, who else has one."""
+        self._tell(none)
+        if self._book is None or self._query == Query():
+            return lambda: True
+        reader = Reader(self._book, Query())
+        at: Position | None = reader.end
+
+        def read() -> bool:
+            nonlocal at
+            if at is None:
+                return True
+            place, at = reader.find(at, test, -1, BUDGET_S)
+            if place is not None:
+                (row,) = reader.after(place, 1, BUDGET_S).rows
+                self._tell(f"{none}; not shown here: one of {_whose(row.sources)}")
+            return at is None
+
+        return read
 
     def _load(self, task: Task, what: str) -> None:
         """Do a task of the place, then show it.
@@ -682,6 +708,12 @@ class LogView(Widget, can_focus=True):
         """Catch up."""
         self._hidden = False
         self.refresh_log()
+
+
+def _whose(sources: Sequence[Source]) -> str:
+    """Who printed a line, in a sentence."""
+    text = label(sources, 24).strip("[]")
+    return f"rank {text}" if len(sources) == 1 and sources[0][1] is not None else text
 
 
 def counted(lines: int, more: str = "") -> str:
