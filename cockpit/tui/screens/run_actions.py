@@ -39,6 +39,7 @@ from cockpit.tui.screens.pane_help import HERE
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.command_list import Command as Ran
+from cockpit.tui.widgets.command_list import CommandList
 from cockpit.tui.widgets.event_list import EventList
 from cockpit.tui.widgets.filter_bar import FilterBar
 from cockpit.tui.widgets.item_pane import ItemPane
@@ -370,6 +371,24 @@ class RunActions(Screen[None], inherit_bindings=False):
             number = ranks[(ranks.index(chosen[1]) + step) % len(ranks)]
         self._select(self.board.model.ranks[number].node, number)
 
+    def _no_open(self) -> str:
+        pane = self._pane()
+        if isinstance(pane, RankGrid):
+            return ""
+        if isinstance(pane, LogView):
+            return self._no_row_to_open(pane.current_row())
+        if isinstance(pane, CommandList):
+            return "" if pane.current else "no command was run yet"
+        if isinstance(pane, EventList):
+            return "" if pane.current and pane.current.node else "no node or rank to go to"
+        return "all of it is shown here"
+
+    def _no_row_to_open(self, row: Row | None) -> str:
+        if row is None:
+            return "no line here"
+        alone = self._view.chosen == row.sources[0] and not self._grid.marks
+        return "the log shows no other rank already" if alone else ""
+
     def _do_open(self) -> None:
         pane = self._pane()
         if isinstance(pane, RankGrid):
@@ -383,12 +402,12 @@ class RunActions(Screen[None], inherit_bindings=False):
                 self._open_row(row)
         elif isinstance(pane, EventList):
             pane.open_item()
+        elif isinstance(pane, CommandList):
+            self._do_copy()
 
     def _open_row(self, row: Row) -> None:
-        """Narrow the log to whom a line is from: to one rank, or the node it is on."""
-        node, rank = row.sources[0]
-        if rank is not None:
-            self._select(node, rank)
+        """Narrow the log to whom a line is from: one rank, or for a launcher's line its node."""
+        self._select(*row.sources[0])
 
     def _do_back(self) -> None:
         steps = self._steps_back()
