@@ -39,8 +39,8 @@ def mask_within(mask: int, width: int, end: str = ",…") -> str:
 def nodes_text(nodes: Iterable[str]) -> str:
     """Node names folded, in their order: ``gpu[01-16]``, ``storage,gpu[01-16]``.
 
-    Names that differ in numbers alone stand together, where the first of them does. A name that is not a plain
-    host name stays as it is.
+    Names that differ in numbers alone stand together, where the first of them does. A name that is not a
+    plain host name stays as it is.
     """
     alike: dict[str, list[str]] = {}
     for name in nodes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 
 from cockpit.base.events import NodeSample
 from cockpit.core.cutting import cut_middle
@@ -32,7 +32,13 @@ SCARCE = 0.95
 NUMBERED = 6
 """Columns of a bar from which on its number stands beside it: a gap, the bar, and at most ``100%``."""
 
-STAGES = {"term": "stopping", "finalising": "finalising", "kill": "killing", "sweep": "sweeping"}
+STAGES = {
+    "term": ("stopping", "stop"),
+    "finalising": ("finalising", "report"),
+    "kill": ("killing", "kill"),
+    "sweep": ("sweeping", "sweep"),
+}
+"""What is said of a node that is being stopped, and the same for want of room."""
 
 # Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
 _WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
@@ -322,8 +328,7 @@ def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
         age = ago(look.now - node.link_since) if node.link_since else ""
         return f"{node.link} {age}".rstrip(), f"!{age}" if age else node.link, f"link-{node.link}"
     if node.stage:
-        word = STAGES.get(node.stage, "stopping")
-        return word, "stop", "link-stale"
+        return *STAGES.get(node.stage, STAGES["term"]), "link-stale"
     if node.link != "ok":
         return ("linking", "...", "link-ok") if look.glyphs.ascii else ("linking", "…", "link-ok")
     if node.rtt_s is None or node.rtt_s < look.slow_s:
