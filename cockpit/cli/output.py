@@ -29,7 +29,7 @@ GAP = 2
 """Columns between two cells of a table."""
 
 LAST_CELL = 20
-"""Columns that the last cell of a row may take, however narrow the terminal is."""
+"""Columns that a last cell which is cut may take, however narrow the terminal is."""
 
 
 def out(text: str = "") -> None:
@@ -48,14 +48,15 @@ def out_lines(lines: Iterable[str]) -> None:
     _write(sys.stdout, "".join(_harmless(line) + "\n" for line in lines))
 
 
-def table(rows: Sequence[Sequence[str]]) -> None:
-    """Rows of cells on stdout, in columns; on a terminal the last cell of a row is cut at its width.
+def table(rows: Sequence[Sequence[str]], *, cut: bool = False) -> None:
+    """Rows of cells on stdout, in columns.
 
+    :param cut: on a terminal the last cell of a row loses its middle where it is too long for the line
     :raises CockpitError: they cannot be written
     """
     shown = [[_harmless(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
-    if sys.stdout.isatty():
+    if cut and sys.stdout.isatty():
         left = shutil.get_terminal_size().columns - sum(width + GAP for width in widths[:-1])
         sign = "…" if shows_unicode() else "~"
         shown = [[*row[:-1], cut_middle(row[-1], max(LAST_CELL, left), sign)] for row in shown]

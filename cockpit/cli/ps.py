@@ -147,7 +147,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
         alive = f"{row['running']}/{row['ranks']}"
         program = " ".join(row["program"])
         lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
-    table(lines)
+    table(lines, cut=True)
     live = [row["run"] for row in rows if row["state"] in ("running", "starting")]
     if live:
         run = quote(live[-1])
