@@ -43,7 +43,7 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
     "events": ("events", _EVENTS),
     "commands": (
         "commands",
-        ("The exact commands cockpit ran, to read and to paste; y copies the one under the cursor.",),
+        ("The exact commands cockpit ran, to read and to paste; enter copies the one under the cursor.",),
     ),
 }
 """Title and lines of each pane, by its id."""

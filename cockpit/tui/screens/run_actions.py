@@ -99,6 +99,9 @@ class RunActions(Screen[None], inherit_bindings=False):
     def _draw_keys(self) -> None:
         raise NotImplementedError
 
+    def _say_status(self) -> None:
+        raise NotImplementedError
+
     def _slow_tick(self) -> None:
         raise NotImplementedError
 
@@ -536,6 +539,7 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _set_filter(self, pattern: str) -> None:
         self._log.set_filter(pattern)
+        self._say_status()
 
     def _do_freeze(self) -> None:
         self._frozen = not self._frozen
