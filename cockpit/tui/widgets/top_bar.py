@@ -169,10 +169,10 @@ def _slowest(model: RunModel, now: float) -> Part | None:
         age = f" {span_text(max(0.0, now - worst.link_since))}" if worst.link_since else ""
         more = f" +{len(lost) - 1}" if len(lost) > 1 else ""
         return _link(worst, f"{worst.link}{age}{more}", "bad" if worst.link == "gone" else "warn")
-    worst = max(nodes, key=lambda node: node.rtt_s or 0.0, default=None)
-    if worst is None or (worst.rtt_s or 0.0) < slow_from(model):
+    slowest = max(nodes, key=lambda node: node.rtt_s or 0.0, default=None)
+    if slowest is None or (slowest.rtt_s or 0.0) < slow_from(model):
         return None
-    return _link(worst, span_text(worst.rtt_s or 0.0), "warn")
+    return _link(slowest, span_text(slowest.rtt_s or 0.0), "warn")
 
 
 def _link(node: Node, text: str, style: str) -> Part:
