@@ -34,11 +34,11 @@ from cockpit.base.gate import (
     SIZE,
     TICKS,
     TIME,
+    VARIABLES,
     WORD,
     Kind,
     ListOf,
     Malformed,
-    MapOf,
     Maybe,
     Of,
     Row,
@@ -273,7 +273,7 @@ class SamplesItem:
 class EnvironAnswer:
     """the variables, without secrets; how many more there are"""
 
-    environ: Dict[str, str] = bound(MapOf(Text(4096), Text(8192), 10_000))
+    environ: Dict[str, str] = bound(VARIABLES)
     left_out: int = bound(COUNT, 0)
 
 

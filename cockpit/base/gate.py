@@ -325,6 +325,8 @@ PATH = Text(4096, r"/[^\0]*")
 """An absolute path."""
 WORD = Text(100)
 SENTENCE = Text(2000, cut=True)
+VARIABLES = MapOf(Text(4096), Text(8192), 10_000)
+"""An environment as it is told: no secrets, long values cut."""
 
 
 def maybe(kind: Kind, default: Optional[Any] = None) -> Any:

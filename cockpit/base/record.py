@@ -11,6 +11,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.log``           stdout and stderr of global rank N, append-only
 ``rank-N.start.json``    written by the wrapper of rank N when the training process started
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
+``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
 ``stop.json``            present when somebody asked to stop
 ``reports/``             a profiler's files
 ``tracing.sock``         the supervisor starts py-spy for whoever may connect here, the owner alone
@@ -73,3 +74,8 @@ def rank_start(rank: int) -> str:
 def rank_exit(rank: int) -> str:
     """Name of the exit record of a global rank."""
     return "rank-%d.exit.json" % rank
+
+
+def rank_environ(rank: int) -> str:
+    """Name of the record of the environment that a global rank was started with."""
+    return "rank-%d.environ.json" % rank

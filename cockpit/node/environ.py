@@ -1,96 +1,97 @@
-"""The environment that a rank really got, without its secrets: those never leave the node."""
+"""The environment that a rank was started with, without its secrets: those never leave the node."""
 
 from __future__ import annotations
 
 import os
-import re
-from typing import Any, Dict, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, Optional
 
 from cockpit.base import record, verbs
-from cockpit.base.secret import hidden, is_secret
-from cockpit.node import procfs
+from cockpit.base.gate import COUNT, PID, TICKS, VARIABLES, bound, read
+from cockpit.node import procfs, safely, variables
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.ranks import Start, recorded
 from cockpit.node.recorded import read_record
 
-VALUE_LIMIT = 4096
-"""Characters of a value that are told."""
+_LIMIT = 2 << 20
+"""Bytes of a recorded environment: more than :data:`variables.TOTAL_LIMIT` takes in JSON."""
 
-TOTAL_LIMIT = 256 << 10
-"""Bytes of names and values that are told: an answer is one frame, in which a byte may take six."""
-
-# Passwords within values: https://user:password@proxy, "Password=…;", "Authorization: Bearer …".
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
-_PAIR = re.compile(
-    r"((?:token|api[_-]?key|secret|passw(?:or)?d|passphrase|authorization)\s*[=:]\s*)(?:(?:bearer|basic)\s+)?"
-    r"[^\s;&,]+",
-    re.IGNORECASE,
-)
+_LOOK_S = 0.05
+"""Seconds between two looks for a record that is just being written."""
 
 
 def environ(call: Call) -> Dict[str, Any]:
     """The environment of a rank's process: ``environ`` {name: value}, by name; ``left_out``: how many more.
 
-    Request: ``rank``. It is the environment that the process was started with; what it has changed since
-    cannot be seen from outside.
+    Request: ``rank``. A process that lives is looked at itself: a script that became the training process by
+    exec may have set more than its wrapper knew. Of one that is gone it is what its wrapper recorded. Either
+    way it is what a process was started with: what it has changed since cannot be seen from outside.
 
-    :raises NodeError: the rank has not started, has ended, or may not be looked at
+    :raises NodeError: the rank has not started, or its process is gone and its environment was not recorded
     """
     asked = call.asked(verbs.Environ)
     folder, rank = asked.dir, asked.rank
-    booted = read_record(folder)["boot_id"] == procfs.boot_id()
-    pid, ticks = _identity(folder, rank)
-    over = NodeError("gone", "rank %d has ended: its environment is gone with its process" % rank)
-    if not booted or not procfs.alive(pid, ticks):
-        raise over
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            data = file.read()
-    except PermissionError as error:
-        raise NodeError(
-            "denied", "the environment of rank %d cannot be read: %s" % (rank, error.strerror)
-        ) from None
-    except OSError:
-        raise over from None
-    # Asked again: only now is it certain that no other process with this pid was read.
-    if not procfs.alive(pid, ticks):
-        raise over
-    return _told(data)
+    same_boot = read_record(folder)["boot_id"] == procfs.boot_id()
+    start = _start(folder, rank)
+    found = _of_process(start) if same_boot else None
+    while found is None:
+        # First: a wrapper ends when the record is there, or will never be.
+        writing = same_boot and _is_ending(start)
+        found = _of_record(folder, start)
+        if found is None and not (writing and call.pause(_LOOK_S)):
+            why = "the disk was full, or an older cockpit started the run"
+            raise NodeError("gone", "the environment of rank %d was not recorded: %s" % (rank, why))
+    return found
 
 
-def _identity(folder: str, rank: int) -> Tuple[int, int]:
+def _start(folder: str, rank: int) -> Start:
     path = os.path.join(folder, record.rank_start(rank))
     try:
-        start = recorded(Start, path, rank)
-        return start.pid, start.ticks
+        return recorded(Start, path, rank)
     except FileNotFoundError:
         raise NodeError("early", "rank %d has not started here" % rank) from None
     except (OSError, ValueError) as error:
         raise NodeError("gone", "no start record of rank %d: %s" % (rank, error)) from None
 
 
-def _told(data: bytes) -> Dict[str, Any]:
-    found = []
-    for each in data.split(b"\0"):
-        name, is_variable, value = each.decode("utf-8", "surrogateescape").partition("=")
-        if is_variable:
-            found.append((name, value))
-    told: Dict[str, str] = {}
-    room = TOTAL_LIMIT
-    for name, value in sorted(found):
-        shown = _harmless(name, value)
-        room -= len((name + shown).encode("utf-8", "surrogateescape")) + 16
-        if room < 0:
-            break
-        told[name] = shown
-    return {"environ": told, "left_out": len(dict(found)) - len(told)}
+def _of_process(start: Start) -> Optional[Dict[str, Any]]:
+    """What the kernel says; None: the process is gone, or may not be looked at."""
+    if not procfs.alive(start.pid, start.ticks):
+        return None
+    found = variables.told(procfs.environment(start.pid))
+    # Asked again: only now is it certain that no other process with this pid was read.
+    return found if found["environ"] and procfs.alive(start.pid, start.ticks) else None
 
 
-def _harmless(name: str, value: str) -> str:
-    """A value without secrets and of bounded length."""
-    if is_secret(name):
-        return hidden(value)
-    value = _PAIR.sub(r"\1(secret)", _USER.sub("(secret)@", value))
-    if len(value) > VALUE_LIMIT:
-        return "%s … (+%d characters)" % (value[:VALUE_LIMIT], len(value) - VALUE_LIMIT)
-    return value
+def _is_ending(start: Start) -> bool:
+    """Whether a rank is over and its wrapper is not."""
+    return procfs.alive(start.wrapper, start.wrapper_ticks) and not procfs.alive(start.pid, start.ticks)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What a wrapper wrote: which process it is about, and what :func:`variables.told` said of it."""
+
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    environ: Dict[str, str] = bound(VARIABLES)
+    left_out: int = bound(COUNT)
+
+
+def _of_record(folder: str, start: Start) -> Optional[Dict[str, Any]]:
+    """What the wrapper recorded of this very process; None: nothing, or not yet.
+
+    :raises NodeError: what lies there is no such record
+    """
+    try:
+        found = read(_Recorded, safely.load(os.path.join(folder, record.rank_environ(start.rank)), _LIMIT))
+        if sum(variables.weight(*pair) for pair in found.environ.items()) > variables.TOTAL_LIMIT:
+            raise ValueError("more than is ever recorded")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        what = "the recorded environment of rank %d cannot be read: %s" % (start.rank, error)
+        raise NodeError("gone", what) from None
+    if (found.pid, found.ticks) != (start.pid, start.ticks):
+        return None  # of an earlier attempt
+    return {"environ": found.environ, "left_out": found.left_out}

@@ -60,12 +60,13 @@ def find(folder: str, run: str, node: str) -> Remains:
         if rank is not None:
             wrappers[process.pid] = rank
     # A rank is the child of its wrapper, and dies with it; what the rank makes of its environment is its own.
+    # A child that looks like a wrapper is one that records an environment.
     below = procfs.children() if wrappers else {}
     ranks = {
         rank: (child.pid, child.ticks)
         for pid, rank in wrappers.items()
         for child in below.get(pid, ())
-        if child.state not in "ZX"
+        if child.state not in "ZX" and child.pid not in wrappers
     }
     return Remains(_supervisor(folder), ranks, processes)
 

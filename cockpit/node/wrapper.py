@@ -1,8 +1,9 @@
 """The parent of one training process: ``rankwrap K command…`` (K says where ``--local_rank=N`` belongs).
 
 It redirects the rank's output to a file, lets the supervisor's children trace the rank, ties the rank's life
-to its own, forwards signals, records the exact exit status and ends the same way. There is one a rank, so it
-imports as little as possible: no typing, no json, and ctypes only in the child, whose memory exec frees.
+to its own, forwards signals, records its environment and exact exit status, and ends the same way. There is
+one a rank, so it imports as little as possible: no typing, no json, and ctypes only in the child, whose
+memory exec frees.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import errno
 import os
 import resource
 import signal
-import sys
 import time
 
 from cockpit.base import record
@@ -30,6 +30,9 @@ FORWARDED = (
 _RECORD_SIZE = 1024
 """Bytes that are more than a record has."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_SCRIBE_S = 10
+"""Seconds that recording the environment may take: a disk that hangs holds no end of a rank up for longer."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -78,6 +81,7 @@ def main(argv: list[str]) -> int:
     if pid == 0:
         _child(command, wrapper, log, user_umask, mask)
     os.close(log)
+    ticks = _ticks(pid)
     facts: dict[str, int | float | None] = {
         "t": time.time(),
         "rank": rank,
@@ -85,15 +89,17 @@ def main(argv: list[str]) -> int:
         "local_rank": local_rank,
         "world_size": world_size,
         "pid": pid,
-        "ticks": _ticks(pid),
+        "ticks": ticks,
         "wrapper": wrapper,
         "wrapper_ticks": _ticks(wrapper),
         "parent": parent,
         "parent_ticks": _ticks(parent),
         "max_restarts": max_restarts,
     }
-    _write(folder, record.rank_start(rank), facts)
+    _write(folder, record.rank_start(rank), _json(facts))
+    scribe = _record_environ(folder, rank, pid, ticks)
     status, usage = _wait(pid, parent, signals)
+    _see_off(scribe)
     facts = {
         "t": time.time(),
         "rank": rank,
@@ -105,7 +111,7 @@ def main(argv: list[str]) -> int:
         "utime_s": usage.ru_utime,
         "stime_s": usage.ru_stime,
     }
-    _write(folder, record.rank_exit(rank), facts)
+    _write(folder, record.rank_exit(rank), _json(facts))
     return _end_like(status)
 
 
@@ -130,7 +136,10 @@ def _number(name: str) -> int | None:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write("cockpit: rankwrap: %s\n" % text)
+    try:  # noqa: SIM105 (contextlib costs memory)
+        os.write(2, os.fsencode("cockpit: rankwrap: %s\n" % text))
+    except OSError:
+        pass  # the launcher's log may lie on a full disk: no rank may end of that
 
 
 def _ticks(pid: int) -> int:
@@ -178,10 +187,13 @@ def _keep_room(folder: str, name: str) -> None:
         os.close(number)
 
 
-def _write(folder: str, name: str, facts: dict[str, int | float | None]) -> None:
-    """Write a record whole or not at all; the training process does not depend on it."""
+def _json(facts: dict[str, int | float | None]) -> bytes:
     pairs = ['"%s": %s' % (key, "null" if value is None else value) for key, value in facts.items()]
-    text = ("{%s}\n" % ", ".join(pairs)).encode("ascii")
+    return ("{%s}\n" % ", ".join(pairs)).encode("ascii")
+
+
+def _write(folder: str, name: str, text: bytes) -> None:
+    """Write a record whole or not at all; the training process does not depend on it."""
     path = os.path.join(folder, name)
     try:
         number = os.open(path + ".tmp", _NEW, 0o600)
@@ -195,6 +207,46 @@ def _write(folder: str, name: str, facts: dict[str, int | float | None]) -> None
         os.rename(path + ".tmp", path)
     except OSError as error:
         _complain("cannot write %s: %s" % (name, error))
+
+
+def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
+    """Record what environment the rank was started with, which is ours too; its process may be gone at once.
+
+    The rule for secrets and json take memory and time: a child spends them, beside the rank.
+
+    :return: the child, for :func:`_see_off`; 0: there is none
+    """
+    try:
+        scribe = os.fork()
+    except OSError as error:
+        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+        return 0
+    if scribe:
+        return scribe
+    try:
+        # All else stays blocked: a launcher that ends everything below it lets this be finished.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        signal.alarm(_SCRIBE_S)
+        import json
+
+        from cockpit.node import variables
+
+        found = {"pid": pid, "ticks": ticks, **variables.told(procfs.environment(os.getpid()))}
+        _write(folder, record.rank_environ(rank), json.dumps(found).encode("ascii"))
+    except Exception as error:
+        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+    finally:
+        os._exit(0)
+
+
+def _see_off(scribe: int) -> None:
+    """Let the environment be recorded before the end of its rank is."""
+    try:
+        if scribe:
+            os.waitpid(scribe, 0)
+    except ChildProcessError:
+        pass  # it ended long ago, and was waited for with the rank
 
 
 def _child(
@@ -243,9 +295,11 @@ def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, res
     # DeepSpeed's launch.py signals the whole tree below it: the rank got that one already.
     tree_killer = parent if "CROSS_RANK" in os.environ else -1
     while True:
-        done, status, usage = os.wait4(pid, os.WNOHANG)
-        if done:
+        done, status, usage = os.wait4(-1, os.WNOHANG)
+        if done == pid:
             return status, usage
+        if done:
+            continue  # the environment is recorded
         info = signal.sigwaitinfo(signals)
         if info.si_signo != signal.SIGCHLD and info.si_pid != tree_killer:
             os.kill(pid, info.si_signo)  # not waited for yet, so the pid cannot be somebody else's

@@ -62,7 +62,7 @@ EVERY: tuple[Command, ...] = (
         "keep the other ranks running after a failure",
         "keep running",
         "Run",
-        "Sets aside the stop that would follow a rank's failure.",
+        "Asks first. Sets aside the stop that would follow a rank's failure.",
         5,
         changes=True,
     ),

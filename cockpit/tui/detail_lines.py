@@ -393,11 +393,9 @@ def _command(sight: Sight, paper: _Paper) -> Iterator[Line]:
 
 def _environment(sight: Sight, rank: Rank, paper: _Paper) -> Iterator[Line]:
     environ = sight.environ
-    ended = rank.state not in LIVE
     if isinstance(environ, EnvironAnswer):
         got = environ.environ
-        count = f"{len(got):,} variables its process was started with" + (", while it lived" if ended else "")
-        yield from paper.heading("Environment", count)
+        yield from paper.heading("Environment", f"{len(got):,} variables its process was started with")
         yield from _variables(got, mapping(sight.plan.get("env")), paper)
         if environ.left_out:
             yield from paper.text(
@@ -406,13 +404,14 @@ def _environment(sight: Sight, rank: Rank, paper: _Paper) -> Iterator[Line]:
         return
     yield from paper.heading("Environment")
     if environ:
-        yield from paper.text(safe(environ, 1000), "warning")
-    elif ended:
-        yield from paper.text("gone with its process", "label")
-    elif rank.state is RankState.RUNNING:
-        yield from paper.text(f"asking {safe(sight.node)}", "label")
+        text = environ
+    elif rank.state in (RankState.WAITING, RankState.STARTING):
+        text = "its process has not started yet"
+    elif sight.model.nodes[sight.node].link == "ok":
+        text = f"asking {sight.node}"
     else:
-        yield from paper.text("its process has not started yet", "label")
+        text = f"no link to {sight.node} to ask for it"
+    yield from paper.text(safe(text, 1000), "label")
 
 
 def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: _Paper) -> Iterator[Line]:

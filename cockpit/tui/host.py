@@ -68,7 +68,7 @@ class Host(App[int]):
         self.commands = keymap(config.keys, config.where)
         self.glyphs: Glyphs = choose(config.ascii)
         self._running_loop: asyncio.AbstractEventLoop | None = None
-        self.typeahead = Typeahead(self, super().on_event)
+        self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
         self.session: Session | None = None
@@ -144,6 +144,10 @@ class Host(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", markup=False, timeout=4)
+
+    def _dropped_keys(self, count: int) -> None:
+        keys = "a key that was" if count == 1 else f"{count} keys that were"
+        self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning", markup=False)
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a message; the first key after it could be read takes it away."""

@@ -16,7 +16,7 @@ from textual.app import App
 from textual.message_pump import MessagePump
 
 PATIENCE_S = 10.0
-"""Seconds after which the next key is looked at even if somebody is still busy with the one before."""
+"""Seconds that a key may take. What was typed meanwhile is dropped then: nobody can know what it meant."""
 
 ROUNDS = 12
 """Times that everybody is asked at most; each one takes a message a step further."""
@@ -30,11 +30,18 @@ class Typeahead:
 
     :param app: whose keys they are
     :param handle: what the app does with one
+    :param dropped: told how many were dropped, since the one before them took too long
     """
 
-    def __init__(self, app: App[Any], handle: Callable[[events.Event], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        app: App[Any],
+        handle: Callable[[events.Event], Awaitable[None]],
+        dropped: Callable[[int], None],
+    ) -> None:
         self._app = app
         self._handle = handle
+        self._dropped = dropped
         self._waiting: asyncio.Queue[events.Event] = asyncio.Queue()
         self._under_way = False
 
@@ -54,9 +61,18 @@ class Typeahead:
             self._under_way = True
             target = self._target()
             await self._handle(event)
-            with suppress(asyncio.TimeoutError):
+            try:
                 await asyncio.wait_for(self._settled(target), PATIENCE_S)
+            except asyncio.TimeoutError:
+                self._drop()
             self._under_way = False
+
+    def _drop(self) -> None:
+        count = self._waiting.qsize()
+        for _ in range(count):
+            self._waiting.get_nowait()
+        if count:
+            self._dropped(count)
 
     def _target(self) -> MessagePump:
         return self._app.focused or self._app.screen

@@ -44,6 +44,8 @@ class Wiped:
         for rank in (0, 1):
             self.cockpit.event("log", rank=rank, text="ready")
         [run_folder] = folder.glob(f"nodes/*/{self.name}/localhost")
+        for rank in (0, 1):
+            until((run_folder / record.rank_environ(rank)).exists, "all that is written at a start")
         self.supervisor: int = json.loads((run_folder / record.RECORD).read_text())["supervisor"]["pid"]
 
     def wipe(self, *, supervisor: bool) -> None:

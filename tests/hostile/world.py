@@ -133,6 +133,7 @@ FILES = (
     "rank-0.log",
     "rank-0.start.json",
     "rank-1.exit.json",
+    "rank-0.environ.json",
     "stop.json",
     "supervisor.log",
     "reports",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node import files, recorded, samples
+from cockpit.node import environ, files, recorded, samples
 from cockpit.node import launch as launching
 from cockpit.node.calls import Call, NodeError
 from tests.node import folders
@@ -149,6 +149,16 @@ def test_what_stands_in_the_place_of_an_older_record_holds_no_wrapper_up(
     assert not list(tmp_path.rglob("stolen*"))
 
 
+@pytest.mark.parametrize("name", ["rank-0.environ.json", "rank-0.environ.json.tmp"])
+@pytest.mark.parametrize("make", ["mkfifo", "mkdir", "ln -s /proc/self/mem"])
+def test_what_stands_in_the_place_of_an_environment_holds_no_wrapper_up(
+    launch: Launch, name: str, make: str
+) -> None:
+    run = launch(f'{make} "$COCKPIT_DIR"/{name}\nset -- 1\n' + COMMAND % "/bin/true")
+    run.ended()
+    assert run.event("rank_exited")["code"] == 0
+
+
 # What the agent reads.
 
 
@@ -226,3 +236,54 @@ def test_ranks_without_a_start_on_record_are_not_waited_for_for_ever(tmp_path: P
     assert (told[0]["e"], told[0]["code"]) == ("rank_exited", 3)
     assert told[1]["e"] == "rank_lost"
     assert "nothing of the run is left here" in told[1]["why"]
+
+
+ENVIRONMENTS: dict[str, Any] = {
+    "no object": "[]",
+    "nothing": "",
+    "no JSON": "\x00{",
+    "of nobody": {"pid": None},
+    "without names": {"environ": ["A=1"]},
+    "values that are none": {"environ": {"A": [1]}},
+    "a long name": {"environ": {"A" * 5000: ""}},
+    "a long value": {"environ": {"A": "x" * 9000}},
+    "many variables": {"environ": dict.fromkeys(map(str, range(20_000)), "")},
+    "more than a frame": {"environ": dict.fromkeys(map(str, range(300)), "\x7f" * 4096)},
+    "what no environment can hold": {"environ": {"A": "\ud800"}},
+    "less than none is left out": {"left_out": -1},
+    "nested without end": "[" * 100_000,
+    "endless": " " * (3 << 20),
+}
+
+
+@pytest.mark.parametrize("what", ENVIRONMENTS)
+def test_a_damaged_environment_is_said_to_be_so(ended: Path, what: str) -> None:
+    text = ENVIRONMENTS[what]
+    if isinstance(text, dict):
+        text = json.dumps({"pid": 7, "ticks": 8, "environ": {}, "left_out": 0, **text})
+    (ended / record.rank_environ(0)).write_text(text)
+    refused(ended)
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "symbolic link"])
+def test_what_is_no_file_is_no_environment(ended: Path, kind: str) -> None:
+    path = ended / record.rank_environ(0)
+    if kind == "symbolic link":
+        path.symlink_to("/dev/zero")
+    else:
+        (os.mkfifo if kind == "FIFO" else os.mkdir)(path)
+    refused(ended)
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """The folder of a run whose rank 0 had pid 7 and is gone."""
+    folders.make(tmp_path, [0])
+    (tmp_path / record.rank_start(0)).write_text(folders.start(0, 7, ticks=8))
+    return tmp_path
+
+
+def refused(folder: Path) -> None:
+    with pytest.raises(NodeError, match="the recorded environment of rank 0 cannot be read: ") as caught:
+        environ.environ(call(dir=str(folder), rank=0)[0])
+    assert len(caught.value.what) < 400

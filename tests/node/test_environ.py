@@ -1,4 +1,4 @@
-"""The environment a rank really got, as its node tells it: without secrets, and of that very process."""
+"""The environment of a rank, as its node tells it: without secrets, and of that very process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from cockpit.base import record, secret
+from cockpit.base.answers import EnvironAnswer
 from cockpit.base.frames import MAX_HEADER, encode
+from cockpit.base.gate import read
 from cockpit.engine import payload
 from cockpit.node import environ as verb
+from cockpit.node import variables
 from cockpit.node.agent import VERBS
 from cockpit.node.calls import Call, NodeError
 from tests.node import folders
@@ -97,21 +100,26 @@ def test_secrets_are_told_by_name() -> None:
         assert not secret.is_secret(name)
 
 
-def test_any_bytes_fit_into_one_frame(tmp_path: Path) -> None:
-    parts = [b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000)]
-    answer = verb._told(b"\0".join([b"junk", *parts, b""]))
-    assert answer["left_out"] == 2000 - len(answer["environ"])
-    assert answer["left_out"] > 0
+def test_any_bytes_fit_into_one_frame() -> None:
+    answer = variables.told([b"junk", *(b"V%d=" % number + b"\xff\x01" * 3000 for number in range(2000))])
+    passes(answer)
+    assert 0 < len(answer["environ"]) == 2000 - answer["left_out"] < 2000
     assert answer["environ"]["V0"].endswith("… (+1904 characters)")
+
+
+def test_any_number_of_variables_with_names_of_any_length_passes_the_gate() -> None:
+    answer = variables.told([b"%d=" % number for number in range(20_000)])
+    passes(answer)
+    assert len(answer["environ"]) == 20_000 - answer["left_out"] > 5000
+    answer = variables.told([b"A=1", b"B" * 5000 + b"=2", b"C=3"])
+    passes(answer)
+    assert answer == {"environ": {"A": "1", "C": "3"}, "left_out": 1}
+
+
+def passes(answer: dict[str, Any]) -> None:
+    """It fits into a frame and through the gate; otherwise the link would be lost."""
     assert len(encode({"id": 1, "ok": answer})) < MAX_HEADER
-
-
-def test_an_ended_rank_has_none(tmp_path: Path, start: Start) -> None:
-    process = start({})
-    process.communicate(b"\n")
-    error = refused(tmp_path)
-    assert error.kind == "gone"
-    assert error.what == "rank 0 has ended: its environment is gone with its process"
+    read(EnvironAnswer, json.loads(json.dumps(answer)))
 
 
 def test_another_process_with_the_same_pid_is_not_looked_at(tmp_path: Path, start: Start) -> None:
@@ -132,12 +140,130 @@ def test_questions_that_make_no_sense(tmp_path: Path, start: Start) -> None:
 
 
 def test_of_a_real_rank(launch: Launch, tmp_path: Path) -> None:
-    rank = program(tmp_path / "rank", "echo up; exec sleep 600\n")
+    rank = program(tmp_path / "rank", "echo up; export MORE=1; exec sleep 600\n")
     run = launch("export GIVEN=yes\n" + command(2, rank))
     run.event("rank_started", rank=1)
     run.says(1, "up")
     found = until(lambda: ask(run.folder, 1)["environ"], "an environment")
     assert (found["RANK"], found["GIVEN"], found[record.ENV_RUN]) == ("1", "yes", run.run)
+    until(lambda: "MORE" in ask(run.folder, 1)["environ"], "what the script added before it became another")
+
+
+# Of a process that is gone
+
+
+def test_of_ranks_that_ended_at_once(launch: Launch, tmp_path: Path) -> None:
+    run = launch("export GIVEN=yes\n" + command(2, program(tmp_path / "rank", "exit 3\n")))
+    for rank in (0, 1):
+        # What is over is on record: no waiting, no second try.
+        run.event("rank_exited", rank=rank, code=3)
+        answer = ask(run.folder, rank)
+        found = answer["environ"]
+        assert (found["RANK"], found["GIVEN"], found[record.ENV_RUN]) == (str(rank), "yes", run.run)
+        assert answer["left_out"] == 0
+    run.ended()
+    assert [path.name for path in run.folder.glob("*.tmp")] == []
+
+
+def test_a_program_that_cannot_be_started_had_one(launch: Launch) -> None:
+    run = launch("export GIVEN=yes\n" + command(1, Path("/no/such/program")))
+    run.event("rank_exited", rank=0, code=127)
+    assert ask(run.folder)["environ"]["GIVEN"] == "yes"
+
+
+def test_it_is_the_same_before_and_after_the_end(launch: Launch) -> None:
+    run = launch("export ODD=$(printf 'a\\377\\nb')\n" + command(1, Path("/bin/sleep 600")))
+    run.event("rank_started", rank=0)
+    argv = f"/proc/{run.event('rank_started', rank=0)['pid']}/cmdline"
+    until(lambda: Path(argv).read_bytes() == b"/bin/sleep\x00600\x00", "the rank is what it will be")
+    before = ask(run.folder)
+    assert before["environ"]["ODD"] == "a\udcff\nb"
+    run.stop(hard=True)
+    run.event("rank_exited", rank=0)
+    assert ask(run.folder) == before
+
+
+def test_what_is_recorded_has_no_secrets(launch: Launch, tmp_path: Path) -> None:
+    given = "".join(f"export {name}='{value}'\n" for name, value in SECRETS.items())
+    run = launch(given + command(1, program(tmp_path / "rank", "exit 3\n")))
+    run.ended()
+    told = ask(run.folder)["environ"]
+    assert set(SECRETS) <= set(told)
+    assert told["HF_TOKEN"] == "(secret, 9 characters)"
+    path = run.folder / record.rank_environ(0)
+    assert path.stat().st_mode & 0o777 == 0o600
+    # launch.sh is this test's own: a real one gets its secrets from the supervisor.
+    files = [each for each in run.folder.iterdir() if each.is_file() and each.name != record.LAUNCH_SH]
+    assert path in files
+    assert not [each.name for each in files if b"5ecret" in each.read_bytes()]
+
+
+def test_of_the_newest_attempt(launch: Launch, tmp_path: Path) -> None:
+    again = (
+        'for n in 0 1; do TORCHELASTIC_RESTART_COUNT=$n RANK=0 "$COCKPIT_DIR"/rankwrap 1 /bin/false; done\n'
+    )
+    run = launch(again)
+    run.ended()
+    assert [event["attempt"] for event in run.events("rank_exited")] == [0, 1]
+    assert ask(run.folder)["environ"]["TORCHELASTIC_RESTART_COUNT"] == "1"
+
+
+def kept(folder: Path, **facts: Any) -> None:
+    """A record that a wrapper wrote."""
+    found = {"pid": 7, "ticks": 8, "environ": {"A": "1"}, "left_out": 0, **facts}
+    (folder / record.rank_environ(0)).write_text(json.dumps(found))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    """The folder of a run whose rank 0 had pid 7 and is gone, with its wrapper."""
+    folders.make(tmp_path, [0], boot_id="an earlier boot")
+    (tmp_path / record.rank_start(0)).write_text(folders.start(0, 7, ticks=8))
+    return tmp_path
+
+
+def test_after_a_boot(ended: Path) -> None:
+    kept(ended)
+    assert ask(ended) == {"environ": {"A": "1"}, "left_out": 0}
+
+
+def test_that_none_was_recorded_is_said(ended: Path) -> None:
+    error = refused(ended)
+    assert error.kind == "gone"
+    why = "the disk was full, or an older cockpit started the run"
+    assert error.what == f"the environment of rank 0 was not recorded: {why}"
+
+
+@pytest.mark.parametrize("facts", [{"pid": 9}, {"ticks": 9}])
+def test_that_of_another_attempt_is_none(ended: Path, facts: dict[str, int]) -> None:
+    kept(ended, **facts)
+    assert "was not recorded" in refused(ended).what
+
+
+def test_one_that_is_being_written_is_waited_for(start: Start, tmp_path: Path) -> None:
+    wrapper = start({})
+    (tmp_path / record.rank_start(0)).write_text(
+        folders.start(0, 7, ticks=8, wrapper=wrapper.pid, wrapper_ticks=folders.ticks(wrapper.pid))
+    )
+    kept(tmp_path, pid=6)
+
+    class Waits(Call):
+        def pause(self, seconds: float) -> bool:
+            kept(tmp_path)
+            return True
+
+    request = {"id": 1, "dir": str(tmp_path), "rank": 0}
+    assert verb.environ(Waits(request, b"", lambda head, data: None))["environ"] == {"A": "1"}
+
+
+def test_nobody_is_waited_for_in_vain(start: Start, tmp_path: Path) -> None:
+    wrapper = start({})
+    identity = {"wrapper": wrapper.pid, "wrapper_ticks": folders.ticks(wrapper.pid)}
+    (tmp_path / record.rank_start(0)).write_text(folders.start(0, 7, ticks=8, **identity))
+    call = Call({"id": 1, "dir": str(tmp_path), "rank": 0}, b"", lambda head, data: None)
+    call.cancel()
+    with pytest.raises(NodeError, match="was not recorded"):
+        verb.environ(call)
 
 
 def test_it_is_sent_to_the_nodes(tmp_path: Path) -> None:

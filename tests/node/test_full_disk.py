@@ -14,6 +14,7 @@ from cockpit.base import record
 from tests.needs import lacking, require
 from tests.node.conftest import Launch
 from tests.node.runs import command, program
+from tests.waiting import until
 
 # When all ranks have started, until not even one byte can be written.
 FILL = """
@@ -72,3 +73,18 @@ def test_an_end_that_could_not_be_recorded_says_why(launch: Launch, tmp_path: Pa
     why = run.event("rank_lost")["why"]
     assert "neither its wrapper nor the supervisor saw its status: " in why
     assert "the disk is full" in why or "No space left on device" in why
+
+
+def test_a_disk_full_from_the_start_stops_no_rank(launch: Launch, tmp_path: Path, small: Path) -> None:
+    """Neither its start nor its environment can be recorded, nor can it be said in the launcher's log."""
+    text = """
+    cd "$COCKPIT_DIR"
+    for size in 65536 1024 1; do dd if=/dev/zero bs=$size 2>/dev/null >>filler; done
+    """
+    done = tmp_path / "done"
+    rank = program(tmp_path / "rank", f"sleep 1; echo $RANK >{done}; exit 5\n")
+    run = launch(text + command(1, rank), dir=str(small / "run" / "node1"))
+    until(lambda: run.events("launcher_exited"), "the end of the launcher", timeout=60)
+    assert done.read_text() == "0\n"
+    assert run.event("launcher_exited")["code"] == 5
+    assert not (run.folder / record.rank_environ(0)).exists()

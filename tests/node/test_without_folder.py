@@ -37,6 +37,7 @@ def run(launch: Launch, tmp_path: Path) -> Iterator[Run]:
     for rank in (0, 1):
         run.says(rank, "ready")
         run.event("rank_started", rank=rank)
+        until((run.folder / record.rank_environ(rank)).exists, "all that is written at a start")
     yield run
     ended(run)
 
@@ -106,6 +107,16 @@ def test_who_follows_is_told_at_once_that_the_folder_is_gone(run: Run) -> None:
     made.add_credit(1 << 20)
     follow(made)
     assert {one["pid"] for one in items[-1]["gone"]["ranks"]} == {one["pid"] for one in want}
+
+
+def test_who_records_an_environment_is_no_rank(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper's own child looks like a wrapper, which is what stands in for one here."""
+    want = identities(run)
+    first, second = (run.event("rank_started", rank=rank)["wrapper"] for rank in (0, 1))
+    other = procfs.stat(second)
+    found = procfs.children()
+    monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], other]})
+    assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
 
 
 def test_a_rank_that_ended_is_no_longer_told(run: Run) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.node import procfs, wrapper
+from cockpit.node import procfs, variables, wrapper
 from tests.node.runs import alive
 from tests.waiting import until
 
@@ -153,7 +153,7 @@ def test_surroundings_of_the_training_process(wrap: Wrap, tmp_path: Path) -> Non
     assert wrap("1", sys.executable, "-c", show).wait() == 0
     assert log(tmp_path) == "before\nTrue 0o27 True set()\nout"
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rank-5.*.json")}
-    assert modes == {"rank-5.start.json": 0o600, "rank-5.exit.json": 0o600}
+    assert modes == dict.fromkeys([f"rank-5.{kind}.json" for kind in ("start", "exit", "environ")], 0o600)
 
 
 def test_new_log_is_private(wrap: Wrap, tmp_path: Path) -> None:
@@ -214,6 +214,31 @@ def test_identity_is_pid_and_start_time(wrap: Wrap, tmp_path: Path) -> None:
     assert not procfs.send(started["pid"], started["ticks"] + 1, signal.SIGKILL)
     assert procfs.send(started["pid"], started["ticks"], signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
+
+
+def test_who_records_the_environment_is_gone_while_the_rank_runs(wrap: Wrap, tmp_path: Path) -> None:
+    process = wrap("1", "sleep", "1000")
+    pid = record(tmp_path, "environ")["pid"]
+    until(lambda: [one.pid for one in procfs.children()[process.pid]] == [pid], "the rank is alone")
+    # And signals still reach it.
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == -signal.SIGTERM
+
+
+def test_an_environment_that_cannot_be_recorded_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wrapper, "_SCRIBE_S", 1)
+    monkeypatch.setattr(variables, "told", lambda found: signal.pause())
+    wrapper._see_off(wrapper._record_environ(str(tmp_path), 5, 7, 8))
+
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    wrapper._see_off(wrapper._record_environ(str(tmp_path), 5, 7, 8))
+    assert "cannot record the environment of rank 5: " in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_wrapper_stays_small(tmp_path: Path, pyz: bytes) -> None:

@@ -269,8 +269,9 @@ async def settled(pilot: Pilot[Any]) -> None:
 
 
 def busy(app: Any) -> list[str]:
-    """Tasks of the app that come to an end by themselves."""
-    return [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
+    """Tasks of the app that come to an end by themselves, and keys that wait."""
+    keys = [] if app.typeahead.idle else ["keys"]
+    return keys + [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
 
 
 def text_of(app: Any) -> str:

@@ -66,6 +66,8 @@ class Stage:
         self.trouble: CockpitError | None = None
         self.environ: EnvironAnswer | Exception | None = None
         """What a node answers to that question, where not what a rank always has."""
+        self.asked: list[Environ] = []
+        """What was asked of nodes."""
         self.fails: CockpitError | None = None
         """What the start fails with."""
         self.board: Board | None = None
@@ -189,6 +191,7 @@ class Stage:
         return self._nodes[node].dir
 
     async def ask(self, node: str, request: Environ) -> EnvironAnswer:
+        self.asked.append(request)
         if isinstance(self.environ, Exception):
             raise self.environ
         return self.environ or EnvironAnswer(

@@ -14,14 +14,20 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from cockpit.tui import typeahead
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.host import Host
 from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.screens.stacks import StackScreen
+from cockpit.tui.stacks_app import StacksApp
 from tests.tui.scenes import Scene, fails, played, settled, text_of, until
+from tests.tui.stack_scenes import Played, StackScene, at_rest, odd_one, stacked
 from tests.tui.stage import Stage
-from tests.tui.test_keys import asks, log, noisy, screen, shown
+from tests.tui.test_keys import asks, log, noisy, said, screen, shown
+from tests.tui.test_stacks import focused
+from tests.tui.test_stacks import screen as stack_screen
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
 
@@ -30,7 +36,7 @@ ENTER, ESCAPE = "\r", "\x1b"
 NAMES = {ENTER: "enter", ESCAPE: "escape", "\t": "tab"}
 
 
-def burst(app: CockpitApp, text: str) -> None:
+def burst(app: Host, text: str) -> None:
     """Give the app all of these keys before it looks at the first one."""
     for char in text:
         printable = char.isprintable()
@@ -38,12 +44,17 @@ def burst(app: CockpitApp, text: str) -> None:
 
 
 async def nothing_waits(app: CockpitApp, pilot: Pilot[Any]) -> None:
-    """Every key has been handled."""
+    """Every key has been handled, and what came of it is drawn."""
+    await all_handled(app, pilot)
+    await settled(pilot)
+
+
+async def all_handled(app: Host, pilot: Pilot[Any]) -> None:
+    """Wait for every key's turn."""
     deadline = time.monotonic() + 120
     while app.message_queue_size or not app.typeahead.idle:
         assert time.monotonic() < deadline, "keys wait for ever"
         await pilot.pause(0.02)
-    await settled(pilot)
 
 
 @pytest.fixture(params=["as it is", "slow to draw"])
@@ -95,6 +106,29 @@ def test_a_burst_does_what_its_keys_do(name: str, drawn: None) -> None:
             assert done(app, stage)
             _unharmed(stage)
             assert not app._notifications
+
+    asyncio.run(main())
+
+
+def test_what_is_typed_while_a_key_takes_too_long_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = asyncio.Event()
+
+    async def slow(self: Finder) -> None:
+        await over.wait()
+
+    monkeypatch.setattr(Finder, "on_mount", slow)
+    monkeypatch.setattr(typeahead, "PATIENCE_S", 0.1)
+
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, stage):
+            burst(app, "?xs" + ENTER)
+            await until(pilot, lambda: said(app, "3 keys that were typed meanwhile did nothing"), "dropped")
+            over.set()
+            await nothing_waits(app, pilot)
+            assert isinstance(app.screen, Finder)
+            assert stage.stops == []
+            burst(app, ESCAPE)
+            await until(pilot, lambda: app.screen is screen(app), "not deaf")
 
     asyncio.run(main())
 
@@ -151,6 +185,30 @@ def test_escape_closes_help_and_takes_nothing_else_back() -> None:
                 assert isinstance(app.screen, RunScreen), f"{opens!r}: left, or still open"
                 assert not app._exit
                 assert (log(app).filter, screen(app)._view.chosen) == ("needle", ("gpu02", 13)), opens
+
+    asyncio.run(main())
+
+
+ON_STACKS: dict[str, tuple[str, Callable[[StacksApp], object]]] = {
+    "a pane's name": (":threads" + ENTER, lambda app: focused(app) == "threads"),
+    "a rank": (":rank 31" + ENTER, lambda app: stack_screen(app).rank == 31),
+    "a command in help": ("?tree of all" + ENTER, lambda app: focused(app) == "tree"),
+    "a filter": ("/sxcnl" + ENTER, lambda app: "/sxcnl" in text_of(app)),
+    "help taken back": ("?" + ESCAPE + "3", lambda app: focused(app) == "threads"),
+}
+
+
+@pytest.mark.parametrize("name", ON_STACKS)
+def test_a_burst_does_what_its_keys_do_on_the_stacks(name: str) -> None:
+    text, done = ON_STACKS[name]
+
+    async def main() -> None:
+        async with stacked(StackScene(lambda: Played(64, odd_one(13))), SIZE) as (app, pilot, _):
+            assert not done(app), "true before: the test cannot fail"
+            burst(app, text)
+            await all_handled(app, pilot)
+            await at_rest(pilot)
+            assert done(app), text_of(app)
 
     asyncio.run(main())
 

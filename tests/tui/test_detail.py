@@ -226,7 +226,10 @@ def test_a_failed_rank() -> None:
     assert "measured last before it ended" in lines
     assert row(lines, "ended") == f"{clock_text(T0 + 118)}, exited 1"
     assert row(lines, "started").endswith("ran for 1 min 52 s")
-    assert lines[-1] == "gone with its process"
+    assert lines[-1] == "asking gpu02"
+    lines = shown(run, 3, environ=EnvironAnswer({"RANK": "3", "LOCAL_RANK": "1"}))
+    assert "Environment  2 variables its process was started with" in lines
+    assert "RANK=3" in lines
     assert shown(run, 3, ascii_only=True)[0].endswith("X exited 1")
 
 
@@ -288,7 +291,10 @@ def test_the_environment(width: int) -> None:
 
 
 def test_why_there_is_no_environment() -> None:
-    assert shown(Run().running(), 3, environ="gpu02: no link now")[-1] == "gpu02: no link now"
+    run = Run().running()
+    assert shown(run, 3, environ="no link now")[-1] == "no link now"
+    run.tell(121, "link", "gpu02", state="gone", why="no answer")
+    assert shown(run, 3)[-1] == "no link to gpu02 to ask for it"
 
 
 # A node

@@ -36,7 +36,7 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
         "detail",
         (
             "Measurements of the node or rank under the cursor, its process, its command,",
-            "and the environment it really got. Secrets stay on the node.",
+            "and the environment it was started with. Secrets stay on the node.",
         ),
     ),
     "recent": ("events", _EVENTS),

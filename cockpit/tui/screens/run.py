@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from cockpit.base.answers import EnvironAnswer
+from cockpit.base.record import rank_environ
 from cockpit.base.verbs import Environ
 from cockpit.core.model import RankState
 from cockpit.core.ranks import nodes_text, ranks_text
@@ -116,8 +117,8 @@ class RunScreen(RunActions):
         self._notes = list(notes)
         board.reads_along = not session.writer
         self._environ: dict[tuple[int, int], EnvironAnswer | str] = {}
-        """What each rank's environment is, by rank and attempt."""
-        self._asking: set[tuple[int, int]] = set()
+        """What each rank's environment is, or why it is not known, by rank and attempt."""
+        self._asked: set[tuple[int, int]] = set()
         self._behind_since: float | None = None
         self._lacking_since: float | None = None
         self._outcome = ""
@@ -305,13 +306,16 @@ class RunScreen(RunActions):
         )
 
     def _ask_environ(self, node: str, rank: int) -> None:
-        """Once a rank that runs: it does not change."""
+        """Once a process, whether it runs or is over: what it was started with does not change."""
         now = self.board.model.ranks[rank]
         key = (rank, now.attempt)
-        if self.recorded or key in self._environ or key in self._asking:
+        if key in self._asked or now.state in (RankState.WAITING, RankState.STARTING):
             return
-        if now.state is RankState.RUNNING and self.board.model.nodes[node].link == "ok":
-            self._asking.add(key)
+        if self.recorded:
+            path = f"{self.session.dir(node)}/{rank_environ(rank)}"
+            self._environ[key] = f"not copied here; {node} may still have it: {path}"
+        elif self.board.model.nodes[node].link == "ok":
+            self._asked.add(key)
             self._fetch_environ(node, key)
 
     @work(group="environ")
@@ -319,12 +323,10 @@ class RunScreen(RunActions):
         try:
             answer = await self.session.ask(node, Environ(self.session.dir(node), key[0]))
             self._environ[key] = answer
-        except LinkError:
-            pass  # asked again when the link is back
         except Exception as error:
             self._environ[key] = RemoteText.of(explained(error).what).shown(limit=300)
-        finally:
-            self._asking.discard(key)
+            if isinstance(error, LinkError):
+                self._asked.discard(key)  # asked again when the link is back
 
     def _measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, where it is worth a word."""

@@ -37,7 +37,7 @@ class Detail(TextPane):
         :param entry: the node in the run's manifest
         :param plan: the node's plan in the run's manifest; empty where there is none
         :param environ: what the node answered to ``environ`` for this rank, or why it did not; None: no
-            answer yet, which draws "asking", or "gone with its process"
+            answer yet
         :param now: unix seconds
         """
         before = self._sight

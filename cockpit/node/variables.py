@@ -1,0 +1,75 @@
+"""Environment variables as they may be told: without secrets, and bounded.
+
+A rank's wrapper needs this in a child of its own, so it imports little.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cockpit.base.secret import hidden, is_secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NAME_LIMIT = 4096
+"""Characters of a name; a variable whose name has more is left out."""
+
+VALUE_LIMIT = 4096
+"""Characters of a value that are told."""
+
+TOTAL_LIMIT = 256 << 10
+"""Bytes of names and values that are told: an answer is one frame, in which a byte may take six."""
+
+_EACH = 32
+"""Bytes that a variable counts for besides its name and value: many small ones make a long answer too."""
+
+# Passwords within values: https://user:password@proxy, "Password=…;", "Authorization: Bearer …".
+_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+_PAIR = re.compile(
+    r"((?:token|api[_-]?key|secret|passw(?:or)?d|passphrase|authorization)\s*[=:]\s*)(?:(?:bearer|basic)\s+)?"
+    r"[^\s;&,]+",
+    re.IGNORECASE,
+)
+
+
+def told(variables: list[bytes]) -> dict[str, Any]:
+    """``environ`` {name: value}, by name, and ``left_out``: how many more there are.
+
+    :param variables: ``NAME=value`` each, as the kernel has them; anything else is passed over
+    """
+    found = []
+    for each in variables:
+        name, is_variable, value = each.decode("utf-8", "surrogateescape").partition("=")
+        if is_variable:
+            found.append((name, value))
+    chosen: dict[str, str] = {}
+    room = TOTAL_LIMIT
+    for name, value in sorted(found):
+        if len(name) > NAME_LIMIT:
+            continue
+        shown = _harmless(name, value)
+        room -= weight(name, shown)
+        if room < 0:
+            break
+        chosen[name] = shown
+    return {"environ": chosen, "left_out": len(dict(found)) - len(chosen)}
+
+
+def weight(name: str, value: str) -> int:
+    """Bytes of :data:`TOTAL_LIMIT` that a variable takes as it is told.
+
+    :raises ValueError: it holds what no environment can
+    """
+    return len((name + value).encode("utf-8", "surrogateescape")) + _EACH
+
+
+def _harmless(name: str, value: str) -> str:
+    """A value without secrets and of bounded length."""
+    if is_secret(name):
+        return hidden(value)
+    value = _PAIR.sub(r"\1(secret)", _USER.sub("(secret)@", value))
+    if len(value) > VALUE_LIMIT:
+        return "%s … (+%d characters)" % (value[:VALUE_LIMIT], len(value) - VALUE_LIMIT)
+    return value

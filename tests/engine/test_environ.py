@@ -1,0 +1,78 @@
+"""Of a real run on this machine whose ranks ended at once it can be asked what they were started with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from cockpit.base import record
+from cockpit.base.answers import EnvironAnswer
+from cockpit.base.verbs import Environ
+from cockpit.engine.fleet import Fleet
+from cockpit.engine.joining import adopt, fleet_for
+from cockpit.engine.runs import RunFolder
+from cockpit.engine.session import Session
+from tests.engine.test_session import Heard
+from tests.engine.watched import COCKPIT
+from tests.node.runs import program
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> str:
+    """The name of a run that is over: rank 1 failed, and its node has a secret."""
+    name = f"crashed-{uuid4().hex}"
+    train = program(tmp_path / "train", "exit 3\n")
+    (tmp_path / "hostfile").write_text("localhost slots=2\n")
+    words = ["run", "hostfile", "--name", name, "--transport", "local", "--launcher", "command"]
+    words += ["--headless", "--node-dir", str(tmp_path / "nodes"), "--", str(train)]
+    secret = {"GIVEN": "yes", "HF_TOKEN": "5ecret"}
+    done = subprocess.run(
+        [*COCKPIT, *words],
+        cwd=tmp_path,
+        env={**os.environ, **secret},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 1, done.stderr
+    return name
+
+
+async def asked(session: Session) -> EnvironAnswer:
+    """What the node says of rank 1 when all that it has of the run is here."""
+    session.watch(policy=False)
+    while not session.model.done:
+        await session.wait(1)
+    return await session.ask("localhost", Environ(session.dir("localhost"), 1))
+
+
+def test_of_a_rank_that_ended_long_before_anybody_looked(
+    crashed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another machine of the same person: there the run is known to its nodes only.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+
+    async def main() -> EnvironAnswer:
+        fleet = Fleet(["python3"], "local")
+        assert not await adopt(fleet, "local", "", ["localhost"], str(tmp_path / "nodes"))
+        await fleet.close()
+        folder = RunFolder.find(crashed)
+        session = Session(folder, fleet_for(folder.manifest), Heard(), writer=folder.lock())
+        try:
+            await session.rejoin()
+            return await asked(session)
+        finally:
+            await session.close()
+
+    got = asyncio.run(main()).environ
+    assert (got["RANK"], got["GIVEN"], got[record.ENV_RUN]) == ("1", "yes", crashed)
+    assert got["HF_TOKEN"] == "(secret, 6 characters)"
+    files = [path for path in (tmp_path / "nodes").rglob("*") if path.is_file()]
+    assert len([path for path in files if path.name.endswith(".environ.json")]) == 2
+    assert not [path for path in files if b"5ecret" in path.read_bytes()]
