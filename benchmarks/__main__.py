@@ -22,9 +22,11 @@ from benchmarks import (
     collect,
     connect,
     firstframe,
+    folding,
     footprint,
     logs,
     ranks,
+    readings,
     stacks,
     tohelp,
     uilag,
@@ -45,10 +47,12 @@ ALL: dict[str, Callable[[], Result]] = {
     "uilag": uilag.run,
     "ranks": ranks.run,
     "firstframe": firstframe.run,
+    "folding": folding.run,
     "stacks": stacks.run,
     "stackscreen": stacks.screen,
     "dumped": stacks.dumped,
     "bombs": bombs.run,
+    "readings": readings.run,
 }
 IN_LAB = ("connect", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"

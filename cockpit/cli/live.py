@@ -37,6 +37,7 @@ class Output:
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, where not that the run goes on
     :param times: of a stop, as the run was started with
+    :param fold: lines of many ranks that are alike are one
     """
 
     json: bool = False
@@ -44,6 +45,7 @@ class Output:
     give_up_s: float = 600.0
     leaving: str = ""
     times: Times = field(default_factory=Times)
+    fold: bool = True
 
     @property
     def asks(self) -> bool:
@@ -62,7 +64,7 @@ class Live:
         colour = terminal and "NO_COLOR" not in os.environ
         names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
         self._json = JsonPrinter(sys.stdout) if output.json else None
-        self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names)
+        self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold)
         self._printer: Printer | JsonPrinter = self._json or self._lines
         self._narrator: Narrator | None = None
         self._leaving = output.leaving

@@ -52,6 +52,11 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--raw", action="store_true", help="the bytes of one rank's log, unchanged; not on a terminal"
     )
+    parser.add_argument(
+        "--no-fold",
+        action="store_true",
+        help="each line of each rank by itself, also where many say the same",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args(words)
     folder = RunFolder.find(args.run)
@@ -149,7 +154,7 @@ async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) ->
     if args.raw:
         _raw(folder, wanted)
         return Exit.OK
-    live = Live(folder.manifest, Output(json=args.json))
+    live = Live(folder.manifest, Output(json=args.json, fold=not args.no_fold))
     _print_history(folder, live, wanted, args.since)
     if args.follow and not folder.model().done:
         return await _follow(folder, live, wanted)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
-from cockpit.core.folding import Folder, Source
+from cockpit.core.folding import Folded, Folder, Source, folded
 from cockpit.core.lines import Cut, LineAssembler
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RESET, RemoteText, sanitise
@@ -42,17 +42,26 @@ class _Unfinished:
 class Printer:
     r"""Writes lines ``node:rank | text``, equal ones of many ranks once as ``[0-3] ×4 | text``.
 
-    One write a :meth:`tick`. Lines of a rank stay in order, and each is printed, a progress bar as its last
-    state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
+    For a person, lines that differ in numbers only are one too (:mod:`cockpit.core.shapes`); a file or a
+    program gets each. One write a :meth:`tick`. Lines of a rank stay in order, a progress bar is printed as
+    its last state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
 
     :param stream: gets text; where its encoding lacks a character, that is escaped
     :param colour: let colours of ranks through, and colour the labels
-    :param terminal: a person is watching: long lines are cut, unfinished ones shown now and then
+    :param terminal: a person is watching: long lines are cut, unfinished ones shown now and then, and those
+        that differ in numbers only are told as one
     :param names: node of each expected global rank; sets the width of the labels
+    :param fold: False: each line of each rank is printed by itself, as soon as it is complete
     """
 
     def __init__(
-        self, stream: TextIO, *, colour: bool, terminal: bool, names: Mapping[int, str] | None = None
+        self,
+        stream: TextIO,
+        *,
+        colour: bool,
+        terminal: bool,
+        names: Mapping[int, str] | None = None,
+        fold: bool = True,
     ) -> None:
         self._stream = stream
         self._colour = colour
@@ -60,7 +69,8 @@ class Printer:
         self._terminal = terminal
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-        self._folder = Folder(HOLD)
+        self._fold = fold
+        self._folder = Folder(HOLD, shapes=terminal)
         self._logs: dict[Source, LineAssembler] = {}
         self._repeated: dict[Source, bytes] = {}
         self._pending: dict[Source, _Unfinished] = {}
@@ -81,7 +91,7 @@ class Printer:
         :param rank: global rank, or None for the launcher's own output
         :param data: a chunk of any size, cut anywhere
         """
-        source: Source = (node, LAUNCHER if rank is None else rank)
+        source = (node, rank)
         log = self._logs.get(source)
         if log is None:
             log = self._logs[source] = LineAssembler()
@@ -93,7 +103,7 @@ class Printer:
             if lines:
                 unfinished.shown = b""
         if self._folder.held > HELD_BYTES:
-            self._print(everything=True, now=0)
+            self._print(self._folder.flush())
 
     def say(self, line: str) -> None:
         """Print a line of the cockpit's own, after what has been printed so far."""
@@ -104,7 +114,7 @@ class Printer:
 
         :param now: seconds of a monotonic clock
         """
-        self._print(everything=False, now=now)
+        self._print(self._folder.drain(now))
         if self._pending:
             self._show_pending(now)
         self._write()
@@ -113,7 +123,7 @@ class Printer:
         """Print all that is left, unfinished lines too. The stream stays open."""
         for source, log in self._logs.items():
             self._add(source, log.finish())
-        self._print(everything=True, now=0)
+        self._print(self._folder.flush())
         self._write()
         self._stream.flush()
 
@@ -127,12 +137,14 @@ class Printer:
                 line[len(prefix) :] if line.startswith(prefix) and not isinstance(line, Cut) else line
                 for line in lines
             ]
-        self._folder.add(source, lines)
+        if self._fold:
+            self._folder.add(source, lines)
+        else:
+            self._print(Folded([source], line) for line in lines)
 
-    def _print(self, *, everything: bool, now: float) -> None:
-        folded = self._folder.flush() if everything else self._folder.drain(now)
+    def _print(self, due: Iterable[Folded]) -> None:
         colour, limit, labels, append = self._colour, self._limit, self._labels, self._out.append
-        for sources, text in folded:
+        for sources, text, _ in due:
             key = tuple(sources)
             label = labels.get(key) or self._label(key)
             # What most lines are, without a call: plain ASCII that is not too long.
@@ -148,7 +160,7 @@ class Printer:
 
     def _show_pending(self, now: float) -> None:
         """Print progress bars that changed, and unfinished lines that have not for a while (a prompt)."""
-        shown: dict[bytes, list[Source]] = {}
+        shown: list[tuple[Source, bytes]] = []
         for source, unfinished in list(self._pending.items()):
             log = self._logs[source]
             state = log.pending()
@@ -161,8 +173,10 @@ class Printer:
             since = unfinished.shown_at if log.overwrites else unfinished.seen_at
             if state != unfinished.shown and now - since >= PENDING_EVERY and not self._folder.holds(source):
                 unfinished.shown, unfinished.shown_at = state, now
-                shown.setdefault(state, []).append(source)
-        for state, sources in shown.items():
+                shown.append((source, state))
+        for sources, state, _ in (
+            folded(shown) if self._fold else [Folded([who], state) for who, state in shown]
+        ):
             key = tuple(sources)
             label = self._labels.get(key) or self._label(key)
             self._out.append(label + sanitise(state, colour=self._colour, limit=self._limit) + "\n")
@@ -178,7 +192,7 @@ class Printer:
         if self._colour:
             # Six colours that are readable on dark and light ground, by rank; bold for several.
             rank = sources[0][1]
-            style = 1 if count else 31 + (rank if isinstance(rank, int) else 3) % 6
+            style = 1 if count else 31 + (3 if rank is None else rank) % 6
             label = f"\x1b[{style}m{label}{RESET}"
         label += " | "
         if len(self._labels) > 10_000:
@@ -196,9 +210,9 @@ class Printer:
 def _who(sources: tuple[Source, ...], order: Iterable[str]) -> str:
     if len(sources) == 1:
         node, rank = sources[0]
-        return f"{node}:{rank}"
-    ranks = [rank for _, rank in sources if isinstance(rank, int)]
-    nodes = in_order((node for node, rank in sources if not isinstance(rank, int)), order)
+        return f"{node}:{LAUNCHER if rank is None else rank}"
+    ranks = [rank for _, rank in sources if rank is not None]
+    nodes = in_order((node for node, rank in sources if rank is None), order)
     parts = []
     if ranks:
         parts.append(f"[{ranks_text(ranks)}]")
@@ -224,7 +238,7 @@ class JsonPrinter:
 
         :param offset: where in the log the chunk begins; bytes before it may have been left out
         """
-        source: Source = (node, LAUNCHER if rank is None else rank)
+        source = (node, rank)
         log = self._logs.get(source)
         if log is None:
             log = self._logs[source] = LineAssembler()
@@ -252,8 +266,7 @@ class JsonPrinter:
     def _lines(self, source: Source, log: LineAssembler, lines: list[bytes]) -> None:
         """Write ``log`` events: ``offset`` is where the line begins in the log, ``cut`` that it goes on."""
         node, rank = source
-        shown = rank if isinstance(rank, int) else None
-        start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(shown)}, "offset": '
+        start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(rank)}, "offset": '
         offset = self._offsets[source]
         for line, span in zip(lines, log.spans, strict=True):
             text = json.dumps(line.decode("utf-8", "backslashreplace"))

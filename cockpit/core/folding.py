@@ -1,35 +1,32 @@
-"""Merge the lines of many ranks into one stream in which equal lines appear once.
+"""Merge the lines of many ranks into one stream in which lines that differ in numbers only appear once.
 
 Thousands of ranks say the same thing within a moment. A line waits until every rank that could still say it
-has (``hold`` seconds at most), and then becomes one :class:`Folded` with all who said it. The order of each
-rank's own lines is never changed, and no line is lost or doubled.
+has (``hold`` seconds at most), and then becomes one :class:`Folded` with all who said it. Lines are the same
+if they are equal, or have one shape (:mod:`cockpit.core.shapes`) and no number far from those of the others.
+The order of each rank's own lines is never changed, and no line is lost or doubled.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-Source = tuple[str, int | str]
-"""Who prints: a node, and a global rank or ``"launcher"``."""
+from cockpit.core.records import Record, Records
+from cockpit.core.shapes import Shape, record_shape, shape_of, told
 
-RECORD_LINES = 2000
-RECORD_LINE = 1 << 16
+Source = tuple[str, int | None]
+"""Who prints: a node, and a global rank; None: its launcher."""
+
 RECORD_WAIT = 2.0
-"""An unfinished traceback is held back for so many lines, of so many bytes, and seconds after the last."""
+"""Seconds after its last line that an unfinished traceback is held back."""
 
 RUN = 16
 """Lines of one source in a row where others have lines too: quicker than taking turns, and easier to read."""
 
-LINE_OVERHEAD = 128
+LINE_OVERHEAD = 300
 """Bytes of memory that a waiting line takes beside its text."""
-
-_TRACEBACK = b"Traceback (most recent call last):"
-# `[rank3]: ` of torch, `[default3]:` of torchrun, `host: ` of pdsh, `12: ` of srun -l.
-_HEAD = re.compile(rb"((?:\[[^\]\n]{1,64}\]:? ?|[\w.-]{1,64}: ?){0,3})Traceback \(most recent call last\):")
-_CHAINED = (b"During handling of the above exception,", b"The above exception was the direct cause")
 
 
 class Folded(NamedTuple):
@@ -37,25 +34,106 @@ class Folded(NamedTuple):
 
     :param sources: who printed it, in the order they were merged; at least one
     :param text: a line, or the lines of one traceback with newlines between them
+    :param originals: what each source printed, where ``text`` is made of different ones; else empty
     """
 
     sources: list[Source]
     text: bytes
+    originals: Sequence[bytes] = ()
+
+    @property
+    def said(self) -> Iterator[tuple[Source, bytes]]:
+        """Who printed what."""
+        return zip(self.sources, self.originals or repeat(self.text), strict=False)
+
+
+def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
+    """Fold lines that have no order among each other, one of each source."""
+    groups: dict[bytes, list[tuple[Source, bytes, Shape | None]]] = {}
+    for source, line in said:
+        shape = shape_of(line)
+        groups.setdefault(line if shape is None else shape.of(line)[0], []).append((source, line, shape))
+    return [item for group in groups.values() for item in _told(group)]
+
+
+def _told(said: Sequence[tuple[Source, bytes, Shape | None]]) -> list[Folded]:
+    """Fold lines of one shape, but for those that stand out."""
+    texts: dict[bytes, list[Source]] = {}
+    shapes: list[Shape] = []
+    for source, line, shape in said:
+        sources = texts.get(line)
+        if sources is not None:
+            sources.append(source)
+            continue
+        texts[line] = [source]
+        if shape is not None:
+            shapes.append(shape)
+    lines, owners = list(texts), list(texts.values())
+    if len(lines) == 1:
+        return [Folded(owners[0], lines[0])]
+    items = []
+    for group, text in told(lines, shapes):
+        who = [source for index in group for source in owners[index]]
+        originals = [lines[index] for index in group for _ in owners[index]] if len(group) > 1 else ()
+        items.append(Folded(who, text, originals))
+    return items
+
+
+class _Group:
+    """Lines of one shape.
+
+    :ivar holders: how many sources have one of them
+    :ivar ready: those that all who have the like have as their next item
+    :ivar at: how many sources these are
+    :ivar due: one of these waits no longer
+    """
+
+    __slots__ = ("at", "due", "holders", "key", "ready")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.holders = self.at = 0
+        self.ready: list[_Like] | None = None
+        self.due = False
+
+    def clear(self) -> list[_Like]:
+        """Forget what is ready, and return it."""
+        ready, self.ready = self.ready, None
+        self.at = 0
+        self.due = False
+        return ready or []
+
+
+class _Like(_Group):
+    """Lines of one shape that count the same, and the sources that have one as their next item.
+
+    Where nothing is counted they are a group of their own.
+    """
+
+    __slots__ = ("group", "heads")
+
+    def __init__(self, key: bytes, group: _Group | None) -> None:
+        super().__init__(key)
+        self.group = group or self
+        self.heads: list[_Queue] = []
+
+
+_Item = tuple[_Like, bytes, Shape | None]
 
 
 class _Queue:
     """What one source has printed and has not been given out."""
 
-    __slots__ = ("items", "left", "old", "record", "source", "taken", "touched")
+    __slots__ = ("held", "items", "old", "records", "source", "taken", "touched")
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.items: deque[bytes] = deque()
-        self.left: dict[bytes, int] = {}  # how often each text is in `items`
+        self.items: deque[_Item] = deque()
+        self.held: dict[_Group, int] = {}  # how many of `items` are of each group, and each like
         self.taken = 0  # items given out since the beginning
         self.old = 0  # the value of `taken` after the last item that waits no longer
-        self.record: list[bytes] = []  # an unfinished traceback
-        self.touched = False  # it grew since the last drain
+        self.records = Records()
+        self.touched = False  # its unfinished traceback grew since the last drain
 
 
 class Folder:
@@ -64,34 +142,43 @@ class Folder:
     Work is linear in the number of lines, whatever their order.
 
     :param hold: seconds that a line waits for other sources to print it too
+    :param shapes: fold lines of one shape; else equal ones only
     """
 
-    def __init__(self, hold: float = 0.5) -> None:
+    def __init__(self, hold: float = 0.5, *, shapes: bool = True) -> None:
         self._hold = hold
+        self._shapes = shapes
         self._queues: dict[Source, _Queue] = {}
-        # Per text: how many sources have it, and which have it as their next item.
-        self._holders: dict[bytes, int] = {}
-        self._heads: dict[bytes, list[_Queue]] = {}
+        self._likes: dict[bytes, _Like] = {}
+        self._groups: dict[bytes, _Group] = {}
+        self._items: dict[bytes, _Item] = {}  # lines since the last merge: many sources print the same
+        # What can be given out: groups that all who hold them would print next, and others in part.
+        self._whole: deque[_Group] = deque()
+        self._part: deque[_Group] = deque()
         self._new: list[tuple[_Queue, int]] = []  # (queue, value of `taken` after its last new item)
         self._waiting: deque[tuple[float, _Queue, int]] = deque()
         self._old: deque[tuple[_Queue, int]] = deque()
         self.held = 0
         """About how many bytes of memory the lines held back take."""
-        self._records: dict[Source, float] = {}  # unfinished tracebacks, and when they last grew
+        self._records: dict[_Queue, float] = {}  # with unfinished tracebacks, and when they last grew
 
     def add(self, source: Source, lines: Sequence[bytes]) -> None:
         """Take the next lines of a source."""
         queue = self._queues.get(source)
         if queue is None:
             queue = self._queues[source] = _Queue(source)
-        if queue.record or any(_TRACEBACK in line for line in lines):
-            lines = self._group(queue, lines)
-        self._append(queue, lines)
+        items = queue.records.add(lines)
+        if queue.records.open:
+            queue.touched = True
+            self._records.setdefault(queue, 0.0)
+        else:
+            self._records.pop(queue, None)
+        self._append(queue, items)
 
     def holds(self, source: Source) -> bool:
         """Whether lines of this source are still held back."""
         queue = self._queues.get(source)
-        return queue is not None and bool(queue.items or queue.record)
+        return queue is not None and bool(queue.items or queue.records.open)
 
     def drain(self, now: float) -> list[Folded]:
         """Return what need not wait: older than ``hold`` seconds, or printed by every source already.
@@ -101,11 +188,10 @@ class Folder:
         for queue, end in self._new:
             self._waiting.append((now, queue, end))
         self._new.clear()
-        for source, since in list(self._records.items()):
-            queue = self._queues[source]
+        for queue, since in list(self._records.items()):
             if queue.touched:
                 queue.touched = False
-                self._records[source] = now
+                self._records[queue] = now
             elif now - since >= RECORD_WAIT:
                 self._release(queue)
         waiting = self._waiting
@@ -117,8 +203,8 @@ class Folder:
 
     def flush(self) -> list[Folded]:
         """Return all that is held back, unfinished tracebacks too."""
-        for source in list(self._records):
-            self._release(self._queues[source])
+        for queue in list(self._records):
+            self._release(queue)
         self._old.extend((queue, end) for _, queue, end in self._waiting)
         self._old.extend(self._new)
         self._waiting.clear()
@@ -127,142 +213,166 @@ class Folder:
             queue.old = queue.taken + len(queue.items)
         return self._merge()
 
-    def _append(self, queue: _Queue, items: Sequence[bytes]) -> None:
-        if not items:
+    def _release(self, queue: _Queue) -> None:
+        """Give up waiting for the end of a traceback."""
+        del self._records[queue]
+        self._append(queue, queue.records.release())
+
+    def _append(self, queue: _Queue, lines: Sequence[bytes]) -> None:
+        if not lines:
             return
-        self.held += sum(map(len, items)) + LINE_OVERHEAD * len(items)
-        left, holders = queue.left, self._holders
-        for item in items:
-            if item in left:
-                left[item] += 1
+        self.held += sum(map(len, lines)) + LINE_OVERHEAD * len(lines)
+        known = self._items
+        items = [known.get(line) or self._item(line) for line in lines]
+        held = queue.held
+        for like, _, _ in items:
+            if like in held:
+                held[like] += 1
             else:
-                left[item] = 1
-                holders[item] = holders.get(item, 0) + 1
+                held[like] = 1
+                like.holders += 1
+            group = like.group
+            if group is like:
+                continue
+            if group in held:
+                held[group] += 1
+            else:
+                held[group] = 1
+                group.holders += 1
         if not queue.items:
-            self._heads.setdefault(items[0], []).append(queue)
+            items[0][0].heads.append(queue)
         queue.items.extend(items)
         self._new.append((queue, queue.taken + len(queue.items)))
 
-    def _release(self, queue: _Queue) -> None:
-        """Give up waiting for the end of a traceback."""
-        record, queue.record = queue.record, []
-        del self._records[queue.source]
-        self._append(queue, [b"\n".join(record)])
-
-    def _group(self, queue: _Queue, lines: Sequence[bytes]) -> list[bytes]:
-        """Join the lines of each traceback; keep an unfinished one in the queue's ``record``."""
-        items: list[bytes] = []
-        record = queue.record
-        at = 0
-        while at < len(lines):
-            line = lines[at]
-            at += 1
-            if not record:
-                if _HEAD.match(line):
-                    record.append(line)
-                else:
-                    items.append(line)
-                continue
-            record.append(line)
-            head = _HEAD.match(record[0])
-            prefix = head[1] if head else b""
-            body = line[len(prefix) :] if line.startswith(prefix) else line
-            ended = not body.startswith((b" ", b"\t", b"Traceback (most")) and bool(body.strip())
-            if ended and not body.startswith(_CHAINED):
-                # A chained exception: an empty line, the sentence, an empty line, the next traceback.
-                chain = lines[at : at + 2]
-                if len(chain) == 2 and any(sentence in chain[1] for sentence in _CHAINED):
-                    continue
-            else:
-                ended = False
-            if ended or len(record) >= RECORD_LINES or len(line) > RECORD_LINE:
-                items.append(b"\n".join(record))
-                record.clear()
-        if record:
-            queue.touched = True
-            self._records.setdefault(queue.source, 0.0)
-        else:
-            self._records.pop(queue.source, None)
-        return items
+    def _item(self, line: bytes) -> _Item:
+        """A line that is new since the last merge, as an item of a queue."""
+        shape = group = None
+        key = line
+        if self._shapes:
+            shape = record_shape(line) if isinstance(line, Record) else shape_of(line)
+        if shape is not None:
+            common, key = shape.of(line)
+            if common is not key:
+                group = self._groups.get(common)
+                if group is None:
+                    group = self._groups[common] = _Group(common)
+        like = self._likes.get(key)
+        if like is None:
+            like = self._likes[key] = _Like(key, group)
+        item = self._items[line] = like, line, shape
+        return item
 
     def _merge(self) -> list[Folded]:
         out: list[Folded] = []
         everyone = len(self._queues)
-        heads, holders, old = self._heads, self._holders, self._old
-        ready = deque(text for text, queues in heads.items() if len(queues) == holders[text])
+        old = self._old
+        self._items.clear()
+        self._look_at_heads()
         while True:
-            # Texts that all who have them would print next: these fold completely.
-            while ready:
-                text = ready.popleft()
-                queues = heads.get(text, ())
-                if not queues or len(queues) != holders[text]:
+            # What all who have it would print next folds completely.
+            if self._whole:
+                group = self._whole.popleft()
+                if not group.at or group.at != group.holders:
                     continue
-                if len(queues) == 1 and queues[0].taken < queues[0].old:
-                    self._emit_run(queues[0], out, ready)
-                    continue
-                if len(queues) == everyone or any(queue.taken < queue.old for queue in queues):
-                    self._emit(text, out, ready)
-            # Texts of different sources wait for each other, or the oldest is nobody else's turn yet.
+                if group.due and group.at == 1:
+                    self._emit_run(group, out)
+                elif group.due or group.at == everyone:
+                    self._emit(group.clear(), out)
+                continue
+            if self._part:
+                group = self._part.popleft()
+                if group.due:
+                    self._emit(group.clear(), out)
+                continue
+            # Texts of different sources wait for each other: the oldest goes first.
             while old and old[0][0].taken >= old[0][1]:
                 old.popleft()
             if not old:
                 return out
-            self._emit(old[0][0].items[0], out, ready)
+            self._emit([old[0][0].items[0][0]], out)
 
-    def _emit_run(self, queue: _Queue, out: list[Folded], ready: deque[bytes]) -> None:
-        """Give out the next old items of ``queue`` as long as nobody else has them, ``RUN`` at most."""
-        holders, left, items = self._holders, queue.left, queue.items
+    def _look_at_heads(self) -> None:
+        """Find what can be given out now."""
+        heads = [queue.items[0][0] for queue in self._queues.values() if queue.items]
+        for like in heads:
+            like.group.clear()
+        for like in dict.fromkeys(heads):
+            if len(like.heads) == like.holders:
+                self._note_ready(like)
+
+    def _note_ready(self, like: _Like) -> None:
+        """Note lines that all who have the like would print next."""
+        group = like.group
+        if group.ready is None:
+            group.ready = [like]
+        else:
+            group.ready.append(like)
+        group.at += len(like.heads)
+        if not group.due:
+            group.due = any(queue.taken < queue.old for queue in like.heads)
+        if group.at == group.holders:
+            self._whole.append(group)
+        elif group.due:
+            self._part.append(group)
+
+    def _emit_run(self, group: _Group, out: list[Folded]) -> None:
+        """Give out the next old items of a source as long as nobody else has the like, ``RUN`` at most."""
+        [like] = group.clear()
+        [queue] = like.heads
+        like.heads = []
         sources = [queue.source]
-        del self._heads[items[0]]
+        items = queue.items
         end = min(queue.taken + RUN, queue.old)
-        before = queue.taken
-        size = 0
-        while queue.taken < end and holders[items[0]] == 1:
-            text = items.popleft()
-            queue.taken += 1
-            size += len(text)
-            out.append(Folded(sources, text))
-            if left[text] == 1:
-                del left[text], holders[text]
-            else:
-                left[text] -= 1
-        self.held -= size + LINE_OVERHEAD * (queue.taken - before)
-        if items:
-            self._set_head(queue, ready)
+        while queue.taken < end and items[0][0].group.holders == 1:
+            out.append(Folded(sources, items[0][1]))
+            self._take(queue)
+        self._set_head(queue)
 
-    def _set_head(self, queue: _Queue, ready: deque[bytes]) -> None:
-        """Note the next item of a queue whose head was given out, and whether it is ready now."""
-        head = queue.items[0]
-        others = self._heads.get(head)
-        if others is None:
-            self._heads[head] = others = []
-        others.append(queue)
-        if len(others) == self._holders[head]:
-            ready.append(head)
+    def _emit(self, likes: list[_Like], out: list[Folded]) -> None:
+        """Give out lines of one group for the sources that have them as next items."""
+        queues = [queue for like in likes for queue in like.heads]
+        items = [queue.items[0] for queue in queues]
+        if items.count(items[0]) == len(items):
+            out.append(Folded([queue.source for queue in queues], items[0][1]))
+        else:
+            out += _told([(queue.source, *item[1:]) for queue, item in zip(queues, items, strict=True)])
+        for like in likes:
+            like.heads = []
+        for queue in queues:
+            self._take(queue)
+        for queue in queues:
+            self._set_head(queue)
+        # Fewer have the like now, so those who have it next may be all.
+        group = likes[0].group
+        if group.at and group.at == group.holders:
+            self._whole.append(group)
 
-    def _emit(self, text: bytes, out: list[Folded], ready: deque[bytes]) -> None:
-        """Give out ``text`` for the sources that have it as next item; note what becomes ready by that."""
-        heads, holders = self._heads, self._holders
-        queues = heads.pop(text)
-        out.append(Folded([queue.source for queue in queues], text))
-        self.held -= (len(text) + LINE_OVERHEAD) * len(queues)
-        gone = 0
-        for queue in queues:
-            queue.taken += 1
-            items, left = queue.items, queue.left
-            items.popleft()
-            if left[text] == 1:
-                del left[text]
-                gone += 1
-            else:
-                left[text] -= 1
-        if gone == holders[text]:
-            del holders[text]
-        elif gone:
-            holders[text] -= gone
-        for queue in queues:
-            if queue.items:
-                self._set_head(queue, ready)
-        # Fewer have it now, so those who have it next may be all (the list is there only if one does).
-        if gone and text in heads and len(heads[text]) == holders[text]:
-            ready.append(text)
+    def _set_head(self, queue: _Queue) -> None:
+        """Note the next item of a queue whose head was given out."""
+        if queue.items:
+            like = queue.items[0][0]
+            like.heads.append(queue)
+            # Only the last one makes it complete.
+            if len(like.heads) == like.holders:
+                self._note_ready(like)
+
+    def _take(self, queue: _Queue) -> None:
+        """Take the next item of a queue away; whoever counts on it no longer does."""
+        like, line, _ = queue.items.popleft()
+        queue.taken += 1
+        self.held -= len(line) + LINE_OVERHEAD
+        if _let_go(queue.held, like):
+            del self._likes[like.key]
+        group = like.group
+        if group is not like and _let_go(queue.held, group):
+            del self._groups[group.key]
+
+
+def _let_go(held: dict[_Group, int], group: _Group) -> bool:
+    """Note that a source has one item less of a group; whether nobody has one any more."""
+    if held[group] > 1:
+        held[group] -= 1
+        return False
+    del held[group]
+    group.holders -= 1
+    return not group.holders

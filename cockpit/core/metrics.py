@@ -1,247 +1,72 @@
-"""Step, loss, learning rate and speed, as training programs print them.
+"""The numbers of training over a run, from its logs as they come, in chunks of any size.
 
-Known are the lines of DeepSpeed (``_report_progress`` in runtime/engine.py, utils/timer.py, the pipeline
-engine), the dictionaries of the Hugging Face Trainer, the iteration lines of Megatron-LM and NeMo, the bars
-of tqdm, which Lightning draws too; and any other line in which such a name stands before a number.
-
-What is measured in validation, and means over a whole training, are left out.
+What a line says is worked out in :mod:`cockpit.core.progress`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
 
 from cockpit.core.lines import last_state
+from cockpit.core.progress.durations import time_left
+from cockpit.core.progress.line import plan_of
+from cockpit.core.progress.plan import Kind, Plan
+from cockpit.core.progress.rank import STALE, News, RankLog, newest_states
+from cockpit.core.progress.reading import Reading, reading_of
+from cockpit.core.progress.series import Series
 
-WINDOW = 16 << 10
-"""Bytes at the end of a chunk that are looked at: enough for the newest numbers."""
-LINES = 8
-"""Lines that are read in one chunk at most; usually the second one tells nothing new."""
 LINE = 1024
 """Bytes at either end of a line that are read."""
-REST = 4096
-"""Bytes of an unfinished line that are kept for the next chunk; a longer one is not read."""
-
+LONG = 2048
+"""Bytes of a piece that is looked over for numbers before it is taken apart."""
 POINTS, RANK_POINTS = 512, 64
 """Points of a series of the run, and of one rank."""
-STALE = 60.0
-"""Seconds without a word after which a rank no longer speaks for the run where another one does."""
+PLANS, NEW_PLANS, SHAPE = 1024, 64, 256
+"""Shapes of lines that are known; that are looked into in one chunk; bytes at either end of one."""
 
 SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
 """Fields of which there are series."""
 
-# Every line with numbers holds one of these.
-_HINTS = (b"oss", b"lr", b"it/s", b"s/it", b"s/s", b"rSec")
-
-# Of lines in small letters.
-_NUMBER = rb"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
-_FIELD = re.compile(
-    rb"(?<![a-z\d.-])(?P<name>loss(?:_step)?|(?<!_)(?<!\bs/)(?:"
-    rb"step[_ ]time(?:[_ ]\(?ms\)?)?|global[_ ]steps?|num_updates|steps?|iteration|epoch|lr|learning[_ ]rate"
-    rb"|(?:curr)?samplespersec|samples(?:/s|/sec|/second|[_ ]per[_ ]second)"
-    rb"|tps|tokens(?:/s|/sec|/second|[_ ]per[_ ]sec(?:ond)?)"
-    rb"|elapsed time per iteration \(m?s\)|train_step_timing in s|iter(?: time \(s\))?))"
-    rb"['\"]?(?:\s*[:=]|(?=[\s\[(]))[\s\[('\"]*(?P<value>" + _NUMBER + rb")"
-    rb"(?:\s?(?P<unit>ms)\b)?(?![\w%]|\.\d)(?:\s*/\s*(?P<total>\d+))?"
-)
-_SPEED = re.compile(
-    rb"(?<![\w.,-])(?P<value>" + _NUMBER + rb")\s?"
-    rb"(?:(?P<samples_s>samples)|(?P<tokens_s>tok(?:en)?s?))/s(?:ec)?\b"
-)
-_DIGITS = b"0123456789.,+-e "
-_UNIT = rb"(?:it|ba|batch(?:es)?|steps?|iters?)"
-_BAR = re.compile(
-    rb"(?P<step>\d{1,15})(?:/(?P<total>\d{1,15})|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s*"
-    rb"(?:\?|(?P<value>\d{1,9}(?:\.\d{1,9})?))\s?(?P<unit>" + _UNIT + rb"/s|s/" + _UNIT + rb")"
-)
+# What lines with numbers hold. A long piece is searched for the usual ones first, which is quick.
+_HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it")
+_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps")
+# What does not change the shape of a line: numbers, blanks, and how far a bar is drawn.
+_FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
+_DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"
 _STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
-
-# Bars, and losses, that are not of training.
-_OTHER_BAR = re.compile(
-    rb"\b(?:val|eval|test|sanity|predict|infer|generat|load|fetch|download|upload|sav|map|filter|token"
-    rb"|running tok|cach|convert|prepar|preprocess|pack|group|captur|compil|sampl|warm)"
-)
-_BEFORE_LOSS = re.compile(rb"(?:([a-z]+)[ _/])?([a-z]+)([ _/])\Z")
-_OTHER_LOSS = frozenset(
-    b"val valid validation eval evaluation test dev best min max aux auxiliary balancing router kl z".split()
-)
-_TRAIN_LOSS = frozenset(
-    b"train training tr lm total reduced avg average mean running global batch ce mlm".split()
-)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Numbers of training; None: not said.
-
-    :param step: of the run or, where only that is said, of the epoch
-    :param total: steps there will be
-    :param epoch: which may be a fraction
-    :param loss: of training; may be NaN or infinite
-    :param lr: learning rate
-    :param samples_s: samples a second
-    :param tokens_s: tokens a second
-    :param step_s: seconds a step
-    """
-
-    step: int | None = None
-    total: int | None = None
-    epoch: float | None = None
-    loss: float | None = None
-    lr: float | None = None
-    samples_s: float | None = None
-    tokens_s: float | None = None
-    step_s: float | None = None
-
-    def said(self) -> dict[str, float]:
-        """The fields that say something."""
-        return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
-
-    def over(self, older: Reading) -> Reading:
-        """These numbers, and the older ones where these say nothing."""
-        merged = replace(older, **self.said())  # type: ignore[arg-type]  # step and total stay whole
-        if merged.step is not None and merged.total is not None and merged.step > merged.total:
-            return replace(merged, total=self.total)
-        return merged
-
-
-_FIELDS = tuple(field.name for field in fields(Reading))
 
 
 def read_line(line: bytes) -> Reading | None:
-    """The numbers of one line, None if there are none of training.
-
-    A step or an epoch alone is none: it may be anything.
-    """
-    if b"\r" in line:
-        line = last_state(line)
-    if len(line) > 2 * LINE:
-        line = line[:LINE] + b" " + line[-LINE:]
-    if b"\x1b" in line:
-        line = _STYLE.sub(b"", line)
-    if b"train_runtime" in line:
-        return None  # the Trainer's last words: means over the whole training
-    line = line.lower()
-    bar = None
-    for bar in _BAR.finditer(line):  # noqa: B007  (the last one is the newest)
-        pass
-    if bar is not None and _OTHER_BAR.search(line, 0, bar.start()):
+    """The numbers of one line, None if there are none of training."""
+    line = _bounded(last_state(_clean(line)))
+    plan = plan_of(line)
+    if plan is None or plan.kind in (Kind.HEADING, Kind.SPEED):
         return None
-    found: dict[str, float] = {}
-    steps: list[tuple[float, float | None]] = []
-    for match in _FIELD.finditer(line):
-        _take_field(line, match, found, steps)
-    if b"/s" in line:
-        for match in _SPEED.finditer(line):
-            found.setdefault(str(match.lastgroup), _number(match["value"]))
-    if bar is not None:
-        steps.append((float(bar["step"]), float(bar["total"]) if bar["total"] else None))
-        if bar["value"] and float(bar["value"]) > 0:
-            rate = float(bar["value"])
-            found.setdefault("step_s", rate if bar["unit"].startswith(b"s/") else 1 / rate)
-    elif not found.keys() & set(SERIES):
+    said = plan.read(line)
+    if not said or (plan.kind is Kind.ALONE and "loss" not in said):
         return None
-    # A step that knows the total is the one to show.
-    step, total = next((each for each in steps if each[1]), steps[0] if steps else (None, None))
-    return Reading(
-        step=_whole(step),
-        total=_whole(total),
-        **{name: found.get(name) for name in ("epoch", *SERIES)},
-    )
+    left = time_left(line)
+    return reading_of(said if left is None else {**said, "eta_s": left})
 
 
-def _take_field(
-    line: bytes, match: re.Match[bytes], found: dict[str, float], steps: list[tuple[float, float | None]]
-) -> None:
-    name, value = match["name"], _number(match["value"])
-    if name.startswith(b"loss"):
-        if _of_training(line, match.start()):
-            found.setdefault("loss", value)
-    elif name.startswith((b"lr", b"learning")):
-        found.setdefault("lr", value)
-    elif name == b"epoch":
-        found.setdefault("epoch", value)
-    elif b"sample" in name:
-        found.setdefault("samples_s", value)
-    elif name.startswith((b"tokens", b"tps")):
-        found.setdefault("tokens_s", value)
-    elif b"tim" in name:
-        found.setdefault("step_s", value / 1000 if match["unit"] or b"ms" in name else value)
-    elif match["unit"] is None:
-        step = value, float(match["total"][:18]) if match["total"] else None
-        steps.insert(0 if name.startswith(b"global") else len(steps), step)
+def _clean(text: bytes) -> bytes:
+    if b"\x1b" in text:
+        text = _STYLE.sub(b"", text)
+    if not text.isascii() or b"\b" in text:
+        text = text.translate(None, _DRAWN)
+    return text.lower()
 
 
-def _of_training(line: bytes, at: int) -> bool:
-    """Whether the loss whose name goes on at ``at`` is the one of training: "val_loss" is not."""
-    before = _BEFORE_LOSS.search(line[max(0, at - 32) : at])
-    if before is None:
-        return True
-    if any(word and word in _OTHER_LOSS for word in before.groups()[:2]):
-        return False
-    return before[3] == b" " or before[2] in _TRAIN_LOSS
-
-
-def _number(text: bytes) -> float:
-    return float(text.replace(b",", b""))
-
-
-def _whole(value: float | None) -> int | None:
-    return int(value) if value is not None and 0 <= value < 1e15 and value == int(value) else None
-
-
-class _Series:
-    """Values with their times: evenly thinned when there are too many, the newest one always there."""
-
-    __slots__ = ("_at", "_every", "_limit", "_newest", "_skipped", "_values")
-
-    def __init__(self, limit: int) -> None:
-        self._at = array("d")
-        self._values = array("d")
-        self._limit = limit - 1
-        self._every = 1
-        self._skipped = 0
-        self._newest: tuple[float, float] | None = None  # not among the others yet
-
-    def add(self, at: float, value: float) -> None:
-        self._skipped += 1
-        if self._skipped < self._every:
-            self._newest = at, value
-            return
-        self._skipped = 0
-        self._newest = None
-        self._at.append(at)
-        self._values.append(value)
-        if len(self._at) > self._limit:
-            del self._at[1::2], self._values[1::2]
-            if self._at[-1] != at:
-                self._newest = at, value
-                self._skipped = self._every
-            self._every *= 2
-
-    def points(self) -> list[tuple[float, float]]:
-        points = list(zip(self._at, self._values, strict=True))
-        if self._newest is not None and points[-1:] != [self._newest]:
-            points.append(self._newest)
-        return points
-
-
-class _Rank:
-    """What is known of one rank."""
-
-    __slots__ = ("cut", "last", "latest", "rest", "series", "stepped")
-
-    def __init__(self) -> None:
-        self.rest = b""  # the line that is not finished yet
-        self.cut = False  # it was too long to be kept
-        self.last: Reading | None = None
-        self.latest = Reading()
-        self.stepped: tuple[int, float] | None = None  # a step and when it was new
-        self.series: dict[str, _Series] = {}
+def _bounded(line: bytes, size: int = LINE) -> bytes:
+    """Both ends of a long line, without the halves of words where it was cut."""
+    if len(line) <= 2 * size:
+        return line
+    return line[:size].rpartition(b" ")[0] + b" | " + line[-size:].partition(b" ")[2]
 
 
 class Metrics:
@@ -253,9 +78,10 @@ class Metrics:
     def __init__(self) -> None:
         self.latest = Reading()
         """The newest value of every field over the run."""
-        self._ranks: dict[int | None, _Rank] = {}
-        self._run: dict[str, _Series] = {}
+        self._ranks: dict[int | None, RankLog] = {}
+        self._run: dict[str, Series] = {}
         self._speakers: dict[str, tuple[float, float]] = {}  # field: (rank, when it last said it)
+        self._plans: dict[bytes, Plan | None] = {}
 
     def latest_of(self, rank: int) -> Reading:
         """The newest value of every field that this rank told."""
@@ -282,47 +108,67 @@ class Metrics:
         """
         state = self._ranks.get(rank)
         if state is None:
-            state = self._ranks[rank] = _Rank()
-        window = _window(state, data)
-        if not window:
+            state = self._ranks[rank] = RankLog()
+        window = state.window(data) if data else b""
+        if not window or (len(window) > LONG and all(window.rfind(hint) < 0 for hint in _HINTS)):
             return False
-        reading = self._read(state, window)
-        if reading is None or reading == state.last:
+        news = self._read(state, _clean(window))
+        if not news.said or (news.said == state.last and len(news.losses) < 2):
             return False
-        state.last = reading
-        self._take(rank, state, reading, at)
+        state.last = news.said
+        self._take(rank, state, news, at)
         return True
 
-    def _read(self, state: _Rank, window: bytes) -> Reading | None:
-        """The newest numbers in finished lines."""
-        reading: Reading | None = None
-        shapes: dict[bytes, bool] = {}  # of lines without their numbers: whether they told anything
-        for line in _newest_lines(window):
-            shape = line[-LINE:].translate(None, _DIGITS)
-            if shape in shapes:
-                if shapes[shape]:
-                    break  # of an older step: so is all that is before
-                continue
-            found = read_line(line)
-            shapes[shape] = found is not None
-            if found is None or _is_aside(found, state.latest):
-                continue
-            if reading is None:
-                reading = found
-                continue
-            if found.said().keys() <= reading.said().keys():
-                break
-            reading = reading.over(found)
-        return reading
+    def time_left(self, now: float) -> float | None:
+        """Seconds until the last step of the run; None: nobody knows, or what is known is too old.
 
-    def _take(self, rank: int | None, state: _Rank, reading: Reading, at: float) -> None:
+        :param now: unix seconds
+        """
+        if "step" not in self._speakers:
+            return None
+        speaker = self._speakers["step"][0]
+        return self._ranks[None if math.isinf(speaker) else int(speaker)].time_left(now)
+
+    def time_left_of(self, rank: int, now: float) -> float | None:
+        """Seconds until the last step of this rank, see :meth:`time_left`."""
+        return self._ranks[rank].time_left(now) if rank in self._ranks else None
+
+    # Reading
+
+    def _read(self, state: RankLog, window: bytes) -> News:
+        lines, shapes = window.split(b"\n"), window.translate(None, _FILLING).split(b"\n")
+        if max(map(len, shapes)) > 2 * SHAPE:
+            lines, shapes = list(map(_bounded, lines)), [_bounded(shape, SHAPE) for shape in shapes]
+        if len(self._plans) >= PLANS:
+            self._plans.clear()
+        for shape in islice(set(shapes) - self._plans.keys(), NEW_PLANS):
+            self._learn(lines[shapes.index(shape)], shape)
+        plans = map(self._plans.get, shapes)
+        told = [(plan, line) for plan, line in zip(plans, lines, strict=True) if plan is not None]
+        news = News()
+        for plan, pairs in groupby(newest_states(told), key=itemgetter(0)):
+            state.tell(plan, [line for _, line in pairs], news)
+        if news.timed and (left := time_left(news.timed)) is not None:
+            news.said["eta_s"] = left
+        return news
+
+    def _learn(self, line: bytes, shape: bytes) -> None:
+        """Work out how lines of this shape are read from now on."""
+        self._plans[shape] = plan_of(line) if _HINTED.search(line) else None
+
+    # Taking
+
+    def _take(self, rank: int | None, state: RankLog, news: News, at: float) -> None:
+        reading = reading_of(news.said)
         step = reading.step
         if step is not None:
-            before, since = state.stepped or (step, at)
+            before, since, _ = state.stepped or (step, at, 0.0)
             if reading.step_s is None and step > before and at > since:
                 reading = replace(reading, step_s=(at - since) / (step - before))
             if step != before or state.stepped is None:
-                state.stepped = step, at
+                state.stepped = step, at, at - since
+        if reading.eta_s is not None:
+            state.timed = reading.eta_s, at
         state.latest = reading.over(state.latest)
         order = math.inf if rank is None else rank
         spoken: dict[str, float] = {}
@@ -332,50 +178,16 @@ class Metrics:
             if speaks:
                 self._speakers[name] = order, at
                 spoken[name] = value
-            if name in SERIES and math.isfinite(value):
-                if name not in state.series:
-                    state.series[name] = _Series(RANK_POINTS)
-                state.series[name].add(at, value)
-                if speaks:
-                    self._run.setdefault(name, _Series(POINTS)).add(at, value)
+            if name in SERIES:
+                values = news.losses if name == "loss" else [value]
+                self._plot(state, name, list(filter(math.isfinite, values)), at, speaks)
         self.latest = Reading(**spoken).over(self.latest)  # type: ignore[arg-type]  # as they were in `reading`
 
-
-def _window(state: _Rank, data: bytes) -> bytes:
-    r"""The last finished lines, whole, each ended by a newline; what is unfinished is kept in ``state``."""
-    whole = not state.cut and len(data) <= WINDOW
-    data = state.rest + data if whole else data[-WINDOW:]
-    if b"\r" in data:
-        data = data.replace(b"\r", b"\n")
-    start = 0 if whole else data.find(b"\n") + 1
-    end = data.rfind(b"\n") + 1
-    state.rest = data[end:]
-    state.cut = (not whole and not end) or len(state.rest) > REST
-    if state.cut:
-        state.rest = b""
-    elif state.rest.endswith(b"]") and (whole or end):
-        return data[start:] + b"\n"  # a bar that waits for the next step
-    return data[start:end]
-
-
-def _newest_lines(window: bytes) -> Iterator[bytes]:
-    """Lines with a hint, the last one first, not too many."""
-    spots = [window.rfind(hint) for hint in _HINTS]
-    for _ in range(LINES):
-        spot = max(spots)
-        if spot < 0:
+    def _plot(self, state: RankLog, name: str, values: list[float], at: float, speaks: bool) -> None:
+        if not values:
             return
-        start = window.rfind(b"\n", 0, spot) + 1
-        yield window[start : window.find(b"\n", spot)]
-        spots = [
-            window.rfind(hint, 0, start) if at >= start else at
-            for hint, at in zip(_HINTS, spots, strict=True)
-        ]
-
-
-def _is_aside(found: Reading, latest: Reading) -> bool:
-    """Whether this is a shorter bar that is drawn amid a longer one: an evaluation between steps."""
-    if found.total is None or latest.step is None or latest.total is None:
-        return False
-    only_bar = found.loss is None and found.lr is None and found.samples_s is None and found.tokens_s is None
-    return only_bar and latest.step < latest.total and found.total < latest.total
+        if name not in state.series:
+            state.series[name] = Series(RANK_POINTS)
+        state.series[name].add(at, values)
+        if speaks:
+            self._run.setdefault(name, Series(POINTS)).add(at, values)

@@ -6,12 +6,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from cockpit.base.events import ClockMeasured
 from cockpit.base.record import SIZES, logged_rank
+from cockpit.core.folding import folded
 from cockpit.core.levels import Level, level_of
-from cockpit.core.segments import BATCH_BYTES, Collector, Unfinished
+from cockpit.core.segments import BATCH_BYTES, Collector
 from cockpit.engine.history import time_index
 from cockpit.engine.index import Index
 from cockpit.engine.runs import NodeEntry, RunFolder
@@ -36,10 +38,14 @@ class Row:
     :param index: its place in the batch under the query it was read with
     :param at: when it was here at the latest, unix seconds on our clock
     :param sources: who printed it in this batch, consoles first, then by rank; at least one
-    :param text: the bytes as they came: at most 8 KiB, overwritten states left out, no newline
+    :param text: the bytes as they came: at most 8 KiB, overwritten states left out, no newline. What stands
+        for ``originals`` where these differ
     :param size: bytes of the whole line; more than ``len(text)`` where it was cut
     :param level: what kind of line it is
     :param first: False for the second and later lines of a traceback that is shown as one
+    :param originals: what each of ``sources`` printed, where that differs; else empty
+    :param fold: which of the batch's folds it is of, if sources said different things there; see
+        :meth:`cockpit.engine.reader.Reader.unfold`
     """
 
     batch: int
@@ -50,6 +56,13 @@ class Row:
     size: int
     level: Level
     first: bool
+    originals: tuple[bytes, ...] = ()
+    fold: int | None = None
+
+    @property
+    def said(self) -> Iterator[tuple[Source, bytes]]:
+        """Who printed what."""
+        return zip(self.sources, self.originals or repeat(self.text), strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,28 +235,33 @@ class Logbook:
     # Reading
 
     def pending(self, sources: frozenset[Source] | None) -> list[Row]:
-        """The unfinished lines that are progress bars or prompts, equal ones folded.
+        """The unfinished lines that are progress bars or prompts, folded.
 
         :param sources: of whom; None: of all
         """
         wanted = None if sources is None else self.logs.numbers(sources)
-        found: dict[bytes, list[Unfinished]] = {}
-        for line in self._collector.unfinished():
-            if wanted is None or line.source in wanted:
-                found.setdefault(line.state, []).append(line)
-        return [
-            Row(
-                batch=self.batches,
-                index=index,
-                at=max(line.since for line in lines),
-                sources=tuple(self.logs.sources[line.source] for line in lines),
-                text=text,
-                size=max(line.size for line in lines),
-                level=level_of(text),
-                first=True,
+        found = {
+            self.logs.sources[line.source]: line
+            for line in self._collector.unfinished()
+            if wanted is None or line.source in wanted
+        }
+        rows = []
+        for index, item in enumerate(folded((source, line.state) for source, line in found.items())):
+            lines = [found[source] for source in item.sources]
+            rows.append(
+                Row(
+                    batch=self.batches,
+                    index=index,
+                    at=max(line.since for line in lines),
+                    sources=tuple(item.sources),
+                    text=item.text,
+                    size=max(line.size for line in lines),
+                    level=level_of(lines[0].state),
+                    first=True,
+                    originals=tuple(item.originals),
+                )
             )
-            for index, (text, lines) in enumerate(found.items())
-        ]
+        return rows
 
     def close(self) -> None:
         """Close the files; the book cannot be read any more."""

@@ -31,6 +31,9 @@ _SCAN_BYTES = 2 << 20
 _LINE_OVERHEAD = 200
 """Bytes of memory that a line in the cache takes beside its text."""
 
+_ORIGINAL_OVERHEAD = 50
+"""The same of a line that it stands for."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -65,6 +68,13 @@ class _Line(NamedTuple):
     text: bytes
     size: int
     first: bool
+    originals: tuple[bytes, ...] = ()
+    fold: int | None = None
+
+    @property
+    def said(self) -> tuple[bytes, ...]:
+        """The different texts that were printed."""
+        return self.originals or (self.text,)
 
 
 _WORDS = {
@@ -93,11 +103,29 @@ class Reader:
         self._quick: list[_Quick] = [self._pattern.may_match] if self._pattern else []
         self._cache: OrderedDict[int, list[_Line]] = OrderedDict()
         self._cached = 0
+        self._unfolded: set[tuple[int, int]] = set()  # batch, and fold in it
 
     @property
     def end(self) -> Position:
         """The place after the last row, as it is now."""
         return self._index.batches, 0
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether lines of a fold are given one by one."""
+        return bool(self._unfolded)
+
+    def unfold(self, row: Row) -> None:
+        """Give one by one what a row stands for; places in its batch are other ones then."""
+        if row.fold is not None:
+            self._unfolded.add((row.batch, row.fold))
+            self._forget(row.batch)
+
+    def fold(self) -> None:
+        """Fold again all that was unfolded."""
+        for batch, _ in self._unfolded:
+            self._forget(batch)
+        self._unfolded.clear()
 
     # Pages
 
@@ -197,7 +225,7 @@ class Reader:
                     span = range(index + 1 if at == batch else 0, len(lines))
                 else:
                     span = range((min(index, len(lines)) if at == batch else len(lines)) - 1, -1, -1)
-                hit = next((number for number in span if passes(lines[number].text)), None)
+                hit = next((number for number in span if any(map(passes, lines[number].said))), None)
                 if hit is not None:
                     return (at, hit), None
             if time.perf_counter() >= deadline and 0 <= at + step < self._index.batches:
@@ -250,14 +278,21 @@ class Reader:
                 batch=batch,
                 index=index,
                 at=at,
-                sources=tuple([sources[number] for number in lines[index].sources]),
-                text=lines[index].text,
-                size=lines[index].size,
-                level=level_of(lines[index].text),
-                first=lines[index].first,
+                sources=tuple([sources[number] for number in line.sources]),
+                text=line.text,
+                size=line.size,
+                level=level_of(line.said[0]),
+                first=line.first,
+                originals=line.originals,
+                fold=line.fold,
             )
-            for index in range(first, last)
+            for index, line in enumerate(lines[first:last], first)
         ]
+
+    def _forget(self, batch: int) -> None:
+        lines = self._cache.pop(batch, None)
+        if lines is not None:
+            self._cached -= _weight(lines)
 
     def _lines(self, batch: int) -> list[_Line]:
         """The rows of a batch under the query."""
@@ -296,7 +331,7 @@ class Reader:
         if self._numbers is not None and len(self._numbers) == 1:
             found = [_line((number,), text, cut, True) for number in own for text in own[number]]
         else:
-            found = self._folded(own, cut)
+            found = self._folded(batch, own, cut)
         return found, whole
 
     def _read_long(self, segment: Segment) -> tuple[bytes, int]:
@@ -305,26 +340,53 @@ class Reader:
         tail = self._logs.read(segment.source, segment.start + size - TAIL, TAIL)
         return long_excerpt(head, tail, size) if len(tail) == TAIL else (ABSENT, len(ABSENT))
 
-    def _folded(self, own: dict[int, list[bytes]], cut: dict[bytes, int]) -> list[_Line]:
-        folder = Folder(0.0)
+    def _folded(self, batch: int, own: dict[int, list[bytes]], cut: dict[bytes, int]) -> list[_Line]:
+        folder = Folder(0.0, shapes=len(own) > 1)
         for number, lines in own.items():
             # The folder only compares sources.
             folder.add(("", number), lines)
         found: list[_Line] = []
         alone: dict[int, tuple[int, ...]] = {number: (number,) for number in own}
-        for sources, text in folder.flush():
+        for fold, (sources, text, originals) in enumerate(folder.flush()):
             # Thousands of lines in a tenth of a second take the short ways.
             if len(sources) == 1:
-                numbers = alone[int(sources[0][1])]
+                numbers = alone[sources[0][1] or 0]
+            elif originals:
+                said = sorted(
+                    [(number or 0, line) for (_, number), line in zip(sources, originals, strict=True)]
+                )
+                found += _fold(text, said, fold, cut, unfolded=(batch, fold) in self._unfolded)
+                continue
             else:
-                numbers = tuple(sorted([int(number) for _, number in sources]))
+                numbers = tuple(sorted([number or 0 for _, number in sources]))
             if b"\n" not in text and len(text) <= TEXT_MAX and not cut:
                 found.append(_Line(numbers, text, len(text), True))
-                continue
-            first, *others = text.split(b"\n")
-            found.append(_line(numbers, first, cut, True))
-            found += [_line(numbers, each, cut, False) for each in others]
+            else:
+                found += _lines_of(numbers, text, cut)
         return found
+
+
+def _fold(
+    text: bytes, said: list[tuple[int, bytes]], fold: int, cut: dict[bytes, int], *, unfolded: bool
+) -> list[_Line]:
+    """The rows of what different sources said in different ways."""
+    if unfolded:
+        one_by_one: dict[bytes, list[int]] = {}
+        for number, line in said:
+            one_by_one.setdefault(line, []).append(number)
+        return [row for line, numbers in one_by_one.items() for row in _lines_of(tuple(numbers), line, cut)]
+    numbers = tuple([number for number, _ in said])
+    originals = zip(*[line.split(b"\n") for _, line in said], strict=True)
+    return [
+        row._replace(originals=tuple(map(clip, each)) if len(set(each)) > 1 else (), fold=fold)
+        for row, each in zip(_lines_of(numbers, text, cut), originals, strict=True)
+    ]
+
+
+def _lines_of(numbers: tuple[int, ...], text: bytes, cut: dict[bytes, int]) -> list[_Line]:
+    """The rows of a line, or of a traceback."""
+    first, *others = text.split(b"\n")
+    return [_line(numbers, first, cut, True), *[_line(numbers, each, cut, False) for each in others]]
 
 
 def _states(lines: list[bytes], data: bytes, cut: dict[bytes, int]) -> list[bytes]:
@@ -342,19 +404,34 @@ def _line(numbers: tuple[int, ...], text: bytes, cut: dict[bytes, int], first: b
 
 
 def _filtered(lines: list[_Line], pattern: Pattern) -> list[_Line]:
-    """The lines that are meant; the first one left of a traceback is its first line."""
+    """The lines that are meant; the first one left of a traceback is its first line.
+
+    Of lines told as one of which not all are meant, those are rows of their own.
+    """
     found: list[_Line] = []
     headed = True
     for line in lines:
         headed = headed and not line.first
-        if pattern.matches(line.text):
-            found.append(line if headed or line.first else line._replace(first=True))
+        for meant in _meant(line, pattern):
+            found.append(meant if headed or line.first else meant._replace(first=True))
             headed = True
     return found
 
 
+def _meant(line: _Line, pattern: Pattern) -> list[_Line]:
+    matches = {text: pattern.matches(text) for text in set(line.said)}
+    if all(matches.values()):
+        return [line]
+    rows: dict[bytes, list[int]] = {}
+    for number, text in zip(line.sources, line.originals, strict=False):
+        if matches[text]:
+            rows.setdefault(text, []).append(number)
+    return [_Line(tuple(numbers), text, len(text), line.first) for text, numbers in rows.items()]
+
+
 def _weight(lines: list[_Line]) -> int:
-    return sum([len(line.text) for line in lines]) + _LINE_OVERHEAD * len(lines)
+    size = sum([len(line.text) + _LINE_OVERHEAD for line in lines])
+    return size + sum([len(text) + _ORIGINAL_OVERHEAD for line in lines for text in line.originals])
 
 
 def _test(test: Callable[[bytes], bool] | Level | str) -> tuple[Callable[[bytes], bool], list[_Quick]]:

@@ -241,6 +241,8 @@ def _readings(sight: Sight, rank: int, paper: _Paper) -> Iterator[Line]:
     reading = sight.metrics.latest_of(rank)
     step = "" if reading.step is None else f"{reading.step:,}"
     total = f" of {reading.total:,}" if step and reading.total is not None else ""
+    live = sight.model.ranks[rank].state in LIVE
+    left = sight.metrics.time_left_of(rank, sight.now) if live else None
     rows = [
         ("step", step + total),
         ("epoch", _plain(reading.epoch)),
@@ -248,6 +250,7 @@ def _readings(sight: Sight, rank: int, paper: _Paper) -> Iterator[Line]:
         ("lr", _plain(reading.lr)),
         ("samples", _plain(reading.samples_s, " a second")),
         ("tokens", _plain(reading.tokens_s, " a second")),
+        ("time left", "" if left is None else span_text(left)),
         ("step time", "" if (step_s := number(reading.step_s)) is None else span_text(step_s)),
     ]
     if any(text for _, text in rows):

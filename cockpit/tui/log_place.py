@@ -224,6 +224,18 @@ class LogPlace:
 
         return read
 
+    def unfolded(self, row: Row) -> Task:
+        """Task: show one by one the lines that a row on the screen stands for, the cursor on the first."""
+        line = next((y for y, (number, _) in enumerate(self.lines) if self.window.row(number) is row), 0)
+        self.window.reader.unfold(row)
+        return self.on(row, line)
+
+    def folded(self) -> Task:
+        """Task: fold again what was unfolded, at the same place."""
+        row = self.row
+        self.window.reader.fold()
+        return self.beginning() if row is None else self.on(row, self.line)
+
     def found(self, test: Level | str, step: int, missed: Callable[[], None]) -> Task:
         """Task: put the cursor on the next (1) or previous (-1) row that passes.
 
@@ -295,5 +307,5 @@ class LogPlace:
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether this is the same line, perhaps under another query."""
-    return one.batch == other.batch and one.text == other.text and bool({*one.sources} & {*other.sources})
+    """Whether this has a line of the other, perhaps under another query."""
+    return one.batch == other.batch and not {*one.said}.isdisjoint(other.said)

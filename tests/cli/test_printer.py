@@ -27,9 +27,9 @@ class Screen(io.StringIO):
         return super().write(text)
 
 
-def printer(*, colour: bool = False, terminal: bool = False) -> tuple[Printer, Screen]:
+def printer(*, colour: bool = False, terminal: bool = False, fold: bool = True) -> tuple[Printer, Screen]:
     screen = Screen()
-    return Printer(screen, colour=colour, terminal=terminal, names=NAMES), screen
+    return Printer(screen, colour=colour, terminal=terminal, names=NAMES, fold=fold), screen
 
 
 def lines(screen: io.StringIO) -> list[str]:
@@ -57,6 +57,50 @@ def test_lines_are_folded_and_labelled() -> None:
     assert len({line.index(" | ") for line in text if not line.startswith("node[")}) == 1, (
         "labels are aligned"
     )
+
+
+def said_by_all(out: Printer) -> None:
+    """Lines that are equal, alike, and alike but for one that is far off."""
+    for rank, node in NAMES.items():
+        out.feed(
+            node, rank, b"hello\nstep 7 loss 2.4%d\nmem %s GB\n" % (rank, b"9.5" if rank < 3 else b"0.1")
+        )
+    out.close()
+
+
+def test_a_person_sees_lines_that_differ_in_numbers_as_one() -> None:
+    out, screen = printer(terminal=True)
+    said_by_all(out)
+    assert lines(screen) == [
+        "[0-3] ×4 | hello",
+        "[0-3] ×4 | step 7 loss 2.40–2.43",
+        "[0-2] ×3 | mem 9.5 GB",
+        "node2:3 | mem 0.1 GB",
+    ]
+
+
+def test_a_program_that_reads_the_lines_gets_every_number() -> None:
+    out, screen = printer()
+    said_by_all(out)
+    assert sorted(lines(screen)) == sorted(
+        [
+            "[0-3] ×4 | hello",
+            *(f"{node}:{rank} | step 7 loss 2.4{rank}" for rank, node in NAMES.items()),
+            "[0-2] ×3 | mem 9.5 GB",
+            "node2:3 | mem 0.1 GB",
+        ]
+    )
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_unfolded_each_rank_has_its_lines(terminal: bool) -> None:
+    out, screen = printer(terminal=terminal, fold=False)
+    said_by_all(out)
+    assert lines(screen) == [
+        f"{node}:{rank} | {line}"
+        for rank, node in NAMES.items()
+        for line in ("hello", f"step 7 loss 2.4{rank}", f"mem {'9.5' if rank < 3 else '0.1'} GB")
+    ]
 
 
 def test_one_write_a_tick() -> None:
@@ -113,6 +157,10 @@ def test_equal_progress_bars_fold() -> None:
         out.feed(node, rank, b"\r 5%")
     out.tick(0)
     assert lines(screen) == ["[0-3] ×4 |  5%"]
+    for rank, node in NAMES.items():
+        out.feed(node, rank, b"\r 6%%|####| 6/99 [00:0%d<09:12, 1.%dit/s]" % (rank, rank))
+    out.tick(9)
+    assert lines(screen)[1:] == ["[0-3] ×4 |  6%|####| 6/99 [00:00<09:12, 1.0–1.3it/s]"]
 
 
 def test_unfinished_line_is_shown_once_when_it_rests() -> None:

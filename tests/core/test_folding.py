@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.folding import RECORD_LINES, RECORD_WAIT, Folded, Folder, Source
+from cockpit.core.folding import RECORD_WAIT, Folded, Folder, Source
+from cockpit.core.records import RECORD_LINES
 
 
 def source(rank: int) -> Source:
@@ -26,8 +28,8 @@ def by_rank(items: list[Folded]) -> dict[Source, list[bytes]]:
     lines: dict[Source, list[bytes]] = defaultdict(list)
     for item in items:
         assert len(set(item.sources)) == len(item.sources)
-        for who in item.sources:
-            lines[who] += item.text.split(b"\n")
+        for who, text in item.said:
+            lines[who] += text.split(b"\n")
     return lines
 
 
@@ -82,15 +84,16 @@ def test_equal_streams_fold_completely(lines: list[bytes], ranks: int) -> None:
 def test_the_count_of_each_line_is_kept(streams: list[list[bytes]]) -> None:
     counted: Counter[bytes] = Counter()
     for item in merged(streams):
-        counted[item.text] += len(item.sources)
+        counted.update(text for _, text in item.said)
     assert counted == Counter(line for lines in streams for line in lines)
 
 
 def test_common_lines_fold_around_own_ones() -> None:
-    items = merged([[b"begin", b"loss %d" % rank, b"end"] for rank in range(4)])
+    own = [b"one", b"two", b"three", b"four"]
+    items = merged([[b"begin", b"mine is " + word, b"end"] for word in own])
     assert [(item.text, len(item.sources)) for item in items] == [
         (b"begin", 4),
-        *((b"loss %d" % rank, 1) for rank in range(4)),
+        *((b"mine is " + word, 1) for word in own),
         (b"end", 4),
     ]
 
@@ -166,3 +169,103 @@ def test_half_a_traceback_is_given_up_after_a_while() -> None:
     folder.add(source(0), [TRACE[0], *[b"  frame"] * (2 * RECORD_LINES)])
     assert folder.held > 0, "a traceback without end is cut"
     assert by_rank(folder.flush()) == {source(0): [TRACE[0], *[b"  frame"] * (2 * RECORD_LINES)]}
+
+
+OOM = [
+    b"Traceback (most recent call last):",
+    b'  File "/work/train.py", line 31, in <module>',
+    b"    main()",
+    b"    ~~~~^^",
+    b"torch.OutOfMemoryError: CUDA out of memory, GPU %(rank)d has 1.%(rank)d GiB free.",
+]
+"""A traceback that is another one on each rank."""
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        *(b"", b"[rank%(rank)d]: ", b"[default%(rank)d]:", b"[1,%(rank)d]<stderr>:", b"%(rank)d: "),
+        b"2026-11-20 03:14:01.12%(rank)d [rank%(rank)d]: ",
+        b"i.name/0 [default%(rank)d]:[rank%(rank)d]: ",
+    ],
+)
+@pytest.mark.parametrize("bar", [b"", b"12%%|#2   | 12/100 [00:10<01:20,  1.%(rank)dit/s]"])
+def test_tracebacks_of_many_ranks_are_one_whatever_stands_before_them(prefix: bytes, bar: bytes) -> None:
+    streams = []
+    for rank in range(8):
+        lines = [b"[INFO] begin", *OOM, b"[INFO] end"]
+        lines[1] = bar + lines[1]
+        streams.append([(prefix + line) % {b"rank": rank} for line in lines])
+    items = merged(streams)
+    assert by_rank(items) == {source(rank): lines for rank, lines in enumerate(streams)}
+    assert [len(item.sources) for item in items] == [8, 8, 8]
+    assert items[1].text.count(b"\n") == len(OOM) - 1
+    assert b"GPU 0\xe2\x80\x937 has 1.0\xe2\x80\x931.7 GiB free." in items[1].text
+    assert b"Traceback (most recent call last):" in items[1].text
+    assert prefix == b"" or b"rank" not in items[1].text
+
+
+def test_another_frame_is_another_traceback() -> None:
+    other = [*OOM[:1], OOM[1].replace(b"31", b"32"), *OOM[2:]]
+    items = merged(
+        [[line % {b"rank": rank} for line in lines] for rank, lines in enumerate((OOM, other, OOM))]
+    )
+    assert sorted(len(item.sources) for item in items) == [1, 2]
+
+
+def test_device_asserts_of_a_warp_fold_with_those_of_other_ranks() -> None:
+    line = b"/src/Index.cu:90: run: block: [%d,0,0], thread: [%d,0,0] Assertion `i < n` failed."
+    streams = [[line % (rank, thread * (rank + 1)) for thread in range(32)] for rank in range(4)]
+    items = merged(streams)
+    assert by_rank(items) == {source(rank): lines for rank, lines in enumerate(streams)}
+    assert [len(item.sources) for item in items] == [4] * 32
+
+
+def test_a_rank_that_is_behind_folds_with_the_same_step() -> None:
+    def steps(first: int, last: int, rank: int) -> list[bytes]:
+        return [b"step %d loss 2.%d%d" % (step, step, rank) for step in range(first, last)]
+
+    items = merged([steps(1, 5, 0), steps(3, 7, 1), steps(2, 5, 2)])
+    assert [len(item.sources) for item in items] == [1, 2, 3, 3, 1, 1]
+    assert [item.text.split()[1] for item in items] == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+
+def test_a_rank_that_is_behind_folds_with_equal_lines() -> None:
+    counts = [b"heartbeat %d" % number for number in range(9)]
+    items = merged([counts[:5], counts[2:], counts[1:]])
+    assert [(item.text, len(item.sources)) for item in items] == [
+        (b"heartbeat %d" % number, held) for number, held in enumerate([1, 2, 3, 3, 3, 2, 2, 2, 2])
+    ]
+
+
+def test_what_is_measured_may_be_said_again_later() -> None:
+    """Equal numbers of other lines are no reason to wait for them."""
+    streams = [
+        [b"used 9.%d GB, %d MiB more" % ((rank + at) % 3, 7 + (rank * at) % 5) for at in range(9)]
+        for rank in range(4)
+    ]
+    assert [len(item.sources) for item in merged(streams)] == [4] * 9
+
+
+def test_without_shapes_only_equal_lines_fold() -> None:
+    folder = Folder(0, shapes=False)
+    for rank in range(3):
+        folder.add(source(rank), [b"all", b"loss 2.%d" % rank])
+    assert [len(item.sources) for item in folder.flush()] == [3, 1, 1, 1]
+
+
+said = st.lists(
+    st.one_of(
+        texts, st.builds(b"step %d loss 2.%d".__mod__, st.tuples(st.integers(0, 3), st.integers(0, 9)))
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(said, max_size=5))
+def test_originals_of_what_is_told_as_one_are_the_lines_that_were_printed(streams: list[list[bytes]]) -> None:
+    items = merged(streams)
+    assert by_rank(items) == {source(rank): lines for rank, lines in enumerate(streams) if lines}
+    for item in items:
+        assert not item.originals or len(item.originals) == len(item.sources)
+        assert len(set(item.originals)) != 1

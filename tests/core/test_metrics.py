@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.metrics import POINTS, RANK_POINTS, REST, SERIES, STALE, WINDOW, Metrics, Reading, read_line
+from cockpit.core.metrics import POINTS, RANK_POINTS, SERIES, Metrics, read_line
+from cockpit.core.progress.rank import REST, STALE, WINDOW
+from cockpit.core.progress.reading import Reading
 
 EXAMPLE = "step 5/20 loss 0.1234 lr 1.00e-03 step_time 0.118"
 
@@ -83,30 +85,30 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
     (
         "tqdm, as the HF Trainer draws it (transformers issue 14531)",
         "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it]",
-        {"step": 1999, "total": 24128, "step_s": 3.33},
+        {"step": 1999, "total": 24128, "step_s": 3.33, "eta_s": 73643.0},
     ),
     (
         "the same with the logger's line behind it",
         "  8%|████      | 1999/24128 [1:52:09<20:27:23,  3.33s/it][2021-11-26 03:07:16,494] [INFO]"
         " [logging.py:69:log_dist] [Rank 0] step=2000, skipped=1995, lr=[0.001, 0.001], mom=[0.0, 0.0]",
-        {"step": 1999, "total": 24128, "step_s": 3.33, "lr": 0.001},
+        {"step": 1999, "total": 24128, "step_s": 3.33, "lr": 0.001, "eta_s": 73643.0},
     ),
     (
         "Lightning 1 (issue 4225)",
         "Epoch 0:  22%|██▏       | 4/18 [00:17<01:02,  4.47s/it, loss=9.926, v_num=193315]",
-        {"step": 4, "total": 18, "epoch": 0.0, "loss": 9.926, "step_s": 4.47},
+        {"step": 4, "total": 18, "epoch": 0.0, "loss": 9.926, "step_s": 4.47, "eta_s": 62.0},
     ),
     (
         "Lightning 2 (anemoi-core issue 614; the postfix is callbacks/progress/tqdm_progress.py)",
         "Epoch 3:   2%|▏         | 3744/150000 [3:12:36<125:24:04,  0.32it/s, v_num=35a4,"
         " train_loss_step=0.123]",
-        {"step": 3744, "total": 150000, "epoch": 3.0, "loss": 0.123, "step_s": 3.125},
+        {"step": 3744, "total": 150000, "epoch": 3.0, "loss": 0.123, "step_s": 3.125, "eta_s": 451444.0},
     ),
     (
         "NeMo 1 on Lightning (NeMo-Framework-Launcher issue 55)",
         "Epoch 0:   1%|          | 795/77225 [9:07:58<878:01:48, 41.36s/it, loss=3.1, v_num=,"
         " reduced_train_loss=3.090, global_step=794.0, consumed_samples=1.63e+6]",
-        {"step": 795, "total": 77225, "epoch": 0.0, "loss": 3.1, "step_s": 41.36},
+        {"step": 795, "total": 77225, "epoch": 0.0, "loss": 3.1, "step_s": 41.36, "eta_s": 3160908.0},
     ),
     (
         "Lightning's first state",
@@ -133,7 +135,7 @@ SAMPLES: list[tuple[str, str, dict[str, Any]]] = [
         "fairseq (issue 2338)",
         "2020-07-17 06:48:46 | INFO | train_inner | epoch 001:    100 / 167138 loss=15.073,"
         " ppl=34470.4, wps=4004.3, wpb=980.3, num_updates=100, lr=1e-06, loss_scale=128, wall=83",
-        {"step": 100, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
+        {"step": 100, "total": 167138, "epoch": 1.0, "loss": 15.073, "lr": 1e-6},
     ),
     ("nanoGPT, train.py", "step 250: train loss 2.3, val loss 2.4", {"step": 250, "loss": 2.3}),
     (
@@ -260,7 +262,7 @@ def test_bars_are_read_without_waiting_for_the_next_state() -> None:
     assert metrics.latest.step == 1
     assert metrics.feed(0, "\r 20%|██  | 2/10 [00:02<0".encode(), 2.0) is False
     assert metrics.feed(0, b"0:08,  2.00s/it]", 2.1)
-    assert metrics.latest == Reading(step=2, total=10, step_s=2.0)
+    assert metrics.latest == Reading(step=2, total=10, step_s=2.0, eta_s=8.0)
     assert metrics.feed(0, b"\n", 2.2) is False
     assert [value for _, value in metrics.series("step_s")] == [2.0, 2.0]
 
@@ -286,6 +288,70 @@ def test_time_of_a_step_is_measured_where_nobody_says_it() -> None:
     metrics.feed(0, b"step 1 loss 1\n", 200.0)  # it began again
     metrics.feed(0, b"step 2 loss 1\n", 203.0)
     assert metrics.latest_of(0).step_s == 3.0
+
+
+def test_time_left_is_reckoned_from_steps_left_and_their_usual_time() -> None:
+    metrics = Metrics()
+    assert metrics.time_left(0.0) is None
+    for at in range(10):
+        # One step of five is slow.
+        metrics.feed(3, b"step %d/100 loss 1 step_time %d\n" % (at, 9 if at == 5 else 2), 2.0 * at)
+    assert metrics.time_left(18.0) == 91 * 2
+    assert metrics.time_left(19.0) == metrics.time_left_of(3, 19.0) == 91 * 2 - 1
+    assert metrics.time_left_of(0, 19.0) is None
+
+
+def test_time_left_as_the_program_says_it_runs_down() -> None:
+    metrics = Metrics()
+    metrics.feed(0, b"step 10/100 loss 1 eta: 1:00:00\n", 100.0)
+    assert metrics.time_left(110.0) == 3590
+    metrics.feed(0, b"step 11/100 loss 1 step_time 7\n", 107.0)  # which says it no longer
+    assert metrics.time_left(107.0) == 89 * 7
+
+
+@pytest.mark.parametrize("gap", [1.0, 100.0])
+def test_time_left_is_not_known_once_no_step_comes(gap: float) -> None:
+    metrics = Metrics()
+    for step in (1, 2):
+        metrics.feed(0, b"step %d/1000 loss 1\n" % step, gap * step)
+    assert metrics.time_left(2 * gap + 50) is not None
+    assert metrics.time_left(2 * gap + max(STALE, 3 * gap) + 1) is None
+    metrics.feed(0, b"step 3/1000 loss 1\n", 1000.0)
+    assert metrics.time_left(1000.0) is not None
+
+
+@pytest.mark.parametrize("line", ["step 100/100 loss 1 step_time 3", "step 5 loss 1 step_time 3", "loss 2"])
+def test_time_left_is_not_known_without_steps_left(line: str) -> None:
+    metrics = Metrics()
+    metrics.feed(0, line.encode() + b"\n", 1.0)
+    assert metrics.time_left(1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("eta: 0:12:34", 754),
+        ("eta: 1 day, 2:03:04", 93784),
+        ("ETA: 12s", 12),
+        ("ETA 1h 12m", 4320),
+        ("ETA: 2 days, 3h", 183600),
+        ("eta: 05:10", 310),
+        ("'remaining_time': '15h 30m 2s'", 55802),
+        ("remaining time: 2 days, 3:10:02", 184202),
+        ("time left: 3.5 min", 210),
+        ("eta (min): 12.5", 750),
+        ("eta_seconds=12.5", 12.5),
+        ("eta: unknown", None),
+        ("eta: 1e9", None),
+        ("eta 0.1", None),
+        ("beta: 0:12:34", None),
+        ("remaining: 12", None),
+    ],
+)
+def test_how_time_left_is_said(said: str, seconds: float | None) -> None:
+    reading = read_line(f"step 340/5004 loss 2.3 {said} mem 12".encode())
+    assert reading is not None
+    assert reading.eta_s == seconds
 
 
 def test_an_evaluation_between_steps_is_not_the_progress() -> None:
@@ -385,8 +451,8 @@ def test_an_endless_line_is_not_kept() -> None:
     metrics = Metrics()
     for _ in range(10):
         metrics.feed(0, b"x" * (REST // 2), 1.0)
-    assert not metrics.feed(0, b"loss=1 it/s\n", 2.0)  # the end of that line
-    assert metrics.feed(0, b"loss=2\n", 3.0)
+    assert not metrics.feed(0, b"step=1 loss=1 it/s\n", 2.0)  # the end of that line
+    assert metrics.feed(0, b"step=2 loss=2\n", 3.0)
     assert metrics.latest.loss == 2.0
 
 

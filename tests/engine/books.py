@@ -89,6 +89,6 @@ def by_source(rows: Sequence[Row]) -> dict[Source, list[bytes]]:
     """What each source said."""
     said: dict[Source, list[bytes]] = defaultdict(list)
     for row in rows:
-        for source in row.sources:
-            said[source].append(row.text)
+        for source, text in row.said:
+            said[source].append(text)
     return dict(said)

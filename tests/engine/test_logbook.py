@@ -223,6 +223,12 @@ def test_progress_bars_and_prompts_are_pending_and_equal_ones_fold(tmp_path: Pat
         (1, 2, 4, Level.PLAIN, True),
     ]
     assert [row.text for row in book.pending(frozenset([("gpu1", 1), ("gpu2", 3)]))] == [b" 50%"]
+    for rank in (0, 1):
+        writer.write("gpu1", rank, b"\r 51%%|## | 51/99 [00:12<00:11, 1.%dit/s]" % rank)
+    book.flush(12.0)
+    [bars] = [row for row in book.pending(None) if len(row.sources) > 1]
+    assert bars.text == b" 51%|## | 51/99 [00:12<00:11, 1.0\xe2\x80\x931.1it/s]"
+    assert dict(bars.said)["gpu1", 1] == b" 51%|## | 51/99 [00:12<00:11, 1.1it/s]"
     book.close()
     writer.close()
 

@@ -296,3 +296,33 @@ def test_sources_that_are_not_in_the_run_have_no_rows() -> None:
 def test_a_bad_pattern_is_refused_with_its_place() -> None:
     with written([]) as book, pytest.raises(CockpitError, match=r"/a\(/: missing \).* at character 2"):
         Reader(book, Query(pattern="a("))
+
+
+def test_what_is_told_as_one_can_be_had_line_by_line(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", {"gpu1": [0, 1, 2, 3]})
+    book = Logbook(folder)
+    writer = Writer(folder, book)
+    for rank in range(4):
+        writer.write("gpu1", rank, b"all\nstep 7 loss 2.4%d\nend\n" % rank)
+    book.flush(1.0)
+    reader = Reader(book, Query())
+    rows = all_after(reader)
+    assert [row.text.decode() for row in rows] == ["all", "step 7 loss 2.40–2.43", "end"]
+    assert [row.fold is not None for row in rows] == [False, True, False]
+    assert dict(rows[1].said)["gpu1", 2] == b"step 7 loss 2.42"
+    assert reader.find((0, -1), "2[.]42", 1, 1.0)[0] == (0, 1), "a search looks at what was printed"
+    reader.unfold(rows[1])
+    assert reader.unfolded
+    one_by_one = all_after(reader)
+    assert [row.text for row in one_by_one[1:-1]] == [b"step 7 loss 2.4%d" % rank for rank in range(4)]
+    assert by_source(one_by_one) == by_source(rows)
+    assert all_before(reader) == one_by_one
+    reader.fold()
+    assert all_after(reader) == rows
+    meant = all_after(Reader(book, Query(pattern="2.4[12]")))
+    assert [(row.text, row.sources) for row in meant] == [
+        (b"step 7 loss 2.41", (("gpu1", 1),)),
+        (b"step 7 loss 2.42", (("gpu1", 2),)),
+    ]
+    book.close()
+    writer.close()

@@ -81,6 +81,28 @@ def trains(stage: Stage, steps: int = 26) -> None:
         stage.prints(rank, "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216, skipped=0, lr=[1e-04]\n")
 
 
+def everyone_trains(stage: Stage) -> None:
+    """Every rank prints its own numbers; rank 29 odd ones, and ranks 8 to 15 run out of memory."""
+    for rank in stage.model.ranks:
+        for step in range(1212, 1217):
+            loss = 2.4 - (step - 1190) * 0.004 + rank * 0.0007
+            loss_text = "nan" if rank == 29 and step == 1216 else f"{loss:.3f}"
+            stage.prints(rank, f"step {step}/5000 loss {loss_text} grad_norm {0.9 + rank / 100:.2f}\n")
+        stage.prints(
+            rank,
+            f"[2026-11-20 03:14:01,{120 + rank}] [INFO] [timer.py:264:stop] rank={rank} micro_step=1216, "
+            f"MemAllocated={9 + rank / 60:.2f}GB, MaxMemAllocated=21.{rank:02}GB\n",
+        )
+    for rank in range(8, 16):
+        lines = (
+            "Traceback (most recent call last):",
+            '  File "/home/ada/train.py", line 188, in step',
+            "    loss = self.net(batch)",
+            f"torch.OutOfMemoryError: CUDA out of memory. GPU {rank % 8} has {200 + rank} MiB free.",
+        )
+        stage.prints(rank, "".join(f"[rank{rank}]: {line}\n" for line in lines))
+
+
 def fails(stage: Stage) -> None:
     """Rank 13 fails, and its launcher ends the other ranks of its node."""
     trains(stage)
@@ -205,6 +227,8 @@ SCENES: dict[str, Scene] = {
     "disk-full": Scene(play=disk_full),
     "recorded": Scene(recorded, nothing),
     "rank-chosen": Scene(keys=("down", "down", "right")),
+    "told-as-one": Scene(play=everyone_trains, keys=("2", "z")),
+    "one-by-one": Scene(play=everyone_trains, keys=("2", "z", "up", "enter")),
     "detail": Scene(keys=("down", "right", "3")),
     "events": Scene(play=fails, keys=("4",)),
     "commands": Scene(keys=("5",)),

@@ -20,7 +20,18 @@ from cockpit.tui.widgets.command_list import CommandList
 from cockpit.tui.widgets.key_bar import KeyBar
 from cockpit.tui.widgets.log_view import LogView
 from cockpit.tui.widgets.rank_grid import RankGrid
-from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
+from tests.tui.scenes import (
+    Scene,
+    ends,
+    everyone_trains,
+    fails,
+    healthy,
+    played,
+    settled,
+    text_of,
+    trains,
+    until,
+)
 from tests.tui.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
@@ -366,5 +377,26 @@ def test_help_and_palette_list_every_command() -> None:
             assert "stop the run" not in text_of(app)
             await pilot.press("enter")
             await until(pilot, lambda: "FROZEN" in text_of(app), "run from help")
+
+    asyncio.run(main())
+
+
+def test_enter_opens_what_is_told_as_one_and_escape_folds_it_again() -> None:
+    async def main() -> None:
+        async with played(Scene(play=everyone_trains, keys=("2", "up")), SIZE) as (app, pilot, _):
+            told = text_of(app)
+            assert "[rank8]:" not in told
+            await pilot.press("enter")
+            await settled(pilot)
+            assert "[rank8]:" in text_of(app)
+            await pilot.press("enter")
+            await settled(pilot)
+            assert screen(app)._view.chosen == ("gpu02", 8)
+            await pilot.press("escape", "enter")
+            await settled(pilot)
+            await pilot.press("escape")
+            await settled(pilot)
+            assert not log(app).unfolded
+            assert "[rank8]:" not in text_of(app)
 
     asyncio.run(main())

@@ -206,6 +206,84 @@ def test_a_line_has_its_time_who_printed_it_and_its_text(pen: Pen) -> None:
     play(scene)
 
 
+def test_lines_told_as_one_open_one_by_one_and_fold_again(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.say("before", *range(8))
+        for rank in range(8):
+            for line in ("Traceback (most recent call last):", '  File "t.py", line 1', f"KeyError: {rank}"):
+                pen.say(f"[rank{rank}]: {line}", rank)
+            pen.say(f"step 7 loss {'nan' if rank == 5 else f'2.4{rank}'}", rank)
+        pen.flush()
+        pen.say("after", *range(8))
+        pen.flush()
+        view.open(pen.book, NODES)
+        told = [line[13:] for line in await settled(app, pilot)]
+        assert told == [
+            "[0-7]        before",
+            "[0-7]        Traceback (most recent call last):",
+            '               File "t.py", line 1',
+            "             KeyError: 0–7",
+            "5            step 7 loss nan",
+            "[0-4,6-7]    step 7 loss 2.40–2.47",
+            "[0-7]        after",
+        ]
+        view.open_row()
+        await pilot.pause()
+        assert app.opened == [b"after"], "that is one line"
+        view.move(-1)
+        await settled(app, pilot)
+        view.open_row()
+        assert view.unfolded
+        opened = [line[13:] for line in await settled(app, pilot)]
+        assert opened[:5] == told[:5]
+        assert opened[5:] == [f"{rank}            step 7 loss 2.4{rank}" for rank in (0, 1, 2, 3, 4, 6, 7)]
+        assert view.copy_line() == "step 7 loss 2.40"
+        view.open_row()
+        await pilot.pause()
+        assert app.opened[1:] == [b"step 7 loss 2.40"]
+        view.home()
+        await settled(app, pilot)
+        view.move(2)
+        await settled(app, pilot)
+        view.open_row()  # on any line of a traceback
+        await settled(app, pilot)
+        assert view.copy_line() == '[rank0]:   File "t.py", line 1'
+        view.fold()
+        assert [line[13:] for line in await settled(app, pilot)] == told
+        assert not view.unfolded
+        assert view.copy_line() == '  File "t.py", line 1'
+
+    play(scene)
+
+
+def test_a_filter_looks_at_the_lines_that_are_told_as_one(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        for rank in range(8):
+            pen.say(f"step 7 loss 2.4{rank}", rank)
+        pen.flush()
+        view.open(pen.book, NODES)
+        view.set_filter("loss")
+        assert [line[13:] for line in await settled(app, pilot)] == ["[0-7]        step 7 loss 2.40–2.47"]
+        view.set_filter("2[.]4[35]")
+        assert [line[13:] for line in await settled(app, pilot)] == [
+            "3            step 7 loss 2.43",
+            "5            step 7 loss 2.45",
+        ]
+        view.set_filter("–")
+        assert await settled(app, pilot) == ["no line matches /–/ · esc clears"]
+        view.set_filter("")
+        view.move(-1)
+        view.set_filter("2.44")
+        assert view.copy_line() == "step 7 loss 2.44"
+        view.set_filter("")
+        view.next_match(-1)
+        assert "[0-7]        step 7 loss 2.40–2.47" in (await settled(app, pilot))[0]
+
+    play(scene)
+
+
 def test_errors_and_warnings_have_their_colours_and_the_program_keeps_its_own(pen: Pen) -> None:
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         for text in ("plain", "WARNING: slow", "ValueError: \x1b[32mgreen\x1b[0m"):

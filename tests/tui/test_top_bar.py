@@ -42,7 +42,8 @@ def trained() -> Metrics:
 
 def test_everything_at_a_glance() -> None:
     assert shown(running(8, 8), trained()) == (
-        " cockpit otter  ● running  00:12:41  step 1,199/5,000  loss 2.31 █▇▆▅▅▄▃▂▁  118 ms/step  ranks 64/64"
+        " cockpit otter  ● running  00:12:41  step 1,199/5,000  ETA 7 min 28 s  loss 2.31 █▇▆▅▅▄▃▂▁"
+        "  118 ms/step  ranks 64/64"
     )
 
 
@@ -57,6 +58,26 @@ def test_for_want_of_room_the_least_important_goes() -> None:
     assert shown(model, metrics, 80) == (" cockpit otter  ● running  00:12:41  step 1,199/5,000  ranks 64/64")
     assert shown(model, metrics, 60) == " cockpit otter  ● running  step 1,199/5,000  ranks 64/64"
     assert shown(model, metrics, 14) == " ● running"
+
+
+def test_the_time_left_is_what_the_program_says() -> None:
+    metrics = Metrics()
+    metrics.feed(0, b"step 340/5004 loss 2.3 eta: 2:10:05 time: 0.3 data: 0.1\n", NOW - 5)
+    assert "step 340/5,004  ETA 2 h 10 min  loss 2.3" in shown(running(2, 2), metrics)
+
+
+def test_no_time_left_is_said_where_it_is_not_known() -> None:
+    for line in (b"step 340 loss 2.3 step_time 0.1\n", b"step 340/5004 loss 2.3\n"):
+        metrics = Metrics()
+        metrics.feed(0, line, NOW)
+        assert "ETA" not in shown(running(2, 2), metrics)
+    failed, stopped = running(2, 2), running(2, 2)
+    exits(failed, 1, 1)
+    happens(stopped, "", "stop_asked", reason="asked", by="ada", hard=False)
+    assert "ETA" in shown(running(2, 2), trained())
+    assert "ETA" not in shown(failed, trained())
+    assert "ETA" not in shown(stopped, trained())
+    assert "ETA" not in shown(running(2, 2), trained(), recorded=True)
 
 
 def test_a_lost_link_is_more_important_than_progress() -> None:

@@ -400,9 +400,7 @@ class RunActions(Screen[None], inherit_bindings=False):
                 self._select(*chosen)
             self._go("log")
         elif isinstance(pane, LogView):
-            row = pane.current_row()
-            if row is not None:
-                self._open_row(row)
+            pane.open_row()
         elif isinstance(pane, EventList):
             pane.open_item()
         elif isinstance(pane, CommandList):
@@ -424,6 +422,8 @@ class RunActions(Screen[None], inherit_bindings=False):
             steps.append(self._filter_bar.cancel)
         if self._log.searching:
             steps.append(self._log.cancel_search)
+        if self._log.unfolded:
+            steps.append(self._log.fold)
         if self._log.filter:
             steps.append(partial(self._set_filter, ""))
         if self._grid.marks:

@@ -336,10 +336,26 @@ class LogView(Widget, can_focus=True):
         return shown(row)[0] if row is not None else ""
 
     def open_row(self) -> None:
-        """Say that the line under the cursor is to be opened."""
+        """Show the lines that the one under the cursor stands for; if it is one, say that it was opened."""
         row = self.current_row()
-        if row is not None:
+        if row is None:
+            return
+        if row.fold is None:
             self.post_message(self.RowOpened(self, row))
+        elif (place := self._stay()) is not None:
+            self._painter = None  # rows of the batch have other numbers
+            self._load(place.unfolded(row), "reading")
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether lines that are told as one otherwise are shown one by one."""
+        return self._place is not None and self._place.window.reader.unfolded
+
+    def fold(self) -> None:
+        """Tell as one again what :meth:`open_row` has unfolded."""
+        if (place := self._stay()) is not None:
+            self._painter = None
+            self._load(place.folded(), "reading")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text: without times and labels, a line a row."""

@@ -113,13 +113,22 @@ class TopBar(Widget):
         if latest.step is not None:
             total = (f"/{latest.total:,}", "dim") if latest.total else ("", "")
             parts.append(Part((("step ", "dim"), (f"{latest.step:,}", "strong"), total), 3))
+        left = head.metrics.time_left(head.now) if _goes_on(head) else None
+        if left is not None and left < AGES:
+            parts.append(Part((("ETA ", "dim"), (span_text(left), "")), 5))
         if latest.loss is not None:
             values = [value for _, value in head.metrics.series("loss")]
             spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
-            parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 5))
+            parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 6))
         if latest.step_s is not None and 0 <= latest.step_s < AGES:
-            parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 6))
+            parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 7))
         return parts
+
+
+def _goes_on(head: Head) -> bool:
+    """Whether the run may come to its last step."""
+    model = head.model
+    return not (head.recorded or model.over or model.stop_reason or model.first_failure())
 
 
 def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICODE) -> tuple[str, str, str]:

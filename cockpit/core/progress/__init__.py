@@ -1,0 +1,1 @@
+"""Numbers of training, read out of the lines that programs print."""

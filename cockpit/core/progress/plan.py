@@ -1,0 +1,102 @@
+"""How the lines of one shape are read: what each of their numbers is."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+_NUMBER = (
+    rb"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?"
+    rb"|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z_]))"
+)
+NUMBER = re.compile(rb"(?<![\w.])" + _NUMBER)
+"""A number in small letters, also NaN and infinity; not one in a word."""
+PARTS = re.compile(rb"(?<![\w.])(" + _NUMBER + rb")")
+"""The same, to split a line by."""
+
+_MOST = 1e15
+
+
+class Kind(Enum):
+    """How far a line alone is to be believed."""
+
+    TOLD = "told"
+    """Training, by its words."""
+    BARE = "bare"
+    """A bar without a word: training, or an evaluation amid it."""
+    HEADING = "heading"
+    """A step or an epoch and nothing else: of the numbers in the lines below it."""
+    SPEED = "speed"
+    """How fast it goes, without a loss: of training in a rank that told a loss."""
+    ALONE = "alone"
+    """Numbers without a step: training below a heading, or if they change from line to line."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How the lines of one shape are read.
+
+    :param count: of numbers in such a line
+    :param places: field, which number it is, and the factor
+    :param eta: the line says how long it will take
+    :param label: what stands right before the loss; empty: there is none
+    """
+
+    kind: Kind
+    count: int
+    places: tuple[tuple[str, int, float], ...]
+    eta: bool = False
+    label: bytes = b""
+
+    def read(self, line: bytes) -> dict[str, float]:
+        """The numbers of a line of this shape, but for the time left."""
+        numbers = NUMBER.findall(line)
+        said: dict[str, float] = {}
+        if len(numbers) != self.count:
+            return said  # of the same shape, but not of the same wording
+        for name, index, factor in self.places:
+            value = _value(numbers[index]) * factor
+            if name in ("loss", "lr"):
+                said[name] = value
+            elif not 0 <= value < _MOST:
+                continue
+            elif name == "rate":
+                if value and "step_s" not in said:
+                    said["step_s"] = 1 / value
+            elif name not in ("step", "total") or value == int(value):
+                said[name] = value
+        if "total" in said and not said.get("step", math.inf) <= said["total"]:
+            del said["total"]
+        return said
+
+    def losses(self, lines: Sequence[bytes]) -> list[float]:
+        """The losses of lines of this shape, in their order."""
+        if not self.label:
+            return []
+        found = _after(self.label).findall(b"\n".join(lines))
+        if len(found) != len(lines):
+            return [said["loss"] for line in lines if "loss" in (said := self.read(line))]
+        try:
+            return list(map(float, found))
+        except ValueError:
+            return list(map(_value, found))
+
+
+@lru_cache(maxsize=256)
+def _after(label: bytes) -> re.Pattern[bytes]:
+    """What finds the numbers behind a label, however many blanks are in it."""
+    blank = rb"[ \t]*"
+    words = blank.join(re.escape(word) for word in label.split())
+    return re.compile(words + (blank if label[-1:].isspace() else b"") + b"(" + _NUMBER + b")")
+
+
+def _value(number: bytes) -> float:
+    try:
+        return float(number)
+    except ValueError:  # 1,234 or nan.0
+        plain = number.replace(b",", b"")
+        return float(plain[:-2] if plain.endswith((b"n.0", b"f.0", b"y.0")) else plain)
