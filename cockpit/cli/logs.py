@@ -188,8 +188,9 @@ async def _catch_up(folder: RunFolder) -> None:
         absent = {
             n for n, node in session.model.nodes.items() if node.link in ("gone", "stale") and not node.done
         }
-        for name in sorted(absent | names):
-            say(f"{name}: no answer, its output may be incomplete here: {session.model.nodes[name].link_why}")
+        for name, node in session.model.nodes.items():
+            if name in absent or name in names:
+                say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
         for name, why in session.paused.items():
             say(f"{name}: its output is incomplete here: {why}")
     finally:

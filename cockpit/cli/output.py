@@ -9,11 +9,13 @@ belongs to the cockpit alone, colours and the line of progress, is added here or
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from cockpit.core.cutting import cut_middle
 from cockpit.core.text import RemoteText, clip, columns
 from cockpit.errors import CockpitError, ManyErrors
 
@@ -22,6 +24,12 @@ SAY_LIMIT = 2000
 
 LINES_LIMIT = 40
 """Lines of one error."""
+
+GAP = 2
+"""Columns between two cells of a table."""
+
+LAST_CELL = 20
+"""Columns that a last cell which is cut may take, however narrow the terminal is."""
 
 
 def out(text: str = "") -> None:
@@ -40,14 +48,19 @@ def out_lines(lines: Iterable[str]) -> None:
     _write(sys.stdout, "".join(_harmless(line) + "\n" for line in lines))
 
 
-def table(rows: Sequence[Sequence[str]]) -> None:
+def table(rows: Sequence[Sequence[str]], *, cut: bool = False) -> None:
     """Rows of cells on stdout, in columns.
 
+    :param cut: on a terminal the last cell of a row loses its middle where it is too long for the line
     :raises CockpitError: they cannot be written
     """
     shown = [[_harmless(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
-    out_lines("  ".join(map(_padded, row, widths)).rstrip() for row in shown)
+    if cut and sys.stdout.isatty():
+        left = shutil.get_terminal_size().columns - sum(width + GAP for width in widths[:-1])
+        sign = "…" if shows_unicode() else "~"
+        shown = [[*row[:-1], cut_middle(row[-1], max(LAST_CELL, left), sign)] for row in shown]
+    out_lines((" " * GAP).join(map(_padded, row, widths)).rstrip() for row in shown)
 
 
 def out_json(value: object, *, indent: int | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from cockpit.core.folding import Folded, Folder, Source, folded
 from cockpit.core.lines import Cut, LineAssembler
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RESET, RemoteText, sanitise
 
 HOLD = 0.5
@@ -77,6 +77,7 @@ class Printer:
         self._labels: dict[tuple[Source, ...], str] = {}
         self._out: list[str] = []
         names = names or {}
+        self._nodes = list(dict.fromkeys(names.values()))
         width = max((len(f"{node}:{rank}") for rank, node in names.items()), default=0)
         if len(names) > 1:
             width = max(width, len(f"[0-{max(names)}] ×{len(names)}"))
@@ -182,7 +183,7 @@ class Printer:
 
     def _label(self, sources: tuple[Source, ...]) -> str:
         """Return, and keep, the beginning of a line that these printed."""
-        label = RemoteText.of(_who(sources)).shown()
+        label = RemoteText.of(_who(sources, self._nodes)).shown()
         count = f" ×{len(sources)}" if len(sources) > 1 else ""
         room = LABEL_LIMIT - len(count)
         if len(sources) > 1 and len(label) > room:
@@ -206,12 +207,12 @@ class Printer:
             self._stream.flush()
 
 
-def _who(sources: tuple[Source, ...]) -> str:
+def _who(sources: tuple[Source, ...], order: Iterable[str]) -> str:
     if len(sources) == 1:
         node, rank = sources[0]
         return f"{node}:{LAUNCHER if rank is None else rank}"
     ranks = [rank for _, rank in sources if rank is not None]
-    nodes = [node for node, rank in sources if rank is None]
+    nodes = in_order((node for node, rank in sources if rank is None), order)
     parts = []
     if ranks:
         parts.append(f"[{ranks_text(ranks)}]")

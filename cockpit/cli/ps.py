@@ -145,9 +145,9 @@ def _table(rows: list[dict[str, Any]]) -> None:
             state += f" (no answer: {nodes_text(row['unreachable'])})"
         started = time.strftime("%m-%d %H:%M", time.localtime(row["started"]))
         alive = f"{row['running']}/{row['ranks']}"
-        program = " ".join(row["program"])[:60]
+        program = " ".join(row["program"])
         lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
-    table(lines)
+    table(lines, cut=True)
     live = [row["run"] for row in rows if row["state"] in ("running", "starting")]
     if live:
         run = quote(live[-1])

@@ -244,7 +244,8 @@ async def _sample(stacks: Stacks, which: str, progress: Progress) -> None:
 def _how_far(stacks: Stacks, which: str) -> str:
     sample = stacks.snapshot.samples[-1]
     asked = {rank: place.node for rank, place in stacks.snapshot.ranks.items() if not place.why}
-    waited = {node for rank, node in asked.items() if rank not in sample.dumps} - set(sample.silent)
+    late = (node for rank, node in asked.items() if rank not in sample.dumps)
+    waited = dict.fromkeys(node for node in late if node not in sample.silent)
     rest = f", waiting for {nodes_text(waited)}" if waited else ""
     return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
 

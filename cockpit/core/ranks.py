@@ -12,6 +12,7 @@ from ClusterShell.RangeSet import RangeSet
 from cockpit.base.masks import ranks_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -36,9 +37,24 @@ def mask_within(mask: int, width: int, end: str = ",…") -> str:
 
 
 def nodes_text(nodes: Iterable[str]) -> str:
-    """Node names folded: ``gpu[01-16]``; names that are not plain host names stay as they are."""
-    names = list(nodes)
-    plain = [name for name in names if _PLAIN.fullmatch(name)]
-    odd = [name for name in names if not _PLAIN.fullmatch(name)]
-    folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
-    return ",".join(folded + odd)
+    """Node names folded, in their order: ``gpu[01-16]``, ``storage,gpu[01-16]``.
+
+    Names that differ in numbers alone stand together, where the first of them does. A name that is not a
+    plain host name stays as it is.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in nodes:
+        alike.setdefault(_NUMBERS.sub("0", name) if _PLAIN.fullmatch(name) else name, []).append(name)
+    return ",".join(_folded(names) for names in alike.values())
+
+
+def in_order(nodes: Iterable[str], order: Iterable[str]) -> list[str]:
+    """Nodes that came in any order, as a run has them: that of its hostfile; what it has not comes last."""
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(nodes, key=lambda name: places.get(name, len(places)))
+
+
+def _folded(names: list[str]) -> str:
+    if len(names) == 1 or not _PLAIN.fullmatch(names[0]):
+        return ",".join(names)
+    return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.core.events import Event
 from cockpit.core.model import NOTES, RankState, RunModel
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 
 LIMIT = 5000
@@ -72,7 +72,7 @@ class Timeline:
         for fold in self._grown:
             if fold.shown in self._entries:
                 at = self._entries.index(fold.shown)
-                self._entries[at] = fold.grow()
+                self._entries[at] = fold.grow(self._model.nodes)
         self._grown.clear()
         return self._entries
 
@@ -200,12 +200,12 @@ class _Fold:
     shown: Entry
     entries: list[Entry]
 
-    def grow(self) -> Entry:
-        """Show all of them as one."""
+    def grow(self, order: Iterable[str]) -> Entry:
+        """Show all of them as one, its nodes in this order."""
         nodes = {entry.node for entry in self.entries}
         ranks = {entry.rank for entry in self.entries if entry.rank is not None}
         if len(ranks or nodes) > 1:
-            who = f"ranks {ranks_text(ranks)} " if ranks else f"{nodes_text(nodes)}: "
+            who = f"ranks {ranks_text(ranks)} " if ranks else f"{nodes_text(in_order(nodes, order))}: "
             text = f"{who}{self.shown.common}"
             self.shown = _harmless(replace(self.shown, text=text, node="", rank=None))
         return self.shown

@@ -28,6 +28,7 @@ class Command:
     :param group: heading in help
     :param help: one or two sentences more
     :param footer: place in the footer's order, lowest first; None: never there
+    :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
     :param scope: the screen it is for, ``run`` or ``stacks``; empty: every screen
     """
@@ -39,6 +40,7 @@ class Command:
     group: str
     help: str = ""
     footer: int | None = None
+    panes: tuple[str, ...] = ()
     changes: bool = False
     scope: str = RUN
 
@@ -128,6 +130,7 @@ EVERY: tuple[Command, ...] = (
         "Log",
         "A regular expression, live while you type; a leading ! inverts; small letters match capitals too.",
         20,
+        panes=("grid", "log"),
     ),
     Command("next_match", ("n",), "next match", "next", "Log", "Of the filter, or of the last one."),
     Command("previous_match", ("N",), "previous match", "", "Log"),

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 
 from cockpit.base.events import NodeSample
+from cockpit.core.cutting import cut_middle
+from cockpit.core.links import SLOW_S
 from cockpit.core.model import LIVE, Node, Rank, RunModel
 from cockpit.core.text import RemoteText
 from cockpit.tui.detail_lines import STALE_S
@@ -24,16 +26,22 @@ GROUP = 4
 EDGE = 2
 """Columns before a node's name: the cursor, and whether it is marked."""
 
-SLOW_RTT_S = 1.0
-"""A link slower than this is worth a colour."""
-
 SCARCE = 0.95
 """The share of a node's memory in use from which on it is worth a colour."""
 
-STAGES = {"term": "stopping", "finalising": "finalising", "kill": "killing", "sweep": "sweeping"}
+NUMBERED = 6
+"""Columns of a bar from which on its number stands beside it: a gap, the bar, and at most ``100%``."""
+
+STAGES = {
+    "term": ("stopping", "stop"),
+    "finalising": ("finalising", "report"),
+    "kill": ("killing", "kill"),
+    "sweep": ("sweeping", "sweep"),
+}
+"""What is said of a node that is being stopped, and the same for want of room."""
 
 # Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
-_WIDE = ((7, 12), (4, 12), (4, 10))
+_WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
 _CLOSE = ((1, 10), (1, 7))
 _LINK = 12
 
@@ -144,6 +152,7 @@ class Look:
     :param first: the rank that failed first
     :param cursor: what the cursor is on, where it is to be seen
     :param names: what nodes are called here, where that is not their whole name
+    :param slow_s: the round trip from which on a link is slow
     :param now: unix seconds
     """
 
@@ -152,6 +161,7 @@ class Look:
     cursor: Mark | None = None
     marks: frozenset[Mark] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
+    slow_s: float = SLOW_S
     now: float = 0.0
 
 
@@ -222,21 +232,12 @@ def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece
         yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
         return
     here = look.cursor is not None and look.cursor[0] == node.name
-    text = shortened(
+    text = cut_middle(
         look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
     )
     yield Piece(
         set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
     )
-
-
-def shortened(name: str, columns: int, sign: str) -> str:
-    """A node's name in so many columns, cut in the middle: what tells names apart is at the ends."""
-    if cell_len(name) <= columns:
-        return name
-    head = max(0, columns - 1) // 3
-    tail = max(0, columns - 1 - head)
-    return f"{name[:head]}{sign}{name[len(name) - tail :]}"
 
 
 def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:
@@ -290,11 +291,12 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
         sign = " " if share is None else bar(share, look.glyphs.ascii)
         if columns.bar == 1:
             yield Piece(sign, "stale" if old else role)
-        elif columns.bar < 7:
+        elif columns.bar < NUMBERED:
             yield Piece(f"  {sign} ", "stale" if old else role)
         else:
+            number = "" if share is None else f"{share:.0%}"
             yield Piece(f" {sign}", "stale" if old else role)
-            yield Piece(f"{'' if share is None else f'{share:.0%}':>5}", "stale" if old else "number")
+            yield Piece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
@@ -326,14 +328,13 @@ def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
         age = ago(look.now - node.link_since) if node.link_since else ""
         return f"{node.link} {age}".rstrip(), f"!{age}" if age else node.link, f"link-{node.link}"
     if node.stage:
-        word = STAGES.get(node.stage, "stopping")
-        return word, "stop", "link-stale"
+        return *STAGES.get(node.stage, STAGES["term"]), "link-stale"
     if node.link != "ok":
         return ("linking", "...", "link-ok") if look.glyphs.ascii else ("linking", "…", "link-ok")
-    if node.rtt_s is None:
-        return "ok", "ok", "link-ok"
+    if node.rtt_s is None or node.rtt_s < look.slow_s:
+        return "", "", "link-ok"  # as it should be: only what stands out is said
     text = ago(node.rtt_s)
-    return text, text, "link-stale" if node.rtt_s > SLOW_RTT_S else "link-ok"
+    return text, text, "link-stale"
 
 
 def ago(seconds: float) -> str:

@@ -30,6 +30,7 @@ from cockpit.tui import themes
 from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
 from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.few_colours import FewColours
 from cockpit.tui.glyphs import Glyphs, choose
 from cockpit.tui.screens.finder import Finder, Item
 from cockpit.tui.typeahead import Typeahead
@@ -78,15 +79,18 @@ class Host(App[int]):
         self._broken: object = None
         """A screen that could not be built."""
         self._themes = themes.Themes()
-        self._ascii = AsciiFilter(enabled=self.glyphs.ascii)
+        self._filters_of_ours: list[LineFilter] = [
+            AsciiFilter(enabled=self.glyphs.ascii),
+            FewColours(enabled=self.console.color_system == "256"),
+        ]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of states that a theme may leave out."""
         return themes.defaults()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's own filters, then ours: in ASCII where the terminal shows nothing else."""
-        return [*super().get_line_filters(), *([self._ascii] if self._ascii.enabled else [])]
+        """Textual's own filters, then ours: in signs and colours that the terminal can show."""
+        return [*super().get_line_filters(), *(each for each in self._filters_of_ours if each.enabled)]
 
     def on_mount(self) -> None:
         self._load_themes()

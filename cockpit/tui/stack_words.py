@@ -39,12 +39,3 @@ def frame_text(frame: Frame) -> str:
 def cut(text: str, width: int) -> str:
     """At most so many columns of a text."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…" * (width > 0)
-
-
-def cut_start(text: str, width: int) -> str:
-    """The end of a path in at most so many columns: that is the part that tells."""
-    while text and cell_len(text) > width:
-        text = "…" + text.lstrip("…")[1:] if width > 0 else ""
-        if text == "…":
-            break
-    return text

@@ -94,6 +94,10 @@ SCROLLBARS = {
 """Textual's variables of scrollbars, which are quiet: each is one of the theme's own colours."""
 
 
+SELECTED = 0.3
+"""How much of the primary colour is behind text that is selected with the mouse."""
+
+
 class ThemeError(ValueError):
     """A theme file is wrong; the text says in what."""
 
@@ -128,7 +132,18 @@ def read(path: Path) -> Theme:
         rest[name] = base.get(follows) or own.get(follows) or rest[follows]
     variables = {**rest, **own}
     variables |= {name: base.get(follows) or variables[follows] for name, follows in SCROLLBARS.items()}
+    variables |= _selection(base, ansi)
     return Theme(name=path.stem, dark=dark, ansi=ansi, variables=variables, **base)
+
+
+def _selection(base: dict[str, str], ansi: bool) -> dict[str, str]:
+    """Textual's variables of selected text, which without them has the colour of its background."""
+    if ansi:
+        behind, text = base["secondary"], "ansi_black"
+    else:
+        mixed = Color.parse(base["background"]).blend(Color.parse(base["primary"]), SELECTED)
+        behind, text = mixed.hex, base["foreground"]
+    return {"screen-selection-background": behind, "screen-selection-foreground": text}
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -274,3 +274,12 @@ def test_json() -> None:
         {"event": "log", "node": "node2", "rank": None, "offset": 100, "text": "x"},
     ]
     assert isinstance(found[0]["offset"], int)
+
+
+def test_launchers_that_say_the_same_stand_in_the_hostfile_s_order() -> None:
+    stream = io.StringIO()
+    printer = Printer(stream, colour=False, terminal=False, names={0: "zeus", 1: "apollo"})
+    for node in ("apollo", "zeus"):
+        printer.feed(node, None, b"starting\n")
+    printer.close()
+    assert "zeus,apollo:launch" in stream.getvalue()

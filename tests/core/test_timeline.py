@@ -112,3 +112,11 @@ def test_a_node_alone_keeps_its_entry() -> None:
         story.tell("note", "a", 10.0 + at / 10, text="the clock jumped")
     (entry,) = story.timeline.entries
     assert (entry.text, entry.node) == ("a: the clock jumped", "a")
+
+
+def test_nodes_of_an_entry_stand_in_the_hostfile_s_order() -> None:
+    story = Story()
+    story.tell("planned", "", nodes={"zeus": [0], "apollo": [1]})
+    for node in ("apollo", "zeus"):
+        story.tell("launched", node, 10.0)
+    assert story.texts == ["zeus,apollo: launched"]

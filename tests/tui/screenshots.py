@@ -35,7 +35,7 @@ async def _shoot(folder: Path, name: str, theme: str) -> None:
 
 def main(folder: Path) -> None:
     """Write every picture."""
-    os.environ["TZ"] = "UTC"
+    os.environ["TZ"], os.environ["COLORTERM"] = "UTC", "truecolor"
     time.tzset()
     time.time = lambda: NOW
     folder.mkdir(parents=True, exist_ok=True)

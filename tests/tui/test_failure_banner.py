@@ -77,6 +77,13 @@ def test_who_why_and_what_next() -> None:
     ]
 
 
+def test_of_a_long_path_in_the_cause_the_middle_goes() -> None:
+    path = "/scratch/ada/experiments/2026/run-7/epoch-12/optim.pt"
+    cause = Cause(RemoteText.of(f"FileNotFoundError: No such file or directory: '{path}'"), (), 0)
+    (_, why, _) = shown(crashed(), cause, width=80)
+    assert why == "▌ FileNotFoundError: No such file or directory: '/scratch/…/epoch-12/optim.pt'"
+
+
 def test_times_are_compared_on_one_clock() -> None:
     model = running(2, 1)
     happens(model, "gpu01", "clock", offset_s=60.0, rtt_s=0.01)

@@ -16,6 +16,8 @@ from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.run import RunScreen
 from cockpit.tui.screens.stacks import StackScreen
+from cockpit.tui.widgets.command_list import CommandList
+from cockpit.tui.widgets.key_bar import KeyBar
 from cockpit.tui.widgets.log_view import LogView
 from cockpit.tui.widgets.rank_grid import RankGrid
 from tests.tui.scenes import (
@@ -214,6 +216,62 @@ def test_a_key_that_cannot_work_says_why() -> None:
                 assert not said(app, says)
                 await pilot.press(key)
                 await until(pilot, lambda says=says: said(app, says), says)  # type: ignore[misc]
+
+    asyncio.run(main())
+
+
+def offered(app: CockpitApp) -> dict[str, str]:
+    """Commands in the last line, and how each is called there."""
+    return {command.id: command.short for command in app.screen.query_one(KeyBar)._commands}
+
+
+def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> None:
+    """And enter, where it is not offered, says why."""
+
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, pilot, _):
+
+            async def press(*keys: str) -> None:
+                await pilot.press(*keys)
+                await settled(pilot)
+
+            await press("1", "down")
+            assert {"open", "filter"} <= set(offered(app))
+            await press("enter")
+            assert app.focused is log(app)
+            assert {"open", "filter"} <= set(offered(app))
+            await press("enter")
+            assert screen(app)._view.chosen == ("gpu01", 0), "the rank of the newest line"
+            assert "open" not in offered(app), "there is nothing to narrow any more"
+            await press("enter")
+            assert said(app, "no other rank")
+            await press("3")
+            assert not {"open", "filter"} & set(offered(app))
+            await press("enter")
+            assert said(app, "all of it is shown here")
+            await press("4", "g")
+            assert "filter" not in offered(app)
+            await press("5")
+            assert offered(app)["open"] == "copy"
+            assert "filter" not in offered(app)
+            await press("enter")
+            assert app.clipboard.startswith(screen(app).query_one(CommandList).copy_text()[:20])
+            await press("slash")
+            assert screen(app)._filter_bar.has_focus_within
+            assert offered(app) == {}, "each key is a letter of the filter now"
+
+    asyncio.run(main())
+
+
+def test_a_launchers_line_opens_the_log_of_its_node() -> None:
+    def launched(stage: Stage) -> None:
+        stage.prints(None, "gloo: connected\n", node="gpu03")
+
+    async def main() -> None:
+        async with played(Scene(play=launched), SIZE) as (app, pilot, _):
+            await pilot.press("2", "G", "enter")
+            await settled(pilot)
+            assert screen(app)._view.chosen == ("gpu03", None)
 
     asyncio.run(main())
 

@@ -73,9 +73,9 @@ def lines(model: RunModel, *keys: str, **how: Any) -> list[str]:
 def test_a_row_a_node_a_cell_a_rank() -> None:
     assert lines(running(3, 8)) == [
         "  node  ranks     cpu mem gpu        link",
-        "  gpu01 ●●●● ●●●●  ▅   ▅   █         16ms",
-        "  gpu02 ●●●● ●●●●  ▅   ▅   █         16ms",
-        "  gpu03 ●●●● ●●●●  ▅   ▅   █         16ms",
+        "  gpu01 ●●●● ●●●●  ▅   ▅   █",
+        "  gpu02 ●●●● ●●●●  ▅   ▅   █",
+        "  gpu03 ●●●● ●●●●  ▅   ▅   █",
     ]
 
 
@@ -84,12 +84,16 @@ def test_nodes_without_gpus_have_no_column_for_them() -> None:
     measured(model, "gpu01", gpus=[])
     head, row = lines(model)
     assert head.split() == ["node", "ranks", "cpu", "mem", "link"]
-    assert row.split() == ["gpu01", "●●", "▅", "50%", "▅", "50%", "16ms"]
+    assert row.split() == ["gpu01", "●●", "▅", "50%", "▅", "50%"]
 
 
-def test_with_room_the_bars_have_numbers() -> None:
-    head, row = lines(running(1, 8), size=(76, 9))
-    assert row.split() == ["gpu01", "●●●●", "●●●●", "▅", "50%", "▅", "50%", "█", "100%", "16ms"]
+@pytest.mark.parametrize("width", [43, 76])
+def test_with_room_the_bars_have_numbers(width: int) -> None:
+    head, row = lines(running(1, 8), size=(width, 9))
+    assert row.replace("█100%", "█ 100%").split() == [
+        *("gpu01", "●●●●", "●●●●"),
+        *("▅", "50%", "▅", "50%", "█", "100%"),
+    ]
     for name, number in (("cpu", "50%"), ("gpu", "100%")):
         end = head.index(name) + 3
         assert row[:end].endswith(number), "each number ends below its name"
@@ -117,6 +121,22 @@ def test_states_have_signs_in_ascii_too() -> None:
     assert "".join(lines(model, "down", glyphs=ASCII)).isascii()
 
 
+def test_of_links_that_are_up_only_the_slow_ones_are_said() -> None:
+    def beside(usual_s: float, other_s: float) -> str:
+        model = running(4, 2)
+        for node in ("gpu01", "gpu02", "gpu03"):
+            happens(model, node, "clock", offset_s=0, rtt_s=usual_s)
+        happens(model, "gpu04", "clock", offset_s=0, rtt_s=other_s)
+        shown = lines(model)
+        assert not any(line.rstrip().endswith("s") for line in shown[1:4])
+        return shown[4].split()[-1]
+
+    assert beside(0.016, 0.118) == "118ms"
+    assert beside(0.5, 1.1) == "1.1s"
+    assert not beside(0.016, 0.09).endswith("s"), "nobody notices it"
+    assert not beside(0.3, 0.8).endswith("s"), "all of them are that far away"
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "long", "short"),
     [
@@ -124,7 +144,7 @@ def test_states_have_signs_in_ascii_too() -> None:
         ("link", {"state": "gone"}, "gone 14s", "!14s"),
         ("link", {"state": "connecting"}, "linking", "…"),
         ("clock", {"offset_s": 0, "rtt_s": 1.2}, "1.2s", "1.2s"),
-        ("stage", {"stage": "finalising"}, "finalising", "stop"),
+        ("stage", {"stage": "finalising"}, "finalising", "report"),
         ("stage", {"stage": "\x1b[2J"}, "stopping", "stop"),
         ("ended", {}, "ended", "ended"),
         ("node_lost", {"why": "its boot is gone"}, "lost", "lost"),
@@ -133,7 +153,7 @@ def test_states_have_signs_in_ascii_too() -> None:
 def test_the_link_in_words_that_fit(kind: str, data: dict[str, Any], long: str, short: str) -> None:
     model = running(1, 8)
     happens(model, "gpu01", kind, NOW - 14, **data)
-    assert lines(model, size=(46, 9))[1].endswith(f" {long}")
+    assert lines(model, size=(49, 9))[1].endswith(f" {long}")
     assert lines(model, size=(24, 9))[1].endswith(f" {short}")
 
 

@@ -21,7 +21,6 @@ from cockpit.tui.screens.dialogs import Question
 from cockpit.tui.screens.finder import Finder
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.stack_sight import filtered, look
-from cockpit.tui.stack_words import cut_start
 from cockpit.tui.stacks_app import StacksApp
 from cockpit.tui.widgets.stack_tree import StackTreePane
 from tests.tui.scenes import text_of, until
@@ -547,4 +546,3 @@ def test_numbers_that_do_not_fit_are_not_cut_in_half() -> None:
     assert mask_within(0b1011_0000_0000_0001, 20) == "0,12-13,15"
     assert mask_within(0b1011_0000_0000_0001, 9) == "0,12-13,…"
     assert mask_within(0b1011_0000_0000_0001, 6) == "0,…"
-    assert cut_start("torch/nn/functional.py:12", 12) == "…ional.py:12"

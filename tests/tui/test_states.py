@@ -40,3 +40,16 @@ def test_a_terminal_too_small_says_so(size: tuple[int, int], says: str) -> None:
     shown = asyncio.run(main())
     assert ("is too small for cockpit" in shown) == bool(says)
     assert says in shown
+
+
+@pytest.mark.usefixtures("frozen_clock")
+@pytest.mark.parametrize(("width", "left"), [(140, 47), (200, 60), (300, 90)])
+def test_a_wide_screen_gives_the_left_column_its_share(width: int, left: int) -> None:
+    async def main() -> tuple[int, str]:
+        async with played(SCENES["running"], (width, 50)) as (app, _, _):
+            return app.screen.query_one("#left").size.width, text_of(app)
+
+    columns, shown = asyncio.run(main())
+    assert columns == left
+    assert "59%" in shown, "meters have their numbers"
+    assert "threads    42" in shown, "what is known of the rank is there to be read"

@@ -311,6 +311,24 @@ def test_an_app_is_drawn_in_each(name: str) -> None:
     play(script)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_text_that_is_selected_can_be_read(name: str) -> None:
+    async def script(pilot: Pilot[None], app: Bench) -> None:
+        app.themes.use(app, name)
+        await pilot.pause()
+        style = app.screen.get_component_rich_style("screen--selection")
+        assert style.color is not None
+        assert style.bgcolor is not None
+        if name == "ansi":
+            assert (style.color.name, style.bgcolor.name) == ("color(0)", "color(6)"), "black on cyan"
+            return
+        text, behind = (Color(*colour.get_truecolor()) for colour in (style.color, style.bgcolor))
+        assert contrast(text, behind) >= (7.0 if name == "high-contrast" else 4.5)
+        assert behind.hex != Color.parse(str(shipped(name).background)).hex
+
+    play(script)
+
+
 def test_a_theme_that_is_not_there_is_said_and_the_default_is_used() -> None:
     async def script(pilot: Pilot[None], app: Bench) -> None:
         assert app.themes.use(app, "drak") == "no theme 'drak', did you mean 'dark'?"

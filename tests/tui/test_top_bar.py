@@ -43,7 +43,7 @@ def trained() -> Metrics:
 def test_everything_at_a_glance() -> None:
     assert shown(running(8, 8), trained()) == (
         " cockpit otter  ● running  00:12:41  step 1,199/5,000  ETA 7 min 28 s  loss 2.31 █▇▆▅▅▄▃▂▁"
-        "  118 ms/step  ranks 64/64  link gpu01 16 ms"
+        "  118 ms/step  ranks 64/64"
     )
 
 
@@ -89,8 +89,10 @@ def test_a_lost_link_is_more_important_than_progress() -> None:
     assert "step" not in line
 
 
-def test_the_slowest_link() -> None:
+def test_the_slowest_link_where_it_stands_out() -> None:
     model = running(3, 1)
+    happens(model, "gpu02", "clock", offset_s=0.0, rtt_s=0.09)
+    assert "link" not in shown(model)
     happens(model, "gpu02", "clock", offset_s=0.0, rtt_s=1.24)
     assert shown(model).endswith("link gpu02 1.2 s")
 

@@ -9,7 +9,7 @@ _GRID = (
     "✖ failed    ■ killed     ? lost      grey: the link is lost, old values",
     "",
     "cpu, mem, gpu: load over cores, memory in use, mean utilisation.",
-    "link: round trip, or how long it has been lost.",
+    "link: only what stands out: slow (its round trip), lost (for how long), ended.",
     "",
     "up, down: nodes · left, right: ranks · space marks · enter opens the log",
     "The log on the right narrows to where the cursor is; esc widens it again.",
@@ -43,7 +43,7 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
     "events": ("events", _EVENTS),
     "commands": (
         "commands",
-        ("The exact commands cockpit ran, to read and to paste; y copies the one under the cursor.",),
+        ("The exact commands cockpit ran, to read and to paste; enter copies the one under the cursor.",),
     ),
 }
 """Title and lines of each pane, by its id."""

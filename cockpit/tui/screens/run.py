@@ -26,7 +26,7 @@ from cockpit.engine.board import Board
 from cockpit.engine.logbook import Source
 from cockpit.engine.session import Session
 from cockpit.transport.base import LinkError
-from cockpit.tui.commands import COMMANDS
+from cockpit.tui.commands import COMMANDS, Command
 from cockpit.tui.door import explained
 from cockpit.tui.flight import Flight
 from cockpit.tui.screens.run_actions import PAST_VIEWS, RunActions
@@ -82,14 +82,14 @@ class RunScreen(RunActions):
     DEFAULT_CSS = """
     RunScreen { layout: vertical; background: $background; }
     RunScreen #body { height: 1fr; layout: horizontal; }
-    RunScreen #left { width: 46; height: 1fr; }
+    RunScreen #left { width: 30%; min-width: 47; height: 1fr; }
     RunScreen #right { width: 1fr; height: 1fr; }
     RunScreen .pane { border: round $frame; padding: 0 1; }
     RunScreen .pane { border-title-color: $dim; border-subtitle-color: $dim; }
     RunScreen.-ascii .pane, RunScreen.-ascii .pane:focus { border: ascii; }
     RunScreen .pane:focus, RunScreen .pane:focus-within { border: round $key; }
     RunScreen #grid { height: auto; max-height: 60%; }
-    RunScreen #glance { height: auto; max-height: 10; }
+    RunScreen #glance { height: auto; max-height: 35%; }
     RunScreen #recent { height: 1fr; min-height: 3; }
     RunScreen #right > .pane { display: none; height: 1fr; }
     RunScreen #right > .pane.-shown { display: block; }
@@ -427,13 +427,26 @@ class RunScreen(RunActions):
         return f"ended {when} · {how} · {self.app.key_of('leave')} closes"
 
     def _draw_keys(self) -> None:
-        """At most six keys that work right now."""
-        commands = [c for c in self.app.commands.values() if c.footer is not None and not self.why_not(c.id)]
-        commands.sort(key=lambda command: command.footer or 0)
+        """At most six keys that do something right now, each named by what it does here."""
+        commands = [] if self._filter_bar.has_focus_within else list(filter(self._offers, self._commands()))
         must = [command for command in commands if command.id in ("help", "leave")]
         first = [command for command in commands if command not in must][: SLOTS - len(must)]
-        shown = [replace(each, short=self._leaving()) if each.id == "leave" else each for each in must]
-        self.query_one(KeyBar).show([*first, *shown], self._activity())
+        self.query_one(KeyBar).show([*first, *must], self._activity())
+
+    def _commands(self) -> list[Command]:
+        """What the footer may offer, in its order."""
+        here = {"leave": self._leaving()}
+        if isinstance(self._pane(), CommandList):
+            here["open"] = "copy"
+        commands = (replace(c, short=here.get(c.id, c.short)) for c in self.app.commands.values())
+        return sorted((c for c in commands if c.footer is not None), key=lambda c: c.footer or 0)
+
+    def _offers(self, command: Command) -> bool:
+        return (not command.panes or self._pane().id in command.panes) and not self.why_not(command.id)
+
+    @on(events.DescendantFocus)
+    def _focus_moved(self) -> None:
+        self._draw_keys()
 
     def _leaving(self) -> str:
         """What leaving is called now."""

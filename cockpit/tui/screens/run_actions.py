@@ -39,6 +39,7 @@ from cockpit.tui.screens.pane_help import HERE
 from cockpit.tui.screens.stacks import StackScreen
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.command_list import Command as Ran
+from cockpit.tui.widgets.command_list import CommandList
 from cockpit.tui.widgets.event_list import EventList
 from cockpit.tui.widgets.filter_bar import FilterBar
 from cockpit.tui.widgets.item_pane import ItemPane
@@ -96,6 +97,9 @@ class RunActions(Screen[None], inherit_bindings=False):
         raise NotImplementedError
 
     def _draw_keys(self) -> None:
+        raise NotImplementedError
+
+    def _say_status(self) -> None:
         raise NotImplementedError
 
     def _slow_tick(self) -> None:
@@ -370,6 +374,24 @@ class RunActions(Screen[None], inherit_bindings=False):
             number = ranks[(ranks.index(chosen[1]) + step) % len(ranks)]
         self._select(self.board.model.ranks[number].node, number)
 
+    def _no_open(self) -> str:
+        pane = self._pane()
+        if isinstance(pane, RankGrid):
+            return ""
+        if isinstance(pane, LogView):
+            return self._no_row_to_open(pane.current_row())
+        if isinstance(pane, CommandList):
+            return "" if pane.current else "no command was run yet"
+        if isinstance(pane, EventList):
+            return "" if pane.current and pane.current.node else "no node or rank to go to"
+        return "all of it is shown here"
+
+    def _no_row_to_open(self, row: Row | None) -> str:
+        if row is None:
+            return "no line here"
+        alone = self._view.chosen == row.sources[0] and not self._grid.marks
+        return "the log shows no other rank already" if alone else ""
+
     def _do_open(self) -> None:
         pane = self._pane()
         if isinstance(pane, RankGrid):
@@ -381,12 +403,12 @@ class RunActions(Screen[None], inherit_bindings=False):
             pane.open_row()
         elif isinstance(pane, EventList):
             pane.open_item()
+        elif isinstance(pane, CommandList):
+            self._do_copy()
 
     def _open_row(self, row: Row) -> None:
-        """Narrow the log to whom a line is from: to one rank, or the node it is on."""
-        node, rank = row.sources[0]
-        if rank is not None:
-            self._select(node, rank)
+        """Narrow the log to whom a line is from: one rank, or for a launcher's line its node."""
+        self._select(*row.sources[0])
 
     def _do_back(self) -> None:
         steps = self._steps_back()
@@ -484,7 +506,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         sources, _ = self._narrowed()
         if sources is not None:
             ranks = sorted(rank for _, rank in sources if rank is not None)
-            nodes = sorted({node for node, rank in sources if rank is None})
+            nodes = [node.name for node in self.board.manifest.nodes if (node.name, None) in sources]
             words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
         if self._log.filter:
             words += ["--grep", self._log.filter]
@@ -517,6 +539,7 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _set_filter(self, pattern: str) -> None:
         self._log.set_filter(pattern)
+        self._say_status()
 
     def _do_freeze(self) -> None:
         self._frozen = not self._frozen

@@ -488,8 +488,9 @@ class StackScreen(StackActions):
         return f"{text} · {count_text(moved)} moved" + (f": {which}" if len(which) < 24 else "")
 
     def _draw_keys(self) -> None:
-        """At most six keys that work right now."""
-        commands = [c for c in self.commands.values() if c.footer is not None and not self.why_not(c.id)]
+        """At most six keys that work right now: while a filter is typed none, each is a letter of it."""
+        here = () if self._filter_bar.has_focus_within else self.commands.values()
+        commands = [c for c in here if c.footer is not None and not self.why_not(c.id)]
         commands.sort(key=lambda command: command.footer or 0)
         last = "leave" if self.root else "back"
         must = [c for name in (last, "help") for c in commands if c.id == name]

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from cockpit.base.kinds import WAITING
 from cockpit.core.classes import RankClass
+from cockpit.core.cutting import cut_sentence
 from cockpit.core.ranks import mask_within
 from cockpit.tui.stack_words import STATES, count_text, cut, frame_text
 from cockpit.tui.widgets.cursor_pane import CursorPane
@@ -121,7 +122,7 @@ class ClassList(CursorPane[RankClass]):
             # Why there is no stack may take a sentence.
             yield from hanging((Piece("  "),), doing.text, width, role)
             if frame is not None:
-                yield Line((Piece("  "), Piece(cut(frame_text(frame), width - 2), "label")), 2)
+                yield Line((Piece("  "), Piece(cut_sentence(frame_text(frame), width - 2), "label")), 2)
             return
         text = cut(doing.text, width - 2)
         where = "" if frame is None else frame_text(frame)
@@ -130,7 +131,7 @@ class ClassList(CursorPane[RankClass]):
             return
         yield Line((Piece("  "), Piece(text, role)), 2)
         if where:
-            yield Line((Piece("  "), Piece(cut(where, width - 2), "label")), 2)
+            yield Line((Piece("  "), Piece(cut_sentence(where, width - 2), "label")), 2)
 
     def _facts(self, item: RankClass) -> Iterator[Piece]:
         if item.state in STATES:

@@ -179,7 +179,7 @@ def _then(words: str, less: Part | None = None) -> Part:
 
 
 def _ended_text(text: str, ranks: Sequence[int], nodes: dict[int, str], numbers: bool) -> str:
-    places = _shown(nodes_text(dict.fromkeys(nodes[rank] for rank in ranks)))
+    places = _shown(nodes_text(dict.fromkeys(nodes[rank] for rank in sorted(ranks))))
     which = f" ({ranks_text(ranks)})" if numbers else ""
     return f"{_count(len(ranks))}{which} on {places} {_shown(text)}"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
+
+from cockpit.core.cutting import cut_sentence
 
 GAP = 2
 """Columns between two parts."""
@@ -57,7 +59,7 @@ def _cut(part: Part, width: int) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     for text, style in part.pieces:
         if cell_len(text) > width:
-            return [*pieces, (set_cell_size(text, max(0, width - 1)) + "…" * (width > 0), style)]
+            return [*pieces, (cut_sentence(text, width), style)]
         pieces.append((text, style))
         width -= cell_len(text)
     return pieces

@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from cockpit.core.links import SLOW_S, slow_from
 from cockpit.core.model import RunModel
 from cockpit.tui.glyphs import STATES, UNICODE, Glyphs
 from cockpit.tui.grid_lines import (
@@ -144,6 +145,7 @@ class RankGrid(ScrollView, can_focus=True):
         """Whether any node has told of a GPU."""
         self._first: int | None = None
         self._now = 0.0
+        self._slow_s = SLOW_S
         self._cursor: tuple[int, int | None] = (0, None)
         """The node, as its place in the order, and the rank's place on it."""
         self._shown = False
@@ -175,6 +177,7 @@ class RankGrid(ScrollView, can_focus=True):
             if first != self._first:
                 self._first, changed = first, None
         if changed is None:
+            self._slow_s = slow_from(model)
             self.refresh()
             return
         seen = self._seen()
@@ -280,7 +283,7 @@ class RankGrid(ScrollView, can_focus=True):
         at = layout.at(line)
         if at is None:
             return Strip.blank(layout.width, self._style(""))
-        look = Look(self.glyphs, self._first, self.selected, self.marks, self._short, self._now)
+        look = Look(self.glyphs, self._first, self.selected, self.marks, self._short, self._slow_s, self._now)
         node = self._model.nodes[self._names[at[0]]]
         return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from cockpit.base.kinds import kind
 from cockpit.base.stacks import Dump, Frame, Thread
+from cockpit.core.cutting import cut_middle
 from cockpit.tui.stack_words import STATES, cut
 from cockpit.tui.units import span_text
 from cockpit.tui.widgets.text_pane import Line, Piece, TextPane
@@ -150,5 +151,5 @@ def _common(frames: Sequence[Frame], first: bool, last: bool, width: int) -> Ite
 
 def _frame(sign: str, role: str, frame: Frame, width: int) -> Line:
     name = cut(frame.name, max(8, width // 2))
-    where = cut(frame.place, max(0, width - len(name) - 4))
+    where = cut_middle(frame.place, max(0, width - len(name) - 4))
     return Line((Piece(sign, role), Piece(name, "" if sign.strip() else role), Piece(f"  {where}", "label")))

@@ -12,10 +12,11 @@ from textual import events
 from cockpit.base.kinds import WAITING
 from cockpit.base.masks import count
 from cockpit.core.classes import RankClass
+from cockpit.core.cutting import cut_middle
 from cockpit.core.ranks import mask_text, mask_within
 from cockpit.core.stackrows import Key, Row, place
 from cockpit.tui.stack_sight import Folding, Sight
-from cockpit.tui.stack_words import cut, cut_start
+from cockpit.tui.stack_words import cut
 from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece
 
@@ -144,7 +145,7 @@ class StackTreePane(CursorPane[Row]):
             note = ""
         left -= len(note) + 2 if note else 0
         source = self._sources.get(row.key, "") if row.frame is not None else ""
-        place = cut_start(place, left - 2) if left > PLACE else ""
+        place = cut_middle(place, left - 2) if left > PLACE else ""
         if place:
             yield Piece(f"  {place}", "label")
             left -= cell_len(place) + 2

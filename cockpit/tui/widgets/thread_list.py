@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cockpit.base.stacks import Child, Dump, Frame, Thread
+from cockpit.core.cutting import cut_middle
 from cockpit.core.snapshot import Place
 from cockpit.tui.stack_words import STATES, cut, state_text
 from cockpit.tui.units import clock_text, span_text
@@ -241,5 +242,5 @@ def _locals(thread: Thread, number: int) -> dict[str, str]:
 def _frame_line(frame: Frame, pad: str, width: int, *, innermost: bool) -> Line:
     name = cut(frame.name, max(8, width // 2))
     role = "strong" if innermost else "label" if frame.native else ""
-    where = cut(frame.place, max(0, width - len(name) - len(pad) - 4))
+    where = cut_middle(frame.place, max(0, width - len(name) - len(pad) - 4))
     return Line((Piece(f"{pad}  {name}", role), Piece(f"  {where}", "label")), len(pad) + 2)

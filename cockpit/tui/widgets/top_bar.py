@@ -10,6 +10,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.core.links import slow_from
 from cockpit.core.metrics import Metrics
 from cockpit.core.model import Node, RunModel
 from cockpit.core.text import RemoteText
@@ -17,9 +18,6 @@ from cockpit.tui.glyphs import UNICODE, Glyphs
 from cockpit.tui.spark import sparkline
 from cockpit.tui.units import number_text, span_text
 from cockpit.tui.widgets.line import Part, fit
-
-SLOW_RTT_S = 1.0
-"""A link slower than this is worth a colour."""
 
 AGES = 1e9
 """Seconds (three decades) beyond which a span is none: a node may say any time."""
@@ -172,7 +170,7 @@ def _ended_at(model: RunModel) -> float | None:
 
 
 def _slowest(model: RunModel, now: float) -> Part | None:
-    """The worst link: a lost one, else the slowest."""
+    """The worst link, if it stands out: a lost one, else the slowest."""
     nodes = [node for node in model.nodes.values() if not node.done and not node.ended]
     lost = [node for node in nodes if node.link in ("stale", "gone")]
     if lost:
@@ -180,14 +178,11 @@ def _slowest(model: RunModel, now: float) -> Part | None:
         age = f" {span_text(max(0.0, now - worst.link_since))}" if worst.link_since else ""
         more = f" +{len(lost) - 1}" if len(lost) > 1 else ""
         return _link(worst, f"{worst.link}{age}{more}", "bad" if worst.link == "gone" else "warn")
-    timed = [node for node in nodes if node.rtt_s is not None]
-    if not timed:
+    slowest = max(nodes, key=lambda node: node.rtt_s or 0.0, default=None)
+    if slowest is None or (slowest.rtt_s or 0.0) < slow_from(model):
         return None
-    worst = max(timed, key=lambda node: node.rtt_s or 0.0)
-    return _link(worst, span_text(worst.rtt_s or 0.0), "warn" if (worst.rtt_s or 0) > SLOW_RTT_S else "dim")
+    return _link(slowest, span_text(slowest.rtt_s or 0.0), "warn")
 
 
 def _link(node: Node, text: str, style: str) -> Part:
-    return Part(
-        (("link ", "dim"), (f"{RemoteText.of(node.name).shown()} {text}", style)), 1 if style != "dim" else 8
-    )
+    return Part((("link ", "dim"), (f"{RemoteText.of(node.name).shown()} {text}", style)), 1)

@@ -1,0 +1,65 @@
+"""Texts that are too long for their place, cut where least is lost.
+
+A path says most at its ends, a command at its beginning and its end: the middle goes. A sentence is read from
+its beginning: its end goes, but the middle of a long path in it first. Lines of logs are not cut here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cockpit.core.text import clip, columns
+
+SIGN = "…"
+
+LEAST = 16
+"""Columns that a path in a sentence keeps; with fewer it says no more than the end of the sentence."""
+
+_BETWEEN_WORDS = re.compile(r"[\s'\"`(),;=]+")
+
+
+def cut_middle(text: str, width: int, sign: str = SIGN) -> str:
+    """A path, name or command in at most so many columns: ``/scratch/ada/…/epoch-12/optim.pt``.
+
+    Of a path the head is whole directories; where there is room for none the end has it all.
+
+    :param text: without controls
+    :param sign: one column, stands for what is left out
+    """
+    if columns(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    room = width - columns(sign)
+    head = _beginning(text, room // 3)
+    tail = _end(text, room - columns(head))
+    directory = tail.find("/")
+    if 0 < directory <= len(tail) // 2:
+        tail = tail[directory:]
+        head = _beginning(text, room - columns(tail))
+    return head + sign + tail
+
+
+def cut_sentence(text: str, width: int, sign: str = SIGN) -> str:
+    """A sentence in at most so many columns: its longest path gives way first, then its end.
+
+    :param text: without controls
+    :param sign: one column, stands for what is left out
+    """
+    over = columns(text) - width
+    if over <= 0:
+        return text
+    path = max((word for word in _BETWEEN_WORDS.split(text) if "/" in word), key=columns, default="")
+    if columns(path) - over >= LEAST:
+        return text.replace(path, cut_middle(path, columns(path) - over, sign), 1)
+    return clip(text, width - columns(sign)) + sign if width > 0 else ""
+
+
+def _beginning(text: str, width: int) -> str:
+    head = clip(text, width)
+    return head[: head.rfind("/") + 1] if "/" in text and " " not in text else head
+
+
+def _end(text: str, width: int) -> str:
+    """The end of a text that fits into so many columns."""
+    return clip(text[::-1], width)[::-1]
