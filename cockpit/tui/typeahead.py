@@ -58,6 +58,9 @@ class Typeahead:
         """Handle them for as long as the app runs."""
         while True:
             event = await self._waiting.get()
+            if not self._app.screen.is_mounted:
+                self._dropped(1)  # nobody can have seen what it would do
+                continue
             self._under_way = True
             target = self._target()
             await self._handle(event)

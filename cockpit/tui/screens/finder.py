@@ -112,6 +112,8 @@ class Finder(ModalScreen[Run]):
         Binding("pageup", "move('page_up')", show=False),
     ]
 
+    AUTO_FOCUS = "#search"
+
     DEFAULT_CSS = """
     Finder { align: center middle; }
     Finder > Vertical {
@@ -131,27 +133,25 @@ class Finder(ModalScreen[Run]):
         self._title = title
         self._items = list(items)
         self._listed: list[Item] = []
+        # Kept, not looked up: an app that ends while this opens has none of them in its tree.
+        self._list = OptionList(id="list", compact=True)
+        self._list.can_focus = False  # what is typed is always searched for
+        self._about = Static("", id="about", markup=False)
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             yield Input(placeholder="type to search", id="search", compact=True)
-            listed = OptionList(id="list", compact=True)
-            # What is typed is always searched for.
-            listed.can_focus = False
-            yield listed
-            yield Static("", id="about", markup=False)
+            yield self._list
+            yield self._about
         box.border_title = f" {self._title} "
         box.border_subtitle = " enter runs it · esc closes "
 
     def on_mount(self) -> None:
-        self._fill("")
-        self.query_one(Input).focus()
+        self._list.add_options(self._options(""))
+        self._point("")
 
-    @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
-
-    def _fill(self, query: str) -> None:
+    def _options(self, query: str) -> list[Option]:
+        """The lines for what is meant, which is listed from now on."""
         meant = found(self._items, query)
         self._listed = meant[:MOST]
         options: list[Option] = []
@@ -165,9 +165,7 @@ class Finder(ModalScreen[Run]):
             options.append(Option(Text(f"  and {len(meant) - MOST:,} more: type to narrow"), disabled=True))
         if not meant:
             options.append(Option(Text(f"nothing is called {query!r}"), disabled=True))
-        self._list.clear_options()
-        self._list.add_options(options)
-        self._point(query)
+        return options
 
     def _point(self, query: str) -> None:
         """The cursor on the first one; what changes the run only where it was asked for by its name."""
@@ -184,11 +182,14 @@ class Finder(ModalScreen[Run]):
         text = ""
         if item is not None:
             text = f"Not now: {item.why_not}." if item.why_not else item.about
-        self.query_one("#about", Static).update(RemoteText.of(text).shown())
+        self._about.update(RemoteText.of(text).shown())
 
     @on(Input.Changed)
     def _search(self, event: Input.Changed) -> None:
-        self._fill(event.value)
+        options = self._options(event.value)
+        self._list.clear_options()
+        self._list.add_options(options)
+        self._point(event.value)
 
     @on(Input.Submitted)
     def _run_it(self, event: Input.Submitted) -> None:

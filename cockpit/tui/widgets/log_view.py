@@ -632,7 +632,7 @@ class LogView(Widget, can_focus=True):
         self._say_status()
 
     def _say_status(self) -> None:
-        said = f"{self.title}\n{self.status}"
+        said = f"{self.title}\n{self.filter}\n{self.status}"
         if said != self._said and self.is_attached:
             self._said = said
             self.post_message(self.StatusChanged(self))
