@@ -35,13 +35,15 @@ _OTHER_BAR = re.compile(
     rb"|cach|convert|prepar|preprocess|pack|group|captur|compil|sampl|warm|rollout|request|prompt|render"
     rb"|process|collect|encod|quant|merg|extract|index|read|scan|comput|check|creat|build|writ)"
 )
+# "lr ........ 0.0003", as Megatron lists its arguments.
+_SETTING = re.compile(rb"\w \.{3,200} \S{1,200}\s*\Z")
 _SPOILT = b"train_runtime", b"train_loss_total"
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 
 
 def plan_of(line: bytes) -> Plan | None:
     """How lines such as this one, in small letters, are read; None: they tell nothing."""
-    if any(word in line for word in _SPOILT):
+    if any(word in line for word in _SPOILT) or (b" ..." in line and _SETTING.search(line)):
         return None
     return _Line(line).plan()
 

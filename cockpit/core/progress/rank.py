@@ -20,7 +20,7 @@ STALE = 60.0
 """Seconds without a word after which what a rank said is old."""
 SILENT = 3.0
 """Times the usual gap between two steps after which the time left is not known any more."""
-FASTEST = 0.01
+FASTEST = 0.1
 """Seconds: a bare bar that is drawn by quicker steps is not taken for one of training."""
 RECENT = 9
 """Times of steps by which the time left is reckoned."""
