@@ -58,17 +58,16 @@ async def all_handled(app: Host, pilot: Pilot[Any]) -> None:
         await pilot.pause(0.02)
 
 
-@pytest.fixture(params=["as it is", "slow to draw"])
-def drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second time every drawing of the screen's head holds everything up."""
-    if request.param == "slow to draw":
-        draw = RunScreen._draw_head
+@pytest.fixture
+def drawn_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every drawing of the screen's head holds everything up."""
+    draw = RunScreen._draw_head
 
-        def slowly(self: RunScreen, now: float) -> None:
-            time.sleep(0.2)  # not a wait: the drawing itself takes that long
-            draw(self, now)
+    def slowly(self: RunScreen, now: float) -> None:
+        time.sleep(0.2)  # not a wait: the drawing itself takes that long
+        draw(self, now)
 
-        monkeypatch.setattr(RunScreen, "_draw_head", slowly)
+    monkeypatch.setattr(RunScreen, "_draw_head", slowly)
 
 
 Check = Callable[[CockpitApp, Stage], object]
@@ -91,8 +90,9 @@ BURSTS: dict[str, tuple[str, Check]] = {
 }
 
 
+@pytest.mark.usefixtures("drawn_slowly")
 @pytest.mark.parametrize("name", BURSTS)
-def test_a_burst_does_what_its_keys_do(name: str, drawn: None) -> None:
+def test_a_burst_does_what_its_keys_do(name: str) -> None:
     text, done = BURSTS[name]
 
     def play(stage: Stage) -> None:
@@ -148,8 +148,9 @@ def test_a_question_is_answered_once_it_can_be_read() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("drawn_slowly")
 @pytest.mark.parametrize("seed", range(4))
-def test_text_alone_changes_nothing_of_the_run(seed: int, drawn: None) -> None:
+def test_text_alone_changes_nothing_of_the_run(seed: int) -> None:
     chance = random.Random(seed)
     # More of what opens something, less of what leaves.
     letters = [*string.printable[:95].replace("q", "").replace("o", ""), *"xsKk:/?" * 4]
