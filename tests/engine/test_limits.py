@@ -54,8 +54,8 @@ assert book.lines == 3 * len(sent)
 page = Reader(book, Query()).before(None, 3 * len(sent), 60)
 said = {}
 for row in page.rows:
-    for _, rank in row.sources:
-        said[rank] = said.get(rank, b"") + row.text + b"\\n"
+    for (_, rank), text in row.said:
+        said[rank] = said.get(rank, b"") + text + b"\\n"
 assert said == sent
 most = max(most, len(os.listdir("/proc/self/fd")))
 told = {}

@@ -65,6 +65,7 @@ _TROUBLE = re.compile(
 _OURS = re.compile(
     r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|journal\.jsonl|lock"
     r"|reports/(manifest\.json|000[01]-(bad|good)/[\w.-]+)|stacks/[\w.-]+/[\w.-]+)"
+    r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
 )
 """What a verb may leave: paths in the folder of a case."""

@@ -113,6 +113,8 @@ def test_attach_goes_on_and_stops_when_asked(cockpits: Cockpits, opened: Termina
         again.type("x")
         until(lambda: "stop this run?" in again.text, "the question")
         again.type("s")
+        until(lambda: "enter: stop the run" in again.text, "it is chosen")
+        again.type("\r")
         until(lambda: "ranks 0-3 killed by SIGTERM" in again.text, "how it ended", timeout=90)
         again.type("q")
         assert again.end() == 1

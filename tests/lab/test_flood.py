@@ -74,6 +74,8 @@ def test_a_flood_at_a_terminal(cockpits: Cockpits) -> None:
     text = SGR.sub("", shown.replace("\r\n", "\n"))
     found = CONTROLS.search(text)
     assert not found, text[found.start() - 100 : found.end() + 100]
+    # Ranks that print the same but for their number are told as one.
+    folded = re.findall(r"\| rank (\d+)(?:\u2013(\d+))? line (\d+)$", text, re.MULTILINE)
+    lines = [(range(int(first), int(last or first) + 1), int(line)) for first, last, line in folded]
     for rank in range(8):
-        seen = re.findall(rf"\| rank {rank} line (\d+)$", text, re.MULTILINE)
-        assert seen == [str(number) for number in range(1, 1501)]
+        assert {line for ranks, line in lines if rank in ranks} == set(range(1, 1501))

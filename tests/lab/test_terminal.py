@@ -22,12 +22,10 @@ QUESTION = "[Enter] leave, the run goes on"
 @pytest.fixture
 def asked(cockpits: Cockpits) -> Iterator[Terminal]:
     """A terminal with a cockpit on it that has been asked to end, by Ctrl-C; its ranks wait for a file."""
-    script = (
-        f'echo "rank $RANK waits"; until [ -e {cockpits.lab.home()}/go-{cockpits.name} ]; do sleep 0.1; done'
-    )
+    script = f'echo "r$RANK waits"; until [ -e {cockpits.lab.home()}/go-{cockpits.name} ]; do sleep 0.1; done'
     words = cockpits.words("--launcher", "command", "--grace", "5", program=["/bin/sh", "-c", script])
     with terminal(cockpits.lab, words) as made:
-        made.wait_for("rank 3 waits", timeout=90)
+        made.wait_for("r3 waits", timeout=90)
         made.type("\x03")
         made.wait_for(QUESTION)
         assert b"[s] stop the run" in made.shown
