@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cockpit.core.excerpt import LONG, TEXT_MAX, clip
 
 BATCH_BYTES = 1 << 20
-BATCH_LINES = 2048
+BATCH_LINES = 1024
 """A batch is about this long at most: what can be read, folded and filtered in one go."""
 
 HOLD = 4 << 20

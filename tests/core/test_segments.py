@@ -72,7 +72,7 @@ def test_a_batch_too_long_is_cut_so_that_what_was_said_at_a_time_stays_together(
     for rank in range(4):
         collector.feed(rank, 0, b"x\n" * 1500)
     batches, _ = collector.seal(0.0)
-    assert [[part.lines for part in batch] for batch in batches] == [[500] * 4] * 3
+    assert [[part.lines for part in batch] for batch in batches] == [[250] * 4] * 6
 
 
 def test_many_bytes_do_not_wait_for_the_batch() -> None:

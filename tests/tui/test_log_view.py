@@ -19,6 +19,7 @@ from cockpit.tui.ansi import read_colours
 from cockpit.tui.log_lines import clock, label
 from cockpit.tui.widgets.filter_bar import FilterBar
 from cockpit.tui.widgets.log_view import LogView, counted
+from tests.tui.scenes import until
 
 AT = 1_800_000_000.0
 NODES = {"gpu01": 4, "gpu02": 4}
@@ -448,7 +449,8 @@ def test_a_flood_shows_the_newest_lines_and_keeps_few(pen: Pen) -> None:
                 pen.say(f"tick {tick} line {line}", 1)
             pen.flush()
             view.refresh_log()
-            assert f"tick {tick} line 499" in screen(app)[-1]
+            newest = f"tick {tick} line 499"
+            await until(pilot, lambda newest=newest: newest in screen(app)[-1], newest)  # type: ignore[misc]
         place = view._place
         assert place is not None
         assert len(place.window.rows) < 100

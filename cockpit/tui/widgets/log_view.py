@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -14,6 +15,7 @@ from textual.message import Message
 from textual.scrollbar import ScrollBar, ScrollDown, ScrollTo, ScrollUp
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
 from cockpit.core.levels import Level
@@ -33,6 +35,12 @@ WHEEL = 3
 
 NEW_LIMIT = 1_000
 """New lines counted one by one in a narrowed log; from there on there are "1,000+"."""
+
+SHORT_S = 0.01
+"""Seconds that reading the newest lines may take before it rests."""
+
+REST = 5
+"""Times as long as it took to read the newest lines until they are read again: keys come between."""
 
 BEHIND_S = 1.0
 """Seconds of lag that are worth saying."""
@@ -135,6 +143,8 @@ class LogView(Widget, can_focus=True):
         self._trouble = ""  # why nothing could be read the last time
         self._note = ""  # what came of the last key, until the next one
         self._said = ""
+        self._rests_until = 0.0
+        self._resting: Timer | None = None
         # What is new since the newest lines were on the screen: lines of the whole book by the difference to
         # this number, lines of a narrowed one by reading on from this place.
         self._seen_lines = 0
@@ -230,9 +240,23 @@ class LogView(Widget, can_focus=True):
             return
         if not self._shows_newest:
             self._count_new()
-        elif not self._loader.busy:
+        elif not self._loader.busy and not self._rests():
+            began = time.perf_counter()
             self._load(self._place.newest, "reading")
+            took = time.perf_counter() - began
+            self._rests_until = began + (1 + REST) * took if took > SHORT_S else 0.0
         self._say_status()
+
+    def _rests(self) -> bool:
+        """Whether the newest lines were read just now, in a flood that takes long to read; they come soon."""
+        left = self._rests_until - time.perf_counter()
+        if left > 0 and self._resting is None:
+            self._resting = self.set_timer(left, self._rested)
+        return left > 0
+
+    def _rested(self) -> None:
+        self._resting = None
+        self.refresh_log()
 
     def freeze(self, frozen: bool) -> None:
         """Keep new lines off the screen, or let them come again."""
