@@ -171,7 +171,8 @@ class Finder(ModalScreen[Run]):
         """The cursor on the first one; what changes the run only where it was asked for by its name."""
         words = query.lower().split()
         for at, item in enumerate(self._listed):
-            if not item.changes or (words and _rank(item, words) < 3):
+            named = words and _rank(item, words) < 3
+            if named or not (item.changes or (item.why_not and not words)):
                 self._list.highlighted = self._list.get_option_index(str(at))
                 self._describe(item)
                 return
