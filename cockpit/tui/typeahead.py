@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from textual import events
+from textual._time import get_time
 from textual.app import App
 from textual.message_pump import MessagePump
 
@@ -44,6 +45,8 @@ class Typeahead:
         self._dropped = dropped
         self._waiting: asyncio.Queue[events.Event] = asyncio.Queue()
         self._under_way = False
+        self._late = 0.0  # what was typed before is dropped
+        self._count = 0
 
     @property
     def idle(self) -> bool:
@@ -58,24 +61,28 @@ class Typeahead:
         """Handle them for as long as the app runs."""
         while True:
             event = await self._waiting.get()
-            if not self._app.screen.is_mounted:
-                self._dropped(1)  # nobody can have seen what it would do
-                continue
             self._under_way = True
-            target = self._target()
-            await self._handle(event)
-            try:
-                await asyncio.wait_for(self._settled(target), PATIENCE_S)
-            except asyncio.TimeoutError:
+            # Nobody can have seen what it would do.
+            if event.time < self._late or not self._app.screen.is_mounted:
                 self._drop()
+            else:
+                await self._do(event)
             self._under_way = False
 
+    async def _do(self, event: events.Event) -> None:
+        target = self._target()
+        await self._handle(event)
+        try:
+            await asyncio.wait_for(self._settled(target), PATIENCE_S)
+        except asyncio.TimeoutError:
+            # Some may still be on their way to us: it is their own time that counts.
+            self._late = get_time()
+
     def _drop(self) -> None:
-        count = self._waiting.qsize()
-        for _ in range(count):
-            self._waiting.get_nowait()
-        if count:
-            self._dropped(count)
+        self._count += 1
+        if self._waiting.empty():
+            self._dropped(self._count)
+            self._count = 0
 
     def _target(self) -> MessagePump:
         return self._app.focused or self._app.screen
