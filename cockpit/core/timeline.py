@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cockpit.base import events
@@ -96,12 +96,15 @@ class Timeline:
         key = (entry.rank is None, entry.level, entry.common)
         fold = self._folds.get(key)
         if fold is None or abs(entry.at - fold.shown.at) >= FOLD_S:
-            self._folds[key] = _Fold(entry, [entry])
+            if len(self._folds) >= LIMIT:
+                self._folds.clear()  # a node may say something else each time
+            fold = self._folds[key] = _Fold(entry)
             self._entries.append(entry)
-            return
-        if fold not in self._grown:
+        elif fold not in self._grown:
             self._grown.append(fold)
-        fold.entries.append(entry)
+        fold.nodes.add(entry.node)
+        if entry.rank is not None:
+            fold.ranks.add(entry.rank)
 
     def _entry(self, event: Event) -> Entry | None:
         tell = _TELLERS.get(type(event.fact))
@@ -195,15 +198,15 @@ class Timeline:
 
 @dataclass(eq=False)
 class _Fold:
-    """An entry as it is shown, and those that it is made of."""
+    """An entry as it is shown, and whom it is about by now."""
 
     shown: Entry
-    entries: list[Entry]
+    nodes: set[str] = field(default_factory=set)
+    ranks: set[int] = field(default_factory=set)
 
     def grow(self, order: Iterable[str]) -> Entry:
         """Show all of them as one, its nodes in this order."""
-        nodes = {entry.node for entry in self.entries}
-        ranks = {entry.rank for entry in self.entries if entry.rank is not None}
+        nodes, ranks = self.nodes, self.ranks
         if len(ranks or nodes) > 1:
             who = f"ranks {ranks_text(ranks)} " if ranks else f"{nodes_text(in_order(nodes, order))}: "
             text = f"{who}{self.shown.common}"

@@ -21,7 +21,7 @@ STALE = 60.0
 SILENT = 3.0
 """Times the usual gap between two steps after which the time left is not known any more."""
 FASTEST = 0.1
-"""Seconds: a bare bar that is drawn by quicker steps is not taken for one of training."""
+"""Seconds a step: until a loss is printed, a bare bar with quicker steps is not read as training."""
 RECENT = 9
 """Times of steps by which the time left is reckoned."""
 HEADED = 64

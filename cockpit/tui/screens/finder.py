@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import ClassVar
 
 from rich.text import Text
@@ -76,9 +77,10 @@ def found(items: Iterable[Item], query: str) -> list[Item]:
     words = query.lower().split()
     if not words:
         return list(items)
-    ranked = [(rank, item.changes, at, item) for at, item in enumerate(items) if (rank := _rank(item, words))]
-    best = [each[:3] for each in ranked if each[0] < _ABOUT]
-    return [each[3] for each in sorted(ranked, key=lambda each: each[:3]) if each[:3] in best or not best]
+    ranked = [(rank, item.changes, item) for item in items if (rank := _rank(item, words))]
+    ranked.sort(key=itemgetter(0, 1))
+    best = [item for rank, _, item in ranked if rank < _ABOUT]
+    return best or [item for _, _, item in ranked]
 
 
 _ABOUT = 4
