@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cockpit.core.levels import Level
 from cockpit.engine.logbook import Row
@@ -22,6 +23,19 @@ Task = Callable[[], bool]
 """Reads a little each time it is called; True: it has arrived, and what it changes is changed."""
 
 
+class Line(NamedTuple):
+    """A line of the screen.
+
+    :param number: of the row in the window it was read in
+    :param part: which of the row's lines it is
+    :param row: the row itself: while another part of the log is read, the window has it no more
+    """
+
+    number: int
+    part: int
+    row: Row
+
+
 class LogPlace:
     """A place in what a reader gives. Everything that may have to read for long is a :data:`Task`.
 
@@ -34,8 +48,8 @@ class LogPlace:
         """The newest lines are on the screen, and no cursor."""
         self.cursor: int | None = None
         """The number of the row it is on."""
-        self.lines: list[tuple[int, int]] = []
-        """What is on the screen: row number, and part of the row."""
+        self.lines: list[Line] = []
+        """What is on the screen; it stays there until what is read next has arrived."""
         self.gave_up = False
         """The reader stopped a search for rows further up."""
         self.height = 1
@@ -57,7 +71,7 @@ class LogPlace:
     @property
     def line(self) -> int:
         """The line of the screen the cursor is on; 0 if none."""
-        return next((y for y, (number, _) in enumerate(self.lines) if number == self.cursor), 0)
+        return next((y for y, line in enumerate(self.lines) if line.number == self.cursor), 0)
 
     @property
     def progress(self) -> float:
@@ -70,7 +84,7 @@ class LogPlace:
         if self.following:
             self.following = False
             if self.lines:
-                self._top, self.cursor = self.lines[0], self.lines[-1][0]
+                self._top, self.cursor = self.lines[0][:2], self.lines[-1].number
 
     def follow(self) -> None:
         """Follow from now on; :meth:`newest` reads what is to be seen then."""
@@ -100,7 +114,8 @@ class LogPlace:
         number, part = self._top
         self.lines = []
         while number < window.end and len(self.lines) < self.height:
-            self.lines += [(number, at) for at in range(part, self._parts(window.row(number)))]
+            row = window.row(number)
+            self.lines += [Line(number, at, row) for at in range(part, self._parts(row))]
             number, part = number + 1, 0
         del self.lines[self.height :]
 
@@ -154,7 +169,7 @@ class LogPlace:
     def scrolled(self, lines: int) -> Task:
         """Task: move the view, the cursor only as far as it must to stay in it; past the end, follow."""
         window = self.window
-        first, last = self.lines[0][0] if self.lines else 0, self.lines[-1][0] if self.lines else 0
+        first, last = (self.lines[0].number, self.lines[-1].number) if self.lines else (0, 0)
 
         def read() -> bool:
             if not self._read_to(first + lines if lines < 0 else last + lines):
@@ -167,9 +182,9 @@ class LogPlace:
             if self.lines == before and lines > 0 and window.at_end:
                 self.follow()
             elif self.lines and self.cursor is not None:
-                self.cursor = max(self.lines[0][0], min(self.cursor, self.lines[-1][0]))
+                self.cursor = max(self.lines[0].number, min(self.cursor, self.lines[-1].number))
                 if self.lines == before:
-                    self.cursor = self.lines[0][0]
+                    self.cursor = self.lines[0].number
             return True
 
         return read
@@ -226,7 +241,7 @@ class LogPlace:
 
     def unfolded(self, row: Row) -> Task:
         """Task: show one by one the lines that a row on the screen stands for, the cursor on the first."""
-        line = next((y for y, (number, _) in enumerate(self.lines) if self.window.row(number) is row), 0)
+        line = next((y for y, line in enumerate(self.lines) if line.row is row), 0)
         self.window.reader.unfold(row)
         return self.on(row, line)
 

@@ -36,7 +36,12 @@ class LogWindow:
         return self.first + len(self.rows)
 
     def row(self, number: int) -> Row:
-        """The row with this number, which must be at hand."""
+        """The row with this number.
+
+        :raises IndexError: it is not at hand
+        """
+        if number < self.first:
+            raise IndexError(f"row {number} is not at hand")
         return self.rows[number - self.first]
 
     def place(self, position: Position) -> None:

@@ -584,8 +584,7 @@ class LogView(Widget, can_focus=True):
     def _line(self, place: LogPlace, y: int) -> Strip:
         painter = self._paint()
         if y < len(place.lines):
-            number, part = place.lines[y]
-            row = place.window.row(number)
+            number, part, row = place.lines[y]
             selection = self.text_selection
             return painter.strip(
                 row,
@@ -671,7 +670,7 @@ class LogView(Widget, can_focus=True):
         total, at = height, 0.0  # all of it is on the screen
         if place.lines and len(window.rows) >= height:
             total = max(height, book.lines)
-            first = window.row(place.lines[0][0])
+            first = place.lines[0].row
             if place.following:
                 at = total - height
             elif not window.at_start or first is not window.rows[0]:
@@ -726,7 +725,7 @@ class LogView(Widget, can_focus=True):
             self.end()
         elif where.y < len(self._place.lines):
             self._stay()
-            self._place.cursor = self._place.lines[where.y][0]
+            self._place.cursor = self._place.lines[where.y].number
             self._draw()
             if event.chain == 2:
                 self.open_row()
