@@ -57,7 +57,7 @@ def _glog(letter: str) -> tuple[str, ...]:
     )
     return (
         rf"{letter}(?<![\w.]{letter})\d{{3,4}} \d\d:\d\d:[\d.]{{2,20}} [^\]\n]{{1,160}}?:\d{{1,6}}\]",
-        rf"\[{letter} [\w./-]{{1,80}}\.\w{{1,4}}:\d",
+        rf"{letter} (?<=\[{letter} )[\w./-]{{1,80}}\.\w{{1,4}}:\d",
         rf"\[NeMo {letter} \d",
         rf"{letter} (?:{'|'.join(f'(?<={time}{letter} )' for time in times)})(?=[\w./-]{{2}})(?!\d{{1,9}}\.)",
     )

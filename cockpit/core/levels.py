@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 
 from cockpit.core import levelrows
+from cockpit.core.excerpt import TEXT_MAX
 from cockpit.core.rows import Row, Rows
 
 
@@ -22,13 +23,32 @@ _WARNINGS = [Row(Level.WARNING, regex) for regex in levelrows.WARNING]
 _ROWS = Rows([*_ERRORS, *_WARNINGS])
 _OF = {Level.ERROR: Rows(_ERRORS), Level.WARNING: Rows(_WARNINGS)}
 _QUIET = re.compile(levelrows.QUIET.encode())
+_ENDS = (b"\n", b"\r")
 _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 
 
 def may_be(level: Level, block: bytes) -> bool:
-    """Whether one of many lines without colours could have the level; False is certain, and quick."""
+    """Whether one of many lines, or of their overwritten states, has the level.
+
+    Only False is certain: a line that is too long to be shown whole could have it.
+    """
     rows = _OF.get(level)
-    return rows is None or rows.hint(block) is not None
+    if rows is None:
+        return True
+    at = 0
+    while (hint := rows.hint(block, at)) is not None:
+        start, at = _state(block, hint.start())
+        if at - start > TEXT_MAX or level_of(block[start:at]) is level:
+            return True
+    return False
+
+
+def _state(block: bytes, at: int) -> tuple[int, int]:
+    """From where to where the line is that has a byte, or what was overwritten of it; not looked for far."""
+    low, high = max(0, at - TEXT_MAX), at + TEXT_MAX + 1
+    start = max(block.rfind(end, low, at) for end in _ENDS) + 1
+    stops = [stop for end in _ENDS if (stop := block.find(end, at, high)) >= 0]
+    return start or low, min([*stops, len(block), high])
 
 
 def level_of(line: bytes) -> Level:

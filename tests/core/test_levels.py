@@ -8,8 +8,12 @@ kernel (oom_kill.c), bash.
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cockpit.core.excerpt import TEXT_MAX, clip
 from cockpit.core.levels import Level, level_of, may_be
+from cockpit.core.lines import last_state
 from tests.logs.corpus import samples
 from tests.logs.judged import levels, quiet_lines
 
@@ -127,6 +131,20 @@ def test_candidates_are_found_in_many_lines() -> None:
     calm = b"step 1 loss 2.3 lr 3.0e-04\n" * 9
     assert not may_be(Level.ERROR, calm)
     assert not may_be(Level.WARNING, calm)
+
+
+states = st.sampled_from([*ERRORS, *WARNINGS, *PLAIN, "x" * (TEXT_MAX - 5) + " Killed " + "y" * 9, ""])
+
+
+@given(st.lists(st.tuples(states, st.sampled_from(["\n", "\r", "\r\n"])), max_size=9))
+def test_what_may_not_be_in_many_lines_is_in_none(block: list[tuple[str, str]]) -> None:
+    told = "".join(text + end for text, end in block).encode()
+    shown = [clip(last_state(line)) for line in told.split(b"\n")]
+    for level in (Level.ERROR, Level.WARNING):
+        if not may_be(level, told):
+            assert level not in map(level_of, shown)
+        elif not any(len(text) > TEXT_MAX for text, _ in block):
+            assert level in [level_of(state) for line in told.split(b"\n") for state in line.split(b"\r")]
 
 
 def test_levels_of_lines_of_many_projects() -> None:
