@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from cockpit.core.records import Record, Records
@@ -321,12 +321,14 @@ class Folder:
         [queue] = like.heads
         like.heads = []
         sources = [queue.source]
-        items = queue.items
-        end = min(queue.taken + RUN, queue.old)
-        while queue.taken < end and items[0][0].group.holders == 1:
-            out.append(Folded(sources, items[0][1]))
-            self._take(queue)
-        self._set_head(queue)
+        count = 0
+        for like, line, _ in islice(queue.items, min(RUN, queue.old - queue.taken)):
+            if like.group.holders > 1:
+                break
+            out.append(Folded(sources, line))
+            count += 1
+        self._take([queue] * count)
+        self._set_heads([queue])
 
     def _emit(self, likes: list[_Like], out: list[Folded]) -> None:
         """Give out lines of one group for the sources that have them as next items."""
@@ -338,41 +340,49 @@ class Folder:
             out += _told([(queue.source, *item[1:]) for queue, item in zip(queues, items, strict=True)])
         for like in likes:
             like.heads = []
-        for queue in queues:
-            self._take(queue)
-        for queue in queues:
-            self._set_head(queue)
+        self._take(queues)
+        self._set_heads(queues)
         # Fewer have the like now, so those who have it next may be all.
         group = likes[0].group
         if group.at and group.at == group.holders:
             self._whole.append(group)
 
-    def _set_head(self, queue: _Queue) -> None:
-        """Note the next item of a queue whose head was given out."""
-        if queue.items:
-            like = queue.items[0][0]
-            like.heads.append(queue)
-            # Only the last one makes it complete.
-            if len(like.heads) == like.holders:
-                self._note_ready(like)
+    # These two are most of the work where all sources print the same; they call nothing.
 
-    def _take(self, queue: _Queue) -> None:
-        """Take the next item of a queue away; whoever counts on it no longer does."""
-        like, line, _ = queue.items.popleft()
-        queue.taken += 1
-        self.held -= len(line) + LINE_OVERHEAD
-        if _let_go(queue.held, like):
-            del self._likes[like.key]
-        group = like.group
-        if group is not like and _let_go(queue.held, group):
-            del self._groups[group.key]
+    def _set_heads(self, queues: Sequence[_Queue]) -> None:
+        """Note the next items of queues whose heads were given out."""
+        for queue in queues:
+            if queue.items:
+                like = queue.items[0][0]
+                heads = like.heads
+                heads.append(queue)
+                # Only the last one makes it complete.
+                if len(heads) == like.holders:
+                    self._note_ready(like)
 
-
-def _let_go(held: dict[_Group, int], group: _Group) -> bool:
-    """Note that a source has one item less of a group; whether nobody has one any more."""
-    if held[group] > 1:
-        held[group] -= 1
-        return False
-    del held[group]
-    group.holders -= 1
-    return not group.holders
+    def _take(self, queues: Sequence[_Queue]) -> None:
+        """Take the next item of each queue away; whoever counts on it no longer does."""
+        size = 0
+        for queue in queues:
+            like, line, _ = queue.items.popleft()
+            queue.taken += 1
+            size += len(line)
+            held = queue.held
+            if held[like] > 1:
+                held[like] -= 1
+            else:
+                del held[like]
+                like.holders -= 1
+                if not like.holders:
+                    del self._likes[like.key]
+            group = like.group
+            if group is like:
+                continue
+            if held[group] > 1:
+                held[group] -= 1
+            else:
+                del held[group]
+                group.holders -= 1
+                if not group.holders:
+                    del self._groups[group.key]
+        self.held -= size + LINE_OVERHEAD * len(queues)

@@ -91,6 +91,9 @@ class Shape:
 # Shapes depend on where digits are, not on which ones: they are looked up by the text with all digits alike.
 # Not zeros, for "0 errors" is another thing than "3 errors".
 _ALIKE = bytes.maketrans(b"023456789", b"1" * 9)
+_HASH = re.compile(
+    rb"(?<![\w.-])(?=[0-9a-f-]{0,15}1)(?=[0-9-]{0,15}[a-f])[0-9a-f]{8}[0-9a-f-]{0,56}(?![\w.-])"
+)
 _HEX = re.compile(rb"(?<![0-9A-Za-z_])0(?=x[0-9a-fA-F]{1,16}(?![0-9A-Za-z_]))")
 
 _MARKS = (b"\0", b"\x01")
@@ -144,7 +147,7 @@ def shape_of(text: bytes) -> Shape | None:
     if len(text) > LINE_MAX:
         return None
     alike = _alike(text)
-    return _shape(alike) if b"1" in alike else None
+    return _of_layout(alike) if b"1" in alike else None
 
 
 def record_shape(text: bytes) -> Shape:
@@ -263,6 +266,16 @@ def _alike(text: bytes) -> bytes:
     if b"0x" in text:
         text = _HEX.sub(b"\x02", text)
     return text.translate(_ALIKE)
+
+
+@lru_cache(maxsize=1024)
+def _of_layout(alike: bytes) -> Shape | None:
+    # What tells hashes and UUIDs apart is kept, whatever it is: one of them is read for all.
+    return _shape(_HASH.sub(_any_hash, alike))
+
+
+def _any_hash(found: re.Match[bytes]) -> bytes:
+    return b"abcd" + b"1" * (len(found[0]) - 4)
 
 
 @lru_cache(maxsize=1024)

@@ -30,6 +30,7 @@ def rows(*lines: str) -> list[str]:
         ("using cuda:0 here", "using cuda:7 here", "using cuda:0–7 here"),
         ("<Model at 0x7f31a0>", "<Model at 0x55d0c>", "<Model at 0x55d0c>"),
         ("[rank0] is up", "[rank1] is up", "[rank0–1] is up"),
+        ("3f9c12ab04de is done in 1 s", "3f9c12ab04de is done in 2 s", "3f9c12ab04de is done in 1–2 s"),
         ("took 0:00:12.3 of 1 s", "took 0:00:12.9 of 2 s", "took 0:00:12.3 of 1–2 s"),
         (
             "[2026-11-20 03:14:01,123] [INFO] [engine.py:96:log_dist] [Rank 0] used 3.1 GB",
@@ -96,6 +97,8 @@ def test_lines_that_differ_in_numbers_times_and_prefixes_are_one(one: str, other
         (" iteration      100/     500 | lm loss: 2.1", " iteration      200/     500 | lm loss: 2.1"),
         ('File "a.py", line 3, in f', 'File "a.py", line 4, in f'),
         ("train.py:12: begins", "train.py:14: begins"),
+        ("3f9c12ab04de is done in 1 s", "3f9c12ab04df is done in 1 s"),
+        ("request 12345678-9abc-def0 is done", "request 12345678-9abc-def1 is done"),
         # Odd ones.
         ("loss 2.41", "loss nan"),
         ("loss 2.41", "loss inf"),
