@@ -14,6 +14,8 @@ HELD_SH = "held.sh"
 HELD = """\
 #!/bin/bash
 # Runs "$@" and leaves pid and status to launch.sh: nsys ends with its window, the launcher goes on.
+# An nsys that had failed for launch.sh may have started it after all.
+[ ! -s "$COCKPIT_DIR"/launcher.pid ] || exit 1
 echo $$ >"$COCKPIT_DIR"/launcher.pid
 "$@"
 cockpit_status=$?
@@ -21,9 +23,20 @@ cockpit_status=$?
 echo $cockpit_status >"$COCKPIT_DIR"/launcher.status
 exit $cockpit_status
 """
-"""Stands between nsys and the launcher, with :data:`WAIT` after nsys."""
-WAIT = """\
+"""Stands between nsys and the launcher; :func:`profiled` waits for it."""
+
+_PROFILED = """\
+cockpit_profiled() {
+%s
+}
+cockpit_profiled
 cockpit_status=$?
+# On a busy node nsys 2022.4 fails at times before it has started anything; from 128 on it was a signal.
+if [ "$cockpit_status" -gt 0 ] && [ "$cockpit_status" -lt 128 ] && [ ! -s "$COCKPIT_DIR"/launcher.pid ]; then
+  echo "cockpit: nsys failed with status $cockpit_status before the launcher started; trying once more" >&2
+  cockpit_profiled
+  cockpit_status=$?
+fi
 # nsys may end before the launcher has begun.
 for cockpit_try in {1..20}; do
   [ "$cockpit_status" -ne 0 ] || [ -s "$COCKPIT_DIR"/launcher.pid ] && break
@@ -34,6 +47,11 @@ while [ ! -s "$COCKPIT_DIR"/launcher.status ] && kill -0 "$(cat "$COCKPIT_DIR"/l
 done 2>/dev/null
 exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"
 """
+
+
+def profiled(command: str) -> str:
+    """Shell text that runs a command of nsys around :data:`HELD`, and ends as the launcher does."""
+    return _PROFILED % command
 
 
 @dataclass(frozen=True)

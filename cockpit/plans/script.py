@@ -12,7 +12,7 @@ from typing import Any
 from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote, verbatim
 from cockpit.plans.plan import DIR, NodePlan
-from cockpit.plans.profilers import WAIT
+from cockpit.plans.profilers import profiled
 
 _WIDTH = 100
 
@@ -56,8 +56,7 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     if plan.report:
         lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
     command = render_argv(plan.run_argv if wrapped else plan.argv)
-    # nsys ends before the launcher where it has a window.
-    lines.append(f"{command}\n{WAIT.rstrip()}" if plan.nsys else "exec " + command)
+    lines.append(profiled(command).rstrip() if plan.nsys else "exec " + command)
     return "\n".join(lines) + "\n"
 
 

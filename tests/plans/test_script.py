@@ -302,3 +302,40 @@ def test_nsys_writes_a_report_and_kills_nothing(tmp_path: Path, window: str) -> 
     assert plan.report
     written = (tmp_path / "run").glob(plan.report + ".*")
     assert {path.suffix for path in written} & {".nsys-rep", ".qdstrm"}
+
+
+FAILS = """#!/bin/bash
+# An nsys that fails, once or always, before it has started anything, or seems to.
+while [ "$1" != bash ]; do shift; done
+[ -e "$OUT"/failed ] && FAIL=$AGAIN
+touch "$OUT"/failed
+case $FAIL in
+  at-once) exit 1 ;;
+  too-early) (while [ ! -e "$OUT"/again ]; do sleep 0.05; done; exec "$@") & exit 1 ;;
+  too-late) touch "$OUT"/again; while [ ! -s "$COCKPIT_DIR"/launcher.pid ]; do sleep 0.05; done ;;
+esac
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("fail", "again", "status", "started"),
+    [
+        ("at-once", "", 3, ["run"]),
+        ("at-once", "at-once", 1, []),
+        ("too-early", "too-late", 3, ["run"]),
+    ],
+)
+def test_nsys_that_fails_before_the_launcher_starts_is_tried_once_more(
+    tmp_path: Path, fail: str, again: str, status: int, started: list[str]
+) -> None:
+    """The launcher starts once, whatever nsys does."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text(FAILS)
+    nsys.chmod(0o700)
+    program = ("bash", "-c", 'echo run >>"$OUT"/started; exit 3')
+    asked = job(tmp_path, program, nsys=NsysOptions(), env={"FAIL": fail, "AGAIN": again})
+    [plan] = build_plans(asked, [replace(FACTS, nsys=str(nsys))])
+    assert execute(plan, tmp_path / "run", False) == status
+    path = tmp_path / "started"
+    assert (path.read_text().split() if path.exists() else []) == started
