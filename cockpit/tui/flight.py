@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from cockpit.engine.joining import fleet_for
 from cockpit.engine.runs import RunFolder
@@ -23,6 +23,11 @@ class Flight(Protocol):
     @property
     def nodes(self) -> Sequence[str]:
         """Names of its nodes."""
+        ...
+
+    @property
+    def launches(self) -> bool:
+        """Whether it starts anything on the nodes, which is taken back if it is given up halfway."""
         ...
 
     @property
@@ -50,6 +55,7 @@ class Launching:
     request: Request
     collects: bool = False
     leaving: str = ""
+    launches: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -70,6 +76,7 @@ class Joining:
     folder: RunFolder
     collects: bool = False
     leaving: str = ""
+    launches: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

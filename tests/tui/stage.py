@@ -34,6 +34,7 @@ class Stage:
     :param slots: ranks on each of them
     """
 
+    launches = True
     collects = False
     leaving = ""
     writer = True

@@ -59,6 +59,7 @@ class StartScreen(Screen[None]):
         self._roll = Roll(flight.nodes)
         self._notes: list[str] = []
         self._board: Board | None = None
+        self._asked: Question | None = None  # whether to quit
         self.error: CockpitError | None = None
         """Why the start failed."""
 
@@ -88,6 +89,8 @@ class StartScreen(Screen[None]):
         if event.state is WorkerState.SUCCESS and worker.result is not None:
             assert self._board is not None
             self.app.joined(worker.result)
+            if self._asked is not None and self._asked.is_current:
+                self._asked.action_safe()  # there is no start to take back any more
             self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
         elif event.state is WorkerState.CANCELLED:
             self.app.exit(130)
@@ -142,7 +145,7 @@ class StartScreen(Screen[None]):
         if self.error is not None:
             box.add_class("-failed")
             box.border_title = " cannot start "
-            box.border_subtitle = " r try again · q quit "
+            box.border_subtitle = " enter try again · q quit "
             error = self.error
             what.update(_errors(error.errors if isinstance(error, ManyErrors) else [error]))
             return
@@ -165,12 +168,24 @@ class StartScreen(Screen[None]):
         box.border_subtitle = " q quit "
 
     def key_q(self) -> None:
-        """Quit; what was launched already is taken back first."""
-        if self._worker.is_running and not self._worker.is_cancelled:
-            self._stage = "taking back what was started"
+        """Quit; where that takes back what was launched, ask first."""
+        if not self._worker.is_running or self._worker.is_cancelled:
+            self.app.exit(int(self.error.code) if self.error else 130)
+        elif not self._flight.launches:
             self._worker.cancel()
         else:
-            self.app.exit(int(self.error.code) if self.error else 130)
+            lines = ["What was launched on the nodes is ended, and cockpit quits."]
+            answers = (
+                Answer("go-on", "go on with the start", "g"),
+                Answer("quit", "take it back and quit", "t", grave=True),
+            )
+            self._asked = Question(f"take back the start of {self._flight.name}?", lines, answers)
+            self.app.push_screen(self._asked, self._quits)
+
+    def _quits(self, answer: str | None) -> None:
+        if answer == "quit" and self._worker.is_running:
+            self._stage = "taking back what was started"
+            self._worker.cancel()
 
     async def take_back(self) -> None:
         """End a start that is under way; what was launched is ended with it."""
@@ -179,8 +194,8 @@ class StartScreen(Screen[None]):
         with suppress(WorkerError):
             await self._worker.wait()
 
-    def key_r(self) -> None:
-        """Try again after an error."""
+    def key_enter(self) -> None:
+        """Try again after an error. No letter does: what is typed for something else starts nothing."""
         if self.error is not None:
             self._launch()
 
