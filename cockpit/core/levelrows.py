@@ -74,12 +74,14 @@ ERROR = (
     r"\b(?:ERRO|FATA)\[\d",
     r"\bSEVERE: ",
     # Whatever a package calls its exceptions.
-    r"\.(?:exceptions|errors|error)\.[A-Z]\w{1,80}(?::|[ \t\r]*$)",
+    r"\.(?:exceptions|errors|error|exc)\.[A-Z]\w{1,80}(?::|[ \t\r]*$)",
     # "RuntimeError: …", "fatal error: …"; "KeyError" alone; "CUDA error 700"; "Error executing job with …".
     rf"rror(?:(?<=[Ee]rror)(?<![\w-]error){_MEASURED}:(?=[ \t]*\S)(?!{_VALUE})|(?<=\wError):?[ \t\r]*$)",
     r"\bBus error\b",
     r"\bC(?:uda|UDA) (?:error|failure)(?![\w.-])",
     r"\bError executing\b",
+    r"\bError response from daemon: ",
+    r"(?<![-\w])(?<!no )fatal error\b",
     r"\berror while loading\b",
     r"\bAn error occurred in MPI_",
     r"(?<!except )Exception(?::|[ \t\r]*$| in thread | in task )",
@@ -152,6 +154,7 @@ QUIET = "|".join(
         r"(?<![\w-])(?:INFO|DEBUG|TRACE|NOTICE|SUCCESS)(?![\w=])",
         *map(_field, ("info", "debug", "trace")),
         r"\[(?:info|debug|trace)\]",
+        r"^=== (?:RUN|PAUSE|CONT|NAME) ",
         r"(?<![\w.])I\d{4} \d\d:",
     )
 )

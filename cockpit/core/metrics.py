@@ -34,7 +34,7 @@ SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
 
 # What lines with numbers hold. A long piece is searched for the usual ones first, which is quick.
 _HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it")
-_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps")
+_HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps|eta[: ]")
 # What does not change the shape of a line: numbers, blanks, and how far a bar is drawn.
 _FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
 _DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"

@@ -107,6 +107,10 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
         r"\bcan't open file\b",
         r"python[\d.]{0,6}: No module named \S",
         r"\bException in thread \"main\" \S",
+        r"\bdocker: Error response from daemon: ",
+        r"\bpyxis: +\[ERROR\] ",
+        # What many training loops print before they exit.
+        r"\b[Ll]oss is (?:[-+]?(?:nan|inf)\b|tensor\()[^\n]{0,80}, stopping training\b",
     ),
     Weight.ROOT: (
         r"\b[Oo]ut of memory: Killed process\b",
@@ -140,6 +144,7 @@ SIGNS = Rows([Row(weight, pattern) for weight, patterns in _ROWS.items() for pat
 PASSED_ON = re.compile(
     rb"(?:\w{1,80}\.){0,20}(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException"
     rb"|(?:Base)?ExceptionGroup)\b"
+    rb"|[\w.]{1,200}: [^\n]{0,200}?\b[Ss]ee (?:the )?(?:root cause|error|exception|traceback)s? above\b"
     rb"|[\w.]{1,200}: Caught \w{1,80} in (?:\w{1,40} ){1,4}\d{1,6}\."
 )
 """Exceptions that pass on what happened elsewhere; matched at their beginning."""

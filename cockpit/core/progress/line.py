@@ -37,6 +37,7 @@ _OTHER_BAR = re.compile(
 )
 # "lr ........ 0.0003", as Megatron lists its arguments.
 _SETTING = re.compile(rb"\w \.{3,200} \S{1,200}\s*\Z")
+_TIME_LEFT = re.compile(rb"[^\w\n]{0,80}eta[^\w\n]{1,8}(?:\d{1,5}[\s:.,]{0,2}[a-z]{0,7}\s?){1,5}[^\w\n]{0,8}")
 _SPOILT = b"train_runtime", b"train_loss_total"
 _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 
@@ -87,7 +88,7 @@ class _Line:
         if self.bar is not None:
             step = _Step(False, Place.FIRST, self.bar[1], self.bar[2])
         elif step is None and loss is not None:
-            step = self._bare_pair()
+            step = self._unnamed_step()
         if step is not None and step.lacks_total and step.place is Place.LAST and "epoch" not in self.found:
             step = None
         if "time" in self.found and not self._times_a_step(step is not None):
@@ -96,8 +97,9 @@ class _Line:
             self.found.pop("step_s", None)
         kind = self._kind(step)
         if kind is None:
-            return None
-        return Plan(kind, self.count, self._places(step), self._eta(), self._label())
+            return Plan(Kind.ALONE, self.count, (), eta=True) if _TIME_LEFT.fullmatch(self.line) else None
+        plain = loss is not None and loss[0] is Place.FIRST
+        return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain)
 
     def _places(self, step: _Step | None) -> tuple[tuple[str, int, float], ...]:
         places = []
@@ -199,6 +201,8 @@ class _Line:
         ):
             return False
         index = len(NUMBER.findall(before))
+        if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
+            self.found["epoch"] = Place.FIRST, 0, 1.0  # a row of Ultralytics's: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
 
@@ -305,8 +309,9 @@ class _Line:
         if where and (where not in self.found or place < self.found[where][0]):
             self.found[where] = place, index, factor
 
-    def _bare_pair(self) -> _Step | None:
-        """A step without a name: ``[340/5004] loss``, ``[12/90][340/5004] loss``, ``340/5004 [===>…]``."""
+    def _unnamed_step(self) -> _Step | None:
+        """A step without a name: ``[340/5004] loss``, ``[12/90][340/5004] loss``, ``340/5004 [===>…]``,
+        ``340 | loss``."""
         for index in range(min(self.count - 1, self.found["loss"][1])):
             before, after = self.gaps[index], self.gaps[index + 2]
             if self.gaps[index + 1].strip() != b"/" or self._name(index).field:
@@ -319,6 +324,8 @@ class _Line:
             drawn = _DRAWN.match(after) or (after.isspace() and "step_s" in self.found)
             if (boxed and not self._of_samples_at(index)) or drawn:
                 return _Step(False, Place.LAST, index, index + 1)
+        if not self.gaps[0].strip() and self.gaps[1].startswith(b" | ") and "lr" in self.found:
+            return _Step(True, Place.THIRD, 0)
         return None
 
     def _of_samples_at(self, index: int) -> bool:

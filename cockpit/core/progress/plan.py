@@ -44,6 +44,7 @@ class Plan:
     :param places: field, which number it is, and the factor
     :param eta: the line says how long it will take
     :param label: what stands right before the loss; empty: there is none
+    :param plain: it is called a loss and nothing more
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Plan:
     places: tuple[tuple[str, int, float], ...]
     eta: bool = False
     label: bytes = b""
+    plain: bool = False
 
     def read(self, line: bytes) -> dict[str, float]:
         """The numbers of a line of this shape, but for the time left."""

@@ -50,7 +50,8 @@ class RankLog:
     """What is known of one rank, and what of its log waits for more."""
 
     __slots__ = (
-        *("_alone", "_bar", "_cut", "_heading", "_held", "_rest", "_shown", "_told", "_trained", "_trains"),
+        *("_alone", "_bar", "_cut", "_heading", "_held", "_plain", "_rest", "_shown", "_told", "_trained"),
+        "_trains",
         *("last", "latest", "series", "stepped", "timed"),
     )
 
@@ -69,6 +70,7 @@ class RankLog:
         self._told = 0  # lines with numbers so far
         self._heading: tuple[dict[str, float], int] = {}, 0  # and which line it was
         self._alone: dict[Plan, float] = {}  # losses that may be settings; NaN: they are none
+        self._plain = -HEADED  # which line told a loss and nothing else
         self._trains = False  # a loss was told
         self._trained: float | None = None  # the total when it was; infinite: there is none
         self._bar: float | None = None  # the total of the last bar of training
@@ -97,6 +99,8 @@ class RankLog:
         """Take lines of one wording, one below the other."""
         said = plan.read(lines[-1])
         if not said:
+            if plan.eta and not plan.places and ("step" in news.said or self.latest.step is not None):
+                news.timed = lines[-1]
             return
         self._told += len(lines)
         if plan.kind is Kind.HEADING:
@@ -110,6 +114,8 @@ class RankLog:
             self._held = said
             return
         losses = plan.losses(lines) if len(lines) > 1 else [said["loss"]] if "loss" in said else []
+        if plan.kind is Kind.ALONE and losses and self._is_part(plan):
+            return
         above = self._above(said)
         if not above and plan.kind is Kind.ALONE and not (losses := self._confirmed(plan, losses)):
             return
@@ -117,6 +123,12 @@ class RankLog:
         news.add({**above, **said}, losses)
         if plan.eta:
             news.timed = lines[-1]
+
+    def _is_part(self, plan: Plan) -> bool:
+        """Whether a loss with words of its own is a part of the plain one that was told with it."""
+        if plan.plain:
+            self._plain = self._told
+        return not plan.plain and self._told - self._plain < HEADED
 
     def _above(self, said: dict[str, float]) -> dict[str, float]:
         """What the heading says that stands above these numbers."""

@@ -42,14 +42,14 @@ _FIELDS: tuple[tuple[str, Place, str], ...] = (
         "max steps, max step, total steps, total iterations, total iters, max iters, train steps, num"
         " training steps",
     ),
-    ("epoch", Place.FIRST, "epoch, progress or epoch, cur epoch, current epoch, epoch num, epoch idx"),
+    ("epoch", Place.FIRST, "epoch, ep, progress or epoch, cur epoch, current epoch, epoch num, epoch idx"),
     (
         "samples_s",
         Place.FIRST,
-        "currsamplespersec, samples per sec, samples per second, samples s, samples sec, samples second,"
-        " sample s, images s, images sec, img s, img sec, imgs s, imgs sec, images per sec, images per"
-        " second, examples s, examples sec, examples per second, seq s, seqs s, sequences s, sequences per"
-        " second, ips, interval samples per second",
+        "currsamplespersec, cursamplespersec, samples per sec, samples per second, samples s, samples sec,"
+        " samples second, sample s, images s, images sec, img s, img sec, imgs s, imgs sec, images per sec,"
+        " images per second, examples s, examples sec, examples per second, seq s, seqs s, sequences s,"
+        " sequences per second, ips, interval samples per second",
     ),
     ("samples_s", Place.LAST, "samplespersec"),
     (
@@ -110,7 +110,7 @@ LOSS = _words("loss losses crossentropyloss celoss lossmetric nll xent")
 
 LOSS_BESIDE = _words(
     "train training trainer tr lm total reduced avg avr average mean running global batch ce mlm gpt sft"
-    " causal crossentropy step current curr cur iter iteration metrics now smooth smoothed interval actor"
+    " causal crossentropy step current curr cur iter iteration metrics now smooth smoothed interval actor act"
     " language model raw pretrain xent overall combined sum ctc epoch"
 )
 """Words that may be joined to a loss which is the one of training."""
@@ -203,5 +203,5 @@ PARTS = _names("forward time, data loading time")
 HEADINGS = _names("step, iteration, iter, update, epoch, batch, total timesteps")
 """Names of a step that stands alone over the numbers it is for, without a total."""
 
-OF_TRAINING = _names("currsamplespersec, samplespersec, step time, train step timing in s")
+OF_TRAINING = _names("currsamplespersec, cursamplespersec, samplespersec, step time, train step timing in s")
 """Names of speeds that nothing but training has."""
