@@ -174,12 +174,12 @@ class StartScreen(Screen[None]):
         elif not self._flight.launches:
             self._worker.cancel()
         else:
-            lines = ["What was launched on the nodes is ended, and cockpit quits."]
+            lines = ["Quitting stops whatever has been launched on the nodes so far."]
             answers = (
-                Answer("go-on", "go on with the start", "g"),
-                Answer("quit", "take it back and quit", "t", grave=True),
+                Answer("go-on", "keep starting", "k"),
+                Answer("quit", "stop it and quit", "s", grave=True),
             )
-            self._asked = Question(f"take back the start of {self._flight.name}?", lines, answers)
+            self._asked = Question(f"quit while {self._flight.name} is starting?", lines, answers)
             self.app.push_screen(self._asked, self._quits)
 
     def _quits(self, answer: str | None) -> None:
