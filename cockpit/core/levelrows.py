@@ -106,6 +106,7 @@ ERROR = (
     r"\bkilled due to memory pressure\b",
     r"\bSIG(?:SEGV|ABRT|BUS|KILL|FPE|ILL)\b",
     r"\bexited on signal \d",
+    r"\bssh exited with exit code [1-9]",
     r"\bProcess received signal\b",
     r"\bMPI_ABORT was invoked\b",
     r"\bFatal error in (?=P?MPI|internal)",

@@ -9,6 +9,7 @@ from tests.logs.judged import TAIL, causes, wrong_cause
 
 
 def test_causes_of_failures_of_many_projects() -> None:
+    assert all(each.expect.keys() & {"has", "none"} for each in samples("failures"))
     tried: Counter[str] = Counter()
     wrong: defaultdict[str, list[str]] = defaultdict(list)
     for name, variant, told in causes():

@@ -46,6 +46,18 @@ def test_every_loss_of_equal_lines_gets_into_the_series() -> None:
 @pytest.mark.parametrize(
     ("line", "numbers"),
     [
+        # The unit of a speed is not the name of the next one.
+        *(
+            (f"step 4500 | loss 2.3 | {speeds}", {"step": 4500, "loss": 2.3, **numbers})
+            for speeds, numbers in (
+                ("1.25 s/step | 812.7 samples/s", {"step_s": 1.25, "samples_s": 812.7}),
+                ("dt 350 ms/step | 41200 tok/s | mfu 41%", {"step_s": 0.35, "tokens_s": 41200}),
+                ("0.8 steps/s | 812 img/s", {"step_s": 1.25, "samples_s": 812}),
+                ("1.25 s/step 812.7 samples/s", {"step_s": 1.25, "samples_s": 812.7}),
+                ("1.25s/step 812 samples/s", {"step_s": 1.25, "samples_s": 812}),
+                ("2 it/s, tokens/s 41200", {"step_s": 0.5, "tokens_s": 41200}),
+            )
+        ),
         (
             "Epoch: [12][340/5004]\tTime 0.3 (0.3)\tLoss 2.3 (2.4)",
             {"step": 340, "total": 5004, "epoch": 12.0},

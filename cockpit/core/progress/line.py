@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cockpit.core.progress import wordings
 from cockpit.core.progress.durations import time_left
-from cockpit.core.progress.names import NEAR, Name, name_of, unit_of
+from cockpit.core.progress.names import NEAR, Name, name_of, rate_end, unit_of
 from cockpit.core.progress.plan import NUMBER, PARTS, Kind, Plan
 from cockpit.core.progress.wordings import Place
 
@@ -27,6 +27,7 @@ _BAR = re.compile(
     rb"(?<![\w.])(?P<step>\d{1,15})(?:/(?P<total>\d{1,15})|it) \[[\d:]{1,12}(?:<[\d:?]{1,12})?,\s{0,3}"
     rb"(?:\?|\d{1,9}(?:\.\d{1,9})?)\s?(?:(?P<unit>it|ba|batch|batches|steps?|iters?)/s|s/(?P<each>it|ba|batch|steps?|iters?))"
 )
+_SEPARATES = re.compile(rb"\s{0,8}[|,;)\]]")
 _GLUED = re.compile(rb"[a-z]{1,3}\b")
 _WORDS = re.compile(rb"[^\s:\[\]<>(){}|,'\"=]+")
 _EPOCHS = re.compile(rb"\bepochs?\s*:?\s*(?:\d+%|\Z)")
@@ -119,10 +120,15 @@ class _Line:
         return tuple(sorted(places, key=lambda place: place[0] == "rate"))
 
     def _name(self, index: int) -> Name:
-        """What stands before a number; letters that hang on the number before are its own."""
+        """What stands before a number, but for the unit of the number before that."""
         before = self.gaps[index]
-        glued = _GLUED.match(before) if index else None
-        return name_of(before[-NEAR:] if glued is None else before[glued.end() :][-NEAR:])
+        if index:
+            end = rate_end(before[:NEAR])
+            if end and (_SEPARATES.match(before, end) or not self._name(index - 1).field):
+                before = before[end:]
+            elif (glued := _GLUED.match(before)) is not None:
+                before = before[glued.end() :]
+        return name_of(before[-NEAR:])
 
     def _scale(self, index: int) -> float:
         unit = unit_of(self.gaps[index + 1][:NEAR])
@@ -299,7 +305,7 @@ class _Line:
             where, factor = unit.kind, unit.factor
             place = Place.SECOND
         elif where in ("time", "step_s"):
-            factor *= unit.factor if unit.kind == "time" else 1.0
+            factor *= unit.factor if unit.kind in ("time", "step_s") else 1.0
         elif unit.kind == "scaled":
             factor *= unit.factor
         elif unit.kind == "time":

@@ -195,6 +195,15 @@ class Unit:
     factor: float = 1.0
 
 
+def rate_end(gap: bytes) -> int:
+    """The length of the unit of a speed at the beginning of a text behind a number; 0: there is none."""
+    step = _STEP.match(gap)
+    if step is not None and step["time"] in wordings.TIMES:
+        return step.end()
+    rate = _RATE.match(gap)
+    return rate.end() if rate is not None else 0
+
+
 @lru_cache(maxsize=4096)
 def unit_of(gap: bytes) -> Unit:
     """What the beginning of a text behind a number, in small letters, says of that number."""
