@@ -114,6 +114,8 @@ def toasts(app: CockpitApp) -> list[Toast]:
 
 
 def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "READ_S", 1e6)
+
     async def main() -> None:
         async with played(Scene(healthy), SIZE, notices=True) as (app, pilot, _):
             await pilot.press("c")
