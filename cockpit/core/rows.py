@@ -27,8 +27,8 @@ class Row(NamedTuple, Generic[T]):
 class Rows(Generic[T]):
     """Expressions; nothing is compiled before it is needed.
 
-    :param rows: each needs a text of three characters (:func:`needed_texts`) or begins with a character that
-        stands for itself
+    :param rows: each needs a text of three characters (:func:`needed_texts`), or begins with a literal
+        character and has no alternatives outside of groups
     """
 
     def __init__(self, rows: Iterable[Row[T]]) -> None:
@@ -76,8 +76,10 @@ class Rows(Generic[T]):
         ends: dict[str, set[str]] = {}
         for end in {end for texts in self._ends for end in texts}:
             ends.setdefault(end[0], set()).add(re.escape(end[1:]))
+        for at in self._textless:
+            regex = self._rows[at].regex
+            ends.setdefault(regex[0], set()).add(regex[1:])
         told = [f"{re.escape(first)}(?:{'|'.join(sorted(rest))})" for first, rest in sorted(ends.items())]
-        told += [self._rows[at].regex for at in self._textless]
         return re.compile("|".join(told).encode(), re.MULTILINE)
 
     @cached_property
