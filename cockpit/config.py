@@ -1,4 +1,4 @@
-"""A person's settings: TOML, in the config folder, overridden by ``cockpit.toml`` where one works."""
+"""A person's settings: TOML, in the config folder, overridden by the working directory's ``cockpit.toml``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LOCAL = "cockpit.toml"
 SEE = "see docs/config.md"
 
 _PLACE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)", re.DOTALL)
-"""What tomllib says of a syntax error."""
+"""What tomllib says about a syntax error."""
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """How much of this machine's disk what nodes send may take; docs/config.md explains each.
+    """How much of this machine's disk nodes' data may take; docs/config.md explains each quota.
 
-    A node keeps what there is no room for: nothing is lost, its logs go on where they paused.
+    A node keeps what does not fit here: nothing is lost, its logs resume where they paused.
 
     :param spool_bytes: of the logs of one node of one run. The default holds eight ranks that print 1,000
         lines of 100 bytes a second each for 22 hours
@@ -85,7 +85,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def load() -> Config:
-    """The settings in force: the person's own, this folder's over them, COCKPIT_READ_ONLY over both.
+    """The settings in effect: the person's own, overridden by this folder's, and both by COCKPIT_READ_ONLY.
 
     :raises CockpitError: every key that is wrong, with its file and what it may be
     """
@@ -174,7 +174,7 @@ def _unknown(where: str, shown: str, name: str, known: Mapping[str, Any]) -> Coc
 
 
 def _shown(value: object) -> str:
-    """A value as TOML has it, as far as a person needs it to find it again."""
+    """A value as in TOML, enough of it for a person to find it."""
     if isinstance(value, bool):
         return str(value).lower()
     return "a table" if isinstance(value, dict) else repr(value)

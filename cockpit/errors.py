@@ -45,7 +45,7 @@ class CockpitError(Exception):
 class ManyErrors(CockpitError):
     """Several errors found in one pass, reported together, one line each.
 
-    :param errors: at least one error; the worst exit code of them counts
+    :param errors: at least one error; their worst exit code counts
     """
 
     def __init__(self, errors: Sequence[CockpitError]) -> None:
@@ -83,7 +83,7 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
 
     :param what: what was tried: ``cannot write the journal``
     :param where: the file or folder
-    :param hint: what to type next, where the cause alone does not say that best
+    :param hint: what to type next, if the cause alone does not say it best
     """
     cause = error.strerror or str(error) or type(error).__name__
     return CockpitError(
@@ -93,6 +93,6 @@ def os_error(what: str, where: str | os.PathLike[str], error: OSError, *, hint: 
 
 def near(word: str, known: Iterable[str]) -> str:
     """The known word closest to a mistyped one, for a hint; empty if none is close."""
-    import difflib  # 5 ms that a right word saves
+    import difflib  # a correct word saves 5 ms
 
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")

@@ -10,12 +10,12 @@ APP = "cockpit"
 
 
 def state() -> Path:
-    """Folder of what must survive: runs, secrets of printed plans."""
+    """Folder for what must persist: runs, secrets of printed plans."""
     return Path(platformdirs.user_state_dir(APP))
 
 
 def runs() -> Path:
-    """Folder with one folder a run: manifest, journal, spool, reports."""
+    """Folder with one folder per run: manifest, journal, spool, reports."""
     return state() / "runs"
 
 
@@ -30,7 +30,7 @@ def plans() -> Path:
 
 
 def errors() -> Path:
-    """Folder of tracebacks of cockpit's own faults (docs/exit-codes.md)."""
+    """Folder of tracebacks of errors in cockpit itself (docs/exit-codes.md)."""
     return state() / "errors"
 
 

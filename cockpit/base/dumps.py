@@ -1,16 +1,16 @@
 """Dumps as JSON: in full for files, and those of many ranks packed for a link.
 
-A packed answer is text under zlib, a JSON object a line, each of one of these kinds:
+A packed answer is zlib-compressed text, one JSON object per line, each of one of these kinds:
 
 =======================================  ==================================================================
-``{"frames": [[name, file, line, …]]}``  more frames; they are numbered from 0 as they come
+``{"frames": [[name, file, line, …]]}``  more frames; they are numbered from 0 as they arrive
 ``{"nodes": [parent, frame, …]}``        more places in the tree of all stacks, each by two numbers: the
                                          place of the caller (-1 for none) and the frame that is called
 ``{"dump": {…}}``                        one rank; the ``stack`` of a thread is the place where it ends
 =======================================  ==================================================================
 
-A line refers only to what came before it, so an answer is read line by line, in time and memory that grow
-with what it holds and never with what it could be made to hold.
+A line refers only to earlier lines, so an answer is read line by line, in time and memory that grow
+with its actual content, never with what it could be made to unfold to.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ TEXT = 64 << 20
 """Bytes that all answers of a node to one request may unpack to."""
 
 KEPT = 32 << 20
-"""Bytes that its dumps may take up, in memory as on disk; see :class:`Room`."""
+"""Bytes that its dumps may take up, in memory or on disk; see :class:`Room`."""
 
 PLACES = 400_000
 """Places in the tree of a packed answer."""
 
-# Ten times what is kept of a text: made harmless, a character may become ten, and be read again from a file.
+# Ten times what is kept of a text: made harmless, a character may become ten, and then be read from a file.
 _NAME = Text(6000)
 _LONG = Text(6000, cut=True)
 _LINE_NUMBER = Whole(0, 1 << 31)
@@ -78,7 +78,7 @@ _CPU = Number(0, 1 << 50)
 _DUMP, _FRAME, _STACKED, _STRUCTURE, _TEXT = 1000, 150, 24, 250, 60
 
 _LINE_COST = 200
-"""A short line is as much work as so many bytes of a long one."""
+"""A short line is as much work as this many bytes of a long one."""
 
 _PART = 1 << 16
 _FRAMES_A_LINE = 200
@@ -88,7 +88,7 @@ Clean = Callable[[str], str]
 
 
 class TooLarge(ValueError):
-    """There is more of it than one answer may hold."""
+    """It is more than one answer may hold."""
 
 
 class Anything(Kind):
@@ -103,10 +103,10 @@ ANYTHING = Anything()
 
 
 class Room:
-    """How much may still be taken in.
+    """How much more may be taken in.
 
-    :param kept: bytes that dumps may take up; counted for each is what it needs in memory or on disk, where a
-        frame is written out for each stack that it is on, whichever is more
+    :param kept: bytes that dumps may take up; each counts with what it needs in memory or on disk (where a
+        frame is written out for each stack that it is on), whichever is more
     :param text: bytes that may be unpacked
     """
 
@@ -172,7 +172,7 @@ class _Table:
         return place
 
     def news(self) -> Iterator[Dict[str, Any]]:
-        """What has come in since the last time, as lines."""
+        """What has been added since the last call, as lines."""
         for start in range(0, len(self.frames), _FRAMES_A_LINE):
             yield {"frames": self.frames[start : start + _FRAMES_A_LINE]}
         for start in range(0, len(self.places), _PLACES_A_LINE):
@@ -181,9 +181,9 @@ class _Table:
 
 
 def pack(dumps: Iterable[Dump]) -> bytes:
-    """Dumps as one packed answer; :func:`unpack` is the way back.
+    """Dumps as one packed answer; :func:`unpack` is the reverse.
 
-    :raises TooLarge: they are too many, or one of them is too large
+    :raises TooLarge: there are too many, or one of them is too large
     """
     table, deflater = _Table(), zlib.compressobj(1)
     parts, text = [], 0
@@ -202,9 +202,9 @@ def pack(dumps: Iterable[Dump]) -> bytes:
 
 
 def unpack(data: bytes, clean: Clean, room: Optional[Room] = None) -> Iterator[Dump]:
-    """The dumps of :func:`pack`, one after the other: those before a fault can be had.
+    """The dumps of :func:`pack`, one after the other: those before a fault are still returned.
 
-    :param clean: makes text of a node harmless; every string passes through it
+    :param clean: makes text from a node harmless; every string passes through it
     :param room: how much may be taken in
     :raises TooLarge: there is no room for it
     :raises ValueError: this is not what :func:`pack` makes
@@ -262,7 +262,7 @@ def _inflated(data: bytes) -> Iterator[bytes]:
 
 
 class _Tree:
-    """The frames and places of a packed answer; a stack is made only where a thread has it."""
+    """The frames and places of a packed answer; a stack is built only if a thread has it."""
 
     def __init__(self, clean: Clean, room: Room) -> None:
         self._frame = _Frames(clean, room)
@@ -283,7 +283,7 @@ class _Tree:
         self._frames += map(self._frame, told)
 
     def add_places(self, told: Any) -> None:
-        """Take in more places; each is below one that came before it, so there is no circle."""
+        """Take in more places; each is below an earlier one, so there is no cycle."""
         if not isinstance(told, list) or len(told) % 2:
             raise Malformed("nodes: expected a list of pairs")
         parents, frames, depths = self._parents, len(self._frames), self._depths
@@ -444,7 +444,7 @@ _NOTHING: Dict[str, str] = {}
 class _Reading:
     """One dump that is being read.
 
-    :param stack: makes a stack, and says its size, of what stands for it
+    :param stack: builds a stack from its packed form, and returns its size too
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from cockpit.base.gate import Whole
 _LENGTHS = struct.Struct(">II")
 
 MAX_HEADER = 4 << 20
-"""Largest JSON header accepted, in bytes: a peer may be hostile or broken, memory is ours."""
+"""Largest JSON header accepted, in bytes: a peer may be hostile or broken, and the memory is ours."""
 MAX_PAYLOAD = 8 << 20
 """Largest payload accepted, in bytes."""
 
@@ -32,7 +32,7 @@ Frame = Tuple[Header, bytes]
 
 
 class FrameError(ValueError):
-    """What came is not a frame: the stream cannot be trusted or resumed after this."""
+    """The data is not a frame: the stream cannot be trusted or resumed after this."""
 
 
 def encode(header: Header, payload: bytes = b"") -> bytes:
@@ -44,7 +44,7 @@ def encode(header: Header, payload: bytes = b"") -> bytes:
 
 
 def encode_head(header: Header, payload_len: int) -> bytes:
-    """Return a frame up to its payload, for who can send that without another copy.
+    """Return a frame up to its payload, for callers that can send that without another copy.
 
     :raises FrameError: the header or the payload is over its limit
     """
@@ -59,12 +59,12 @@ class Decoder:
 
     def __init__(self) -> None:
         self._head = bytearray()
-        """What there is of the lengths and the header of the next frame."""
+        """What has arrived of the lengths and the header of the next frame."""
         self._header: Optional[Header] = None
-        """Of the frame whose payload is awaited."""
+        """The header of the frame whose payload is awaited."""
         self._parts: List[Union[bytearray, memoryview]] = []
         self._missing = _LENGTHS.size
-        """Bytes that have not come: of the lengths, then of the header, then of the payload."""
+        """Bytes that have not arrived: of the lengths, then of the header, then of the payload."""
 
     def feed(self, data: bytes) -> List[Frame]:
         """Take in ``data`` and return every frame that is complete with it.
@@ -98,7 +98,7 @@ class Decoder:
             self._parts.append(bytearray(part))
 
     def _go_on(self) -> None:
-        """Read the head, as much of it as was awaited."""
+        """Read the awaited part of the head."""
         header_len, payload_len = _LENGTHS.unpack_from(self._head)
         if header_len > MAX_HEADER or payload_len > MAX_PAYLOAD:
             raise FrameError("not a frame: lengths %d and %d" % (header_len, payload_len))

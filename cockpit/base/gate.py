@@ -7,8 +7,8 @@ A definition is a frozen dataclass whose fields carry their bounds::
         name: str = bound(FILE_NAME)
         size: int = bound(Whole(0, 1 << 62), 0)
 
-:func:`read` makes one of parsed JSON, or says what is wrong. Fields that a definition does not have are
-passed over: a newer peer may send more. A field without a default must be there.
+:func:`read` builds one from parsed JSON, or says what is wrong. Fields that a definition does not have are
+ignored: a newer peer may send more. A field without a default is required.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kind:
     def read(self, value: Any) -> Any:
         """The checked value.
 
-        :raises Malformed: it is none of this kind
+        :raises Malformed: it is not of this kind
         """
         raise NotImplementedError
 
@@ -89,10 +89,10 @@ class Number(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Text(Kind):
-    """A string of at most ``most`` characters; lone surrogates are allowed, they stand for odd bytes.
+    """A string of at most ``most`` characters; lone surrogates are allowed, they represent odd bytes.
 
-    :param pattern: what all of it must match; empty: anything
-    :param cut: a longer one is cut off rather than refused: for sentences, never for names
+    :param pattern: what the whole string must match; empty: anything
+    :param cut: truncate a longer one rather than refuse it: for sentences, never for names
     """
 
     most: int
@@ -176,7 +176,7 @@ class MapOf(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Digits(Kind):
-    """An integer as the name of an entry, where JSON knows only texts."""
+    """An integer as the name of an entry, since JSON allows only strings."""
 
     kind: Whole
 
@@ -218,7 +218,7 @@ def bound(kind: Kind, default: Any = dataclasses.MISSING) -> Any:
     """A field of a definition.
 
     :param kind: what it holds
-    :param default: what it is where it is missing; left out: it must be there
+    :param default: its value if it is missing; left out: the field is required
     """
     if isinstance(default, dict):
         copied = dict(default)
@@ -246,7 +246,7 @@ def read(definition: Type[T], value: Any) -> T:
 
 
 def plain(value: Any) -> Any:
-    """The JSON form of an object of a definition, the way back of :func:`read`."""
+    """The JSON form of an object of a definition, the reverse of :func:`read`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -260,7 +260,7 @@ _known: Dict[Type[Any], List[Tuple[str, Kind, bool]]] = {}
 
 
 def _fields(definition: Type[Any]) -> List[Tuple[str, Kind, bool]]:
-    """Name, kind, and whether it must be there, of each field of a definition."""
+    """Name, kind, and whether it is required, for each field of a definition."""
     found = _known.get(definition)
     if found is None:
         missing = dataclasses.MISSING
@@ -272,18 +272,18 @@ def _fields(definition: Type[Any]) -> List[Tuple[str, Kind, bool]]:
 
 
 def fields(definition: Type[Any]) -> Sequence[Tuple[str, Kind, bool]]:
-    """Name, kind, and whether it must be there, of each field: for docs, and for who makes up bad data."""
+    """Name, kind, and whether it is required, for each field: for docs, and for tests with bad data."""
     return tuple(_fields(definition))
 
 
 def shown(value: Any) -> str:
-    """What stands for a value in a message: short, and ASCII."""
+    """A value as shown in a message: short, and ASCII."""
     if isinstance(value, str):
         return ascii(value[:_SHOWN]) + ("…" if len(value) > _SHOWN else "")
     if isinstance(value, (bool, float)) or value is None:
         return repr(value)
     if isinstance(value, int):
-        # Thousands of digits are work, and no help.
+        # Thousands of digits are costly, and no help.
         return repr(value) if abs(value) < 1 << 80 else "an integer of %d bits" % value.bit_length()
     names: Dict[Any, str] = {dict: "an object", list: "a list", tuple: "a list"}
     return names.get(type(value), type(value).__name__)
@@ -296,13 +296,13 @@ def _not(wanted: str, value: Any) -> Malformed:
 # Kinds that several definitions share.
 
 RANK_LIMIT = 1 << 17
-"""Ranks from here on are nonsense."""
+"""Ranks from this number on are nonsense."""
 
 RANKS_A_NODE = 4096
 """Ranks on one node."""
 
 RUN_NAME_RULE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What a run may be called: it is the name of folders, here and on every node."""
+"""What a run may be called: folders have this name, here and on every node."""
 
 FLAG = Flag()
 RANK = Whole(0, RANK_LIMIT - 1)
@@ -314,7 +314,7 @@ SIZE = Whole(0, (1 << 62) - 1)
 """Bytes, or a place in a file."""
 COUNT = Whole(0, 1 << 40)
 TIME = Number(0, 1 << 36)
-"""Unix seconds; what no calendar has cannot be shown."""
+"""Unix seconds; a time outside the calendar cannot be shown."""
 SECONDS = Number(-(1 << 36), 1 << 36)
 """A length of time, or a difference of clocks."""
 RUN_NAME = Text(64, RUN_NAME_RULE)
@@ -326,7 +326,7 @@ PATH = Text(4096, r"/[^\0]*")
 WORD = Text(100)
 SENTENCE = Text(2000, cut=True)
 VARIABLES = MapOf(Text(4096), Text(8192), 10_000)
-"""An environment as it is told: no secrets, long values cut."""
+"""An environment as it is sent: no secrets, long values cut."""
 
 
 def maybe(kind: Kind, default: Optional[Any] = None) -> Any:

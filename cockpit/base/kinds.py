@@ -1,6 +1,6 @@
 """What a frame, and a whole stack, is busy with.
 
-Names of functions and files are those of torch 2.13, DeepSpeed 0.19 and CPython. A frame that no rule knows
+Names of functions and files are those of torch 2.13, DeepSpeed 0.19 and CPython. A frame that matches no rule
 is the user's or a library's, by its file.
 """
 
@@ -42,7 +42,7 @@ COLLECTIVES = frozenset((
     "reduce_scatter_single_coalesced", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced",
     "scatter", "scatter_object_list", "send", "send_object_list", "wait_tensor",
 ))
-"""Functions that end when other ranks have called them too."""
+"""Functions that return once other ranks have called them too."""
 
 _RENDEZVOUS = frozenset((
     "init_process_group", "_new_process_group_helper", "new_group", "_new_group_with_tag",
@@ -51,7 +51,7 @@ _RENDEZVOUS = frozenset((
 ))
 # fmt: on
 
-# Public functions that call each other: the innermost named one says what is waited for.
+# Public functions that call each other: the innermost named one says what the wait is for.
 _COMM_FILES = re.compile(
     r"^(torch/distributed/(distributed_c10d|_functional_collectives|c10d_logger|nn/functional)\.py"
     r"|deepspeed/comm/(comm|torch|ccl)\.py)$"
@@ -60,7 +60,7 @@ _RENDEZVOUS_FILES = re.compile(
     r"^torch/distributed/(distributed_c10d|rendezvous|elastic/.*)\.py$|^deepspeed/comm/(comm|torch)\.py$"
 )
 _GENERATED = re.compile(r"/torchinductor_[^/]*/")
-"""What torch.compile has written."""
+"""Code that torch.compile has written."""
 
 _NATIVE_COLLECTIVE = re.compile(
     r"c10d::(?!TCPStore|PrefixStore|Store)\w*(Work|ProcessGroup|Backend)|gloo::\w*"
@@ -116,9 +116,9 @@ def kind(frame: Frame) -> str:
 class Doing(NamedTuple):
     """What a rank does.
 
-    :param kind: a word of :data:`KINDS`, or ``runs`` where it computes
-    :param what: the collective, the file or the lock in one word; empty where there is none
-    :param frame: the innermost frame of the user's own code; None where there is none
+    :param kind: a word of :data:`KINDS`, or ``runs`` if it computes
+    :param what: the collective, the file or the lock in one word; empty if there is none
+    :param frame: the innermost frame of the user's own code; None if there is none
     :param text: all that in words: ``waits in all_reduce``, ``reads /data/shard-7.bin``
     """
 
@@ -131,8 +131,8 @@ class Doing(NamedTuple):
 def python_frames(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     """Where a stack is, without its native frames.
 
-    Those of two looks at one wait may differ: py-spy cuts them short now and then, or gets none at all, and a
-    busy wait is each time somewhere else.
+    They may differ between two looks at one wait: py-spy sometimes truncates them or gets none at all, and a
+    busy wait is somewhere else each time.
     """
     if not any(frame.native for frame in frames):
         return frames
@@ -140,7 +140,7 @@ def python_frames(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
 
 
 def user_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
-    """The innermost frame of the user's own code; where the program is an installed one, of its package."""
+    """The innermost frame of the user's own code; if the program is an installed one, of its package."""
     frames = python_frames(frames)
     mine = next((frame for frame in reversed(frames) if kind(frame) == "user"), None)
     if mine is not None and not _SCRIPT.search(mine.file):
@@ -153,14 +153,14 @@ def user_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
 
 
 def source_frame(frames: Tuple[Frame, ...]) -> Optional[Frame]:
-    """The frame whose line of source code tells most: the user's own, or the compiled code it is in."""
+    """The frame whose source line says most: the user's own, or the compiled code it is in."""
     mine = user_frame(frames)
     found = (frame for frame in reversed(frames) if frame == mine or _GENERATED.search(frame.file))
     return next(found, None)
 
 
 _SCRIPT = re.compile(r"/bin/[^/.]+$")
-"""Programs that pip writes; they only call a package."""
+"""Scripts that pip writes; they only call a package."""
 
 _TEXTS = {
     "rendezvous": "waits for the others to connect",
@@ -180,19 +180,19 @@ _JOINT = re.compile(
     r"^(torch/(distributed|nn/parallel)|deepspeed/(comm|runtime)|apex/parallel"
     r"|megatron/core/(distributed|optimizer|pipeline_parallel|tensor_parallel))/"
 )
-"""Code that waits for other ranks in C: DDP's ``_pre_forward``, while it rebuilds its buckets, for one."""
+"""Code that waits for other ranks in C: for example, DDP's ``_pre_forward`` while it rebuilds its buckets."""
 _STORE = re.compile(r"^torch/distributed/")
 _ANSWERS = frozenset(("poll", "ppoll", "recvfrom"))
-"""Calls in which code of torch waits for what other ranks put into the store."""
+"""Calls in which torch waits for what other ranks put into the store."""
 _THREADS = re.compile(r"^python/(threading|queue|concurrent/futures/\w+)\.py$")
 _DEBUGGERS = re.compile(r"^(python/(pdb|bdb)\.py|(ipdb|pudb)/|IPython/(core|terminal)/debugger\.py)")
 _EVENTS = re.compile(r"^(python/asyncio|trio|anyio|uvloop)/")
 
 _WAIT = re.compile(r"\.wait\(")
 _COMPILED = re.compile(r"\b_c10d_functional\.(\w+)")
-"""A line of compiled code that calls a collective; no Python frame of it has its name."""
+"""A line of compiled code that calls a collective; no Python frame has the collective's name."""
 _WORK = "Work.wait"
-"""What is waited for where only a handle of a collective is known, not which one it is."""
+"""What the wait is for if only the handle of a collective is known, not which one it is."""
 
 _WORDS = {
     "reads": ("read", "pread64", "readv"),
@@ -223,7 +223,7 @@ def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: 
     user = user_frame(frames)
     collective = native = ""
     queue = False
-    # From the inside out, up to the user's own code: what is further out only led there.
+    # From the inside out, up to the user's own code: frames further out only led there.
     for frame in reversed(frames):
         found = kind(frame)
         if found == "user" or frame == user:
@@ -258,7 +258,7 @@ _SYMBOLS = tuple(
 
 
 def _symbol(symbol: str) -> str:
-    """The collective that a native symbol names; empty where it names none."""
+    """The collective that a native symbol names; empty if it names none."""
     return next((name for pattern, name in _SYMBOLS if pattern.search(symbol)), "")
 
 
@@ -269,7 +269,7 @@ def _by_kernel(
     call = process.call if process is not None else ""
     target = process.target if process is not None else ""
     in_c = user is not None and user == frames[-1]
-    # A wait of Python's own has a frame of its own: one in C is that for the handle of a collective.
+    # A wait in Python has its own frame: one in C is for the handle of a collective.
     if in_c and _WAIT.search(source) and (call in _LOCKS or call in _SLEEPS):
         return Doing("collective", _WORK, user, "waits in %s" % _WORK)
     compiled = _COMPILED.search(source)
@@ -277,7 +277,7 @@ def _by_kernel(
         return Doing("collective", compiled.group(1), user, "waits in %s" % compiled.group(1))
     file = frames[-1].file if frames else ""
     inner = kind(frames[-1]) if frames else ""
-    # Locks that are files are asked for again and again.
+    # Lock files are polled.
     if call in _SLEEPS and inner != "lock":
         return Doing("sleep", "", user, _TEXTS["sleep"])
     if (call in _LOCKS and _JOINT.match(file)) or (call in _ANSWERS and _STORE.match(file)):
@@ -301,7 +301,7 @@ def _by_kernel(
 
 
 def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:
-    """What a stack waits for that ends in a futex, or in a function that waits by one."""
+    """What a stack that ends in a futex, or in a function that uses one, waits for."""
     if inner is not None and _THREADS.match(inner.file):
         ends = inner.name == "_shutdown"
         text = "is at its end, and waits for another thread" if ends else _TEXTS["thread"]
@@ -317,7 +317,7 @@ def _package(file: str) -> str:
 
 
 def _call_text(call: str, target: str) -> str:
-    """What a system call does, and with what where that is known."""
+    """What a system call does, and with what if that is known."""
     words = _CALLS[call]
     if target:
         return "%s %s%s" % (words, "a " if target in ("pipe", "socket") else "", target)

@@ -1,4 +1,4 @@
-"""Rank sets as integers: bit N stands for rank N. Union, difference and equality cost nothing."""
+"""Rank sets as integers: bit N is rank N. Union, difference and equality cost nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How many files this process may have open: more than an ordinary account's 1,024, for us alone.
+"""How many files this process may have open: more than an ordinary account's 1,024, for us only.
 
-The limit is inherited, and programs that train must not get another one than their user has set: ``select``
-breaks beyond 1,023, and what closes every possible descriptor takes long. Whoever raises it gives a child
-that leads to such a program the old one back.
+The limit is inherited, but training programs must keep the one that their user has set: ``select`` breaks
+beyond 1,023, and code that closes every possible descriptor takes long. So a process that raises it restores
+the old limit for a child that leads to such a program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import resource
 
 ENOUGH = 1 << 16
-"""A limit beyond which raising it helps nobody."""
+"""Raising the limit beyond this helps nobody."""
 
 _before: tuple[int, int] | None = None
 
@@ -19,7 +19,7 @@ _before: tuple[int, int] | None = None
 def raise_limit() -> int:
     """Raise this process's soft limit of open files to its hard one; return what it is now.
 
-    Where that is not permitted the limit stays as it is. A second call changes nothing.
+    If that is not permitted, the limit stays as it is. A second call changes nothing.
     """
     global _before
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -36,10 +36,10 @@ def raise_limit() -> int:
 
 
 def give_back(pid: int) -> None:
-    """Give a child of ours the limit that this process had before it raised its own.
+    """Give our child the limit that this process had before raising its own.
 
     Call it before the child can start anything: while it waits for its first input.
     """
     if _before is not None:
-        with contextlib.suppress(OSError):  # it has ended already, which shows elsewhere
+        with contextlib.suppress(OSError):  # it has already ended, which shows elsewhere
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _before)

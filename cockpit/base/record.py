@@ -4,7 +4,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 
 =======================  ==========================================================================
 ``record.json``          facts written once at launch by the supervisor
-``events.jsonl``         the run record: one JSON object a line, append-only, written by the supervisor alone
+``events.jsonl``         the run record: one JSON object per line, append-only, written only by the supervisor
 ``sizes.jsonl``          the time index: ``{"t": unix seconds, "s": {file: size}}``, only what changed
 ``launcher.log``         the launcher's own stdout and stderr
 ``supervisor.log``       what went wrong in the supervisor itself; normally empty
@@ -14,7 +14,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
 ``stop.json``            present when somebody asked to stop
 ``reports/``             a profiler's files
-``tracing.sock``         the supervisor starts py-spy for whoever may connect here, the owner alone
+``tracing.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 =======================  ==========================================================================
 """

@@ -1,10 +1,10 @@
-"""What must be shown nowhere: variables that hold secrets, told by their names."""
+"""What must never be shown: variables that hold secrets, recognised by their names."""
 
 from __future__ import annotations
 
 import re
 
-# TOKENIZERS_PARALLELISM and GIT_AUTHOR_NAME are no secrets; PWD and OLDPWD are folders, MYSQL_PWD is none.
+# TOKENIZERS_PARALLELISM and GIT_AUTHOR_NAME are not secrets; PWD and OLDPWD are folders, MYSQL_PWD is not.
 _SECRET = re.compile(
     r"TOKEN(?!IZ)|KEY|SECRET|PASSWD|PASSWORD|PASSPHRASE|_PASS\b|_PWD\b|CREDENTIAL|COOKIE|AUTH(?!OR)",
     re.IGNORECASE,
@@ -17,5 +17,5 @@ def is_secret(name: str) -> bool:
 
 
 def hidden(value: str) -> str:
-    """What stands for a secret: ``(secret, N characters)``."""
+    """What is shown for a secret: ``(secret, N characters)``."""
     return "(secret, %d characters)" % len(value)

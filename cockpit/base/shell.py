@@ -1,7 +1,7 @@
 """The one place where text becomes shell: words, numbers, comments, and templates that are filled with them.
 
-Whatever is put into a script or into a command that a person is told to type goes through here. Two shells
-read what comes out: bash (scripts, and what people paste) and POSIX ``sh`` (what starts agent and wrapper),
+Whatever goes into a script, or into a command that a person is asked to type, goes through here. Two shells
+read the result: bash (scripts, and what people paste) and POSIX ``sh`` (what starts agent and wrapper),
 which knows fewer ways to quote.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Iterable, Union
 
-# Zsh has a use for a word that starts with "=".
+# A leading "=" has a meaning in zsh.
 _SAFE = re.compile(r"(?!=)[A-Za-z0-9_@%+=:,./-]+\Z")
-# Letters of which each is drawn as one sign, that combine with nothing and turn no text around.
+# Letters that are each drawn as one sign, combine with nothing and do not reverse text.
 _CLEAR = re.compile(
     r"[ -~\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0482\u048a-\u052f\u1e00-\u1fff"
     r"\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]\Z"
@@ -26,8 +26,8 @@ Value = Union[str, int]
 def quote(text: str) -> str:
     """The text as one word of bash, byte for byte, on one line, whatever the text is.
 
-    What does not show on a terminal as what it is (control characters, signs that combine or turn the text
-    around), and ``!``, which an interactive shell replaces from its history, is spelled out in ``$'…'``. Bash
+    What a terminal does not show as it is (control characters, signs that combine or reverse the text), and
+    ``!``, which an interactive shell expands from its history, is spelled out in ``$'…'``. Bash
     ends such a word at a NUL byte: no word can have one.
     """
     if _SAFE.match(text):
@@ -53,17 +53,17 @@ def join(words: Iterable[str]) -> str:
 
 
 def comment(text: str) -> str:
-    """The text as a comment of one line, in which nothing can mean anything to a shell that reads it."""
+    """The text as a one-line comment, in which nothing means anything to the shell that reads it."""
     return "# " + "".join(char if _clear(char) and char not in "`$!\\" else "?" for char in text)
 
 
 def verbatim(text: str) -> str:
-    """Shell text that a person wrote, as it is; where it does not show as what it is, an ``eval`` of it."""
+    """Shell text that a person wrote, as it is; an ``eval`` of it if a terminal would not show it so."""
     return text if all(char in "\n!" or _clear(char) for char in text) else "eval " + quote(text)
 
 
 def fill(template: str, *values: Value, **named: Value) -> str:
-    """A piece of shell with values in place of ``{}`` or ``{name}``: strings quoted, numbers as digits.
+    """A piece of shell with values for ``{}`` or ``{name}``: strings quoted, numbers as digits.
 
     A string may stand where a whole word can, outside of all quotes. Inside of arithmetic, which a shell
     expands once more, write ``{name:d}``, which takes numbers only.
@@ -75,7 +75,7 @@ def fill(template: str, *values: Value, **named: Value) -> str:
 
 
 def _value(value: Value) -> Value:
-    # A bool is an int, and no number.
+    # A bool is an int, but not a number.
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -94,6 +94,6 @@ def _spell(char: str) -> str:
         return char
     try:
         data = char.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half of a surrogate pair, which no byte stands for
+    except UnicodeEncodeError:  # half of a surrogate pair, which represents no byte
         data = char.encode("utf-8", "surrogatepass")
     return "".join("\\%03o" % byte for byte in data)

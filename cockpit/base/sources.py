@@ -1,4 +1,4 @@
-"""File names of frames, made alike over nodes, environments and people.
+"""File names of frames, normalised across nodes, environments and people.
 
 ========================================================  =============================
 ``/opt/venv/lib/python3.11/site-packages/torch/nn/x.py``  ``torch/nn/x.py``
@@ -47,10 +47,10 @@ _CHECKOUT = re.compile(
 
 @lru_cache(maxsize=4096)
 def normalise(path: str, cwd: str = "", home: str = "") -> str:
-    """A file name as it is told in a frame (see the table above).
+    """A file name as it is written in a frame (see the table above).
 
-    :param cwd: working folder of the process; empty where unknown
-    :param home: its user's home; empty where unknown
+    :param cwd: working folder of the process; empty if unknown
+    :param home: its user's home; empty if unknown
     """
     if not path.startswith("/"):
         return path if not path or path[0] in "<.~" else "./" + path

@@ -1,6 +1,6 @@
-"""Stacks of ranks: what a dump of one rank holds, and how much that may be.
+"""Stacks of ranks: what a dump of one rank holds, and its bounds.
 
-Frames are outermost first, as a program is read; py-spy tells them the other way round.
+Frames are outermost first, as a program is read; py-spy prints them the other way round.
 
 A node cuts its dumps to the bounds below (:func:`fitted`) and says so in their notes; ``cockpit.base.dumps``
 refuses what is beyond them.
@@ -15,7 +15,7 @@ DEPTH = 4000
 """Frames of one stack."""
 
 OUTERMOST = 1000
-"""Of a stack that is deeper, so many of the outermost frames stay, and as many of the innermost as fit."""
+"""A deeper stack keeps this many of its outermost frames, and as many of the innermost as fit."""
 
 THREADS = 1000
 """Threads of one process."""
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
 
     :param name: the function, ``<module>``, or the symbol of a native frame
     :param file: the normalised file (``cockpit.base.sources``), or the shared object of a native frame
-    :param line: the line that is being executed, from 1; 0 where none is known
+    :param line: the line that is being executed, from 1; 0 if unknown
     :param native: a C or C++ frame
     """
 
@@ -57,13 +57,13 @@ class Frame(NamedTuple):
 
 
 LEFT_OUT = Frame("(frames left out)", "", 0)
-"""Stands in a stack that was cut for the frames that are not there."""
+"""Replaces the missing frames in a stack that was cut."""
 
 
 class Thread(NamedTuple):
     """One Python thread.
 
-    :param tid: its number for the kernel; 0 where py-spy does not know
+    :param tid: its thread id in the kernel; 0 if py-spy does not know
     :param active: whether py-spy saw it run rather than wait
     :param gil: whether it held the GIL
     :param frames: outermost first
@@ -82,7 +82,7 @@ class Child(NamedTuple):
     """A process below a rank: a data loader's worker, a compiler.
 
     :param state: the letter of proc(5)
-    :param threads: its Python threads where children were asked for, else empty
+    :param threads: its Python threads if children were asked for, else empty
     """
 
     pid: int
@@ -92,12 +92,12 @@ class Child(NamedTuple):
 
 
 class Process(NamedTuple):
-    """What the kernel says of a rank's process at the time of a dump.
+    """What the kernel says about a rank's process at the time of a dump.
 
     :param ticks: start time in clock ticks since boot
     :param state: the letter of proc(5): R runs, S sleeps, D waits without interruption, T stopped, Z zombie
-    :param wchan: the kernel function its main thread waits in; empty where it runs or the kernel does not say
-    :param call: the system call its main thread is in (``futex``, ``read``); empty where it runs or unknown
+    :param wchan: the kernel function its main thread waits in; empty if it runs or the kernel does not say
+    :param call: the system call its main thread is in (``futex``, ``read``); empty if it runs or unknown
     :param target: what that call is about: a path, ``pipe``, ``socket``; empty where not known
     :param cpu_s: CPU time of all its threads so far, in seconds
     :param main_cpu_s: CPU time of its main thread so far, in seconds
@@ -123,10 +123,10 @@ class Dump:
 
     :param rank: global rank
     :param at: when it was taken, unix seconds on the node's clock
-    :param process: None where there is no process
-    :param way: ``plain``, ``nonblocking``, ``native``; ``kernel``: no Python frames to be had, only
+    :param process: None if there is no process
+    :param way: ``plain``, ``nonblocking``, ``native``; ``kernel``: no Python frames available, only
         :attr:`process`; empty: nothing at all
-    :param threads: the main thread first; empty where there are none to be had
+    :param threads: the main thread first; empty if none are available
     :param source: the line of source code that the main thread's innermost frame of user code executes
     :param error: why there are no threads: ``denied``, ``gone``, ``zombie``, ``timeout``, ``failed``
     :param what: that in a sentence
@@ -157,7 +157,7 @@ class Dump:
 
 
 def fitted(dump: Dump) -> Dump:
-    """A dump within the bounds; what had to be left out is said in its notes."""
+    """A dump within the bounds; its notes say what had to be left out."""
     cut = _Cut()
     threads = cut.threads(dump.threads, "threads")
     process = dump.process
@@ -203,7 +203,7 @@ class _Cut:
         return thread._replace(frames=frames, locals=self._variables(variables))
 
     def _variables(self, variables: Sequence[Dict[str, str]]) -> Tuple[Dict[str, str], ...]:
-        """The innermost tell most; those of the outer frames are left out."""
+        """The innermost say most; those of the outer frames are left out."""
         kept: List[Dict[str, str]] = []
         for one in reversed(variables):
             size = sum(LOCAL_COST + len(name) + len(value) for name, value in one.items())

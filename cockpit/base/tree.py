@@ -1,6 +1,6 @@
 """The stack tree: the stacks of many ranks as one prefix tree, each branch with the ranks that are on it.
 
-Nothing here is done by recursion: a stack may be deeper than ours may become.
+Nothing here recurses: a stack may be deeper than ours may become.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BRANCHES = 50_000
 """Branches of one tree: nobody reads more, and each takes half a kilobyte."""
 
 FULL = Frame("(not in the tree: it has %s calls already)" % format(BRANCHES, ","), "", 0)
-"""Stands in a tree that is full for what is called from there on."""
+"""In a full tree, replaces what is called from there on."""
 
 
 class Branch:

@@ -1,4 +1,4 @@
-"""Why a rank ended, as far as the end of its log tells it."""
+"""Why a rank ended, as far as the end of its log shows it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from cockpit.core.tracebacks import (
 __all__ = ["FRAMES", "Cause", "find_cause"]
 
 SURVIVED = 4
-"""Lines of a training that goes on after an error tell that it did not end it."""
+"""So many lines of training after an error show that the error did not end it."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What a rank's last words come to.
+    """What a rank's last lines amount to.
 
     :param summary: one line: ``RuntimeError: CUDA out of memory. …``
-    :param frames: where in the user's code, outermost first, three at most: ``train.py:188 forward``; where
+    :param frames: where in the user's code, outermost first, three at most: ``train.py:188 forward``; if
         nothing of the traceback is the user's, the last ones there are
     :param offset: where the traceback or line begins in what was looked at, in bytes
     """
@@ -76,18 +76,18 @@ _CHAIN = re.compile(
 _THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
 _WHAT = re.compile(rb"what\(\):\s*")
 _RUNNING = 2
-"""Lines of an unknown kind that tell of a running program; one may be a last word."""
+"""Lines of an unknown kind that show a running program; a single one may be its last."""
 _MESSAGE = 4
-"""Lines after an event that may still be of its message."""
+"""Lines after an event that may still belong to its message."""
 _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
 def find_cause(tail: bytes) -> Cause | None:
-    """The cause in the end of a failed rank's log; None where nothing in it looks like one.
+    """The cause at the end of a failed rank's log; None if nothing in it looks like one.
 
-    From the last event back: events with no output of a training that goes on between them belong together,
-    and of those the one that the others come from counts. What was followed by more such output was survived.
+    Read backwards from the last event: events without output of ongoing training in between belong together,
+    and the one that caused the others counts. Training survived an event that more such output follows.
 
     :param tail: the last bytes of the log; 64 KiB are plenty
     """
@@ -104,9 +104,9 @@ def find_cause(tail: bytes) -> Cause | None:
 
 
 def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:
-    """Events with nothing of a running program between them; the last ones first.
+    """Events with no output of a running program between them; the last ones first.
 
-    What may be a consequence goes with what was before it, unless a training went on between them.
+    A possible consequence goes with what was before it, unless training went on between them.
     """
     burst: list[_Event] = []
     weight = Weight.PASSED_ON
@@ -128,7 +128,7 @@ def _heaviest(burst: Sequence[_Event]) -> Weight:
 
 
 def _first(burst: Sequence[_Event]) -> _Event:
-    """The first of the heaviest; of tracebacks in a row the last: who dies of one prints no other."""
+    """The first of the heaviest; of tracebacks in a row the last: a process dies of only one."""
     weight = _heaviest(burst)
     heaviest = [event for event in burst if event.weight == weight]
     found = heaviest[0]
@@ -140,7 +140,7 @@ def _first(burst: Sequence[_Event]) -> _Event:
 
 
 def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
-    """How much up to each line is of a running program, and how many lines are of its training."""
+    """For each line, how many lines up to it show a running program, and how many show training."""
     taken = {at for event in events for at in range(event.start, event.end + 1)}
     first = events[0].start
     before: Counter[bytes] = Counter()
@@ -154,7 +154,7 @@ def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int]
             continue
         progress[at] = PROGRESS.search(text) is not None
         if not progress[at] and _DIGIT.search(text):
-            # Of a form that is not known, but was there before.
+            # Of an unknown form that was seen before.
             before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
             progress[at] = before[_shape(text)] > 1
         if progress[at] or TALK.search(text):
@@ -173,7 +173,7 @@ def _events(lines: Sequence[Line]) -> Iterator[_Event]:
     yield from _chains(lines, tracebacks)
     taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
     for at, (_, line) in enumerate(lines):
-        # The head of a traceback without its end tells nothing.
+        # The head of a traceback without its end says nothing.
         if at in taken or TRACEBACK in line:
             continue
         signs = SIGNS.found_in(message(line)) if SIGNS.hint(line) else []
@@ -197,7 +197,7 @@ def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[
 
 
 def _chained(lines: Sequence[Line], chain: Sequence[Traceback]) -> _Event:
-    """The first exception that says something ("_queue.Empty" alone is no cause); the others came of it."""
+    """The first exception that says something ("_queue.Empty" alone is not a cause); it led to the others."""
     telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
     found = next(telling, chain[0])
     return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)

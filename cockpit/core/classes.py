@@ -13,10 +13,10 @@ from cockpit.base.stacks import Dump, Frame
 from cockpit.core.snapshot import Snapshot
 
 CPU_SHARE = 0.01
-"""A main thread that uses more than this of a core between two samples does something."""
+"""A main thread that uses more than this share of a core between two samples is doing something."""
 
 SWITCHES_S = 5.0
-"""A main thread that goes to sleep more often than this a second is woken by something."""
+"""A main thread that goes to sleep more often per second than this is woken by something."""
 
 
 _PID = re.compile(r"(?<=\bprocess) \d+")
@@ -26,10 +26,10 @@ _PID = re.compile(r"(?<=\bprocess) \d+")
 class RankClass:
     """Ranks with the same main stack and the same state; native frames may differ where they do the same.
 
-    :param ranks: which, as a mask
+    :param ranks: which ranks, as a mask
     :param frames: their main stack, outermost first; empty where there is none
     :param doing: what they do
-    :param state: the letter of proc(5) where it is out of the ordinary (D, T, t, Z), else empty
+    :param state: the letter of proc(5) if it is unusual (D, T, t, Z), else empty
     :param movement: ``frozen``, ``moving``, or empty where one sample cannot tell
     :param source: the line of source code of the innermost frame of user code
     :param sample_rank: one of them, for a look at the details
@@ -69,7 +69,7 @@ def _worked(before: Dump, after: Dump) -> bool:
         return True  # started again
     span = max(after.at - before.at, 0.001)
     cpu = after.process.main_cpu_s - before.process.main_cpu_s
-    # CPU time is counted in hundredths of a second: one of them is no work.
+    # CPU time is counted in hundredths of a second: a single one is not work.
     if cpu > max(0.015, CPU_SHARE * span):
         return True
     return after.process.switches - before.process.switches > max(3.0, SWITCHES_S * span)
@@ -90,7 +90,7 @@ def classes(snapshot: Snapshot, sample: int = -1) -> list[RankClass]:
         state = state if state in "DTtZ" else ""
         moves = movement([one.dumps[rank] for one in upto if rank in one.dumps]) if dump.threads else ""
         does = _doing(dump)
-        # What is read from differs from rank to rank.
+        # The file that is read differs from rank to rank.
         what = does.what if does.kind == "collective" else "" if dump.threads else does.text
         key = (python_frames(dump.frames), state, moves, does.kind, what)
         groups[key] = groups.get(key, 0) | 1 << rank

@@ -1,6 +1,6 @@
-"""Texts that are too long for their place, cut where least is lost.
+"""Texts that are too long for their place, cut where the least is lost.
 
-A path says most at its ends, a command at its beginning and its end: the middle goes. A sentence is read from
+A path says most at its ends, a command at its beginning and end: the middle goes. A sentence is read from
 its beginning: its end goes, but the middle of a long path in it first. Lines of logs are not cut here.
 """
 
@@ -13,15 +13,15 @@ from cockpit.core.text import clip, columns
 SIGN = "…"
 
 LEAST = 16
-"""Columns that a path in a sentence keeps; with fewer it says no more than the end of the sentence."""
+"""Columns that a path in a sentence keeps; with fewer it would say no more than the sentence's end."""
 
 _BETWEEN_WORDS = re.compile(r"[\s'\"`(),;=]+")
 
 
 def cut_middle(text: str, width: int, sign: str = SIGN) -> str:
-    """A path, name or command in at most so many columns: ``/scratch/ada/…/epoch-12/optim.pt``.
+    """A path, name or command in at most this many columns: ``/scratch/ada/…/epoch-12/optim.pt``.
 
-    Of a path the head is whole directories; where there is room for none the end has it all.
+    The head of a path is whole directories; if none fits, the end gets all the columns.
 
     :param text: without controls
     :param sign: one column, stands for what is left out
@@ -41,7 +41,7 @@ def cut_middle(text: str, width: int, sign: str = SIGN) -> str:
 
 
 def cut_sentence(text: str, width: int, sign: str = SIGN) -> str:
-    """A sentence in at most so many columns: its longest path gives way first, then its end.
+    """A sentence in at most this many columns: its longest path gives way first, then its end.
 
     :param text: without controls
     :param sign: one column, stands for what is left out
@@ -61,5 +61,5 @@ def _beginning(text: str, width: int) -> str:
 
 
 def _end(text: str, width: int) -> str:
-    """The end of a text that fits into so many columns."""
+    """The end of a text that fits into this many columns."""
     return clip(text[::-1], width)[::-1]

@@ -23,7 +23,7 @@ LINE_LIMIT = 1 << 20
 class Event:
     """One fact.
 
-    :param at: unix seconds: the node's own clock for a line of its run record, ours for all else
+    :param at: unix seconds: the node's own clock for a line of its run record, ours for everything else
     :param node: the node it is about; empty for the whole run
     :param fact: what happened
     """
@@ -54,10 +54,10 @@ class Event:
 
 
 class Record:
-    """Reads a node's run record as its bytes come; lines that make no sense are counted.
+    """Reads a node's run record as its bytes arrive; lines that make no sense are counted.
 
     :param node: the node whose record it is
-    :param ranks: its ranks: what a record says of others is not believed
+    :param ranks: its ranks: what a record says about others is not believed
     """
 
     def __init__(self, node: str, ranks: Iterable[int]) -> None:
@@ -73,7 +73,7 @@ class Record:
         *lines, self._partial = (self._partial + data).split(b"\n")
         events = [event for line in lines if (event := self._event(line)) is not None]
         if len(self._partial) > LINE_LIMIT:
-            # What comes up to the end of the line belongs to it.
+            # Everything up to the end of the line belongs to it.
             self._partial, self._skips = b"", True
         return events
 
@@ -90,7 +90,7 @@ class Record:
             return None
 
     def events(self, lines: Iterable[Line]) -> list[Event]:
-        """The events of lines that the gate has read already."""
+        """The events of lines that the gate has already read."""
         found = []
         for line in lines:
             try:
@@ -108,9 +108,9 @@ class Record:
 def journaled(line: bytes) -> Event | None:
     """The event of a line of our journal; None for a kind of a later version.
 
-    It has kinds of run records too: what a dead supervisor did not live to write down.
+    The journal also has kinds of run records: what a dead supervisor could no longer record.
 
-    :raises Malformed: it is none
+    :raises Malformed: it is not an event
     """
     value = parsed(line)
     found = read_line(value, _JOURNALED)
@@ -123,7 +123,7 @@ def journaled(line: bytes) -> Event | None:
 def parsed(line: bytes) -> Any:
     """A line of JSON.
 
-    :raises Malformed: it is none, or nested too deep
+    :raises Malformed: it is not JSON, or nested too deep
     """
     try:
         return json.loads(line)

@@ -10,19 +10,19 @@ TEXT_MAX = 8 << 10
 """Bytes of a line that are shown."""
 
 LONG = 256 << 10
-"""A line of more bytes is not read whole."""
+"""A line with more bytes is not read whole."""
 
 TAIL = 64 << 10
-"""Bytes at the end of such a line in which its last state is looked for."""
+"""Bytes at the end of such a line that are searched for its last state."""
 
-# A colour or a character that the cut went through would be shown as rubbish.
+# A colour or a character cut in two would be shown as garbage.
 _HALF = re.compile(rb"(?:\x1b[^m]{0,80}|[\xc0-\xff][\x80-\xbf]{0,3})\Z")
 
 
 def excerpt(line: bytes) -> tuple[bytes, int]:
-    r"""Return what is shown of a line, and how many bytes all of it would be.
+    r"""Return what is shown of a line, and how many bytes the whole would be.
 
-    Of a line with carriage returns that is its last non-empty state; of a long one as in
+    For a line with carriage returns that is its last non-empty state; for a long one see
     :func:`long_excerpt`.
 
     :param line: the whole line without its newline
@@ -34,7 +34,7 @@ def excerpt(line: bytes) -> tuple[bytes, int]:
 
 
 def long_excerpt(head: bytes, tail: bytes, size: int) -> tuple[bytes, int]:
-    """The same of a line whose ends only were read: its last state, or where that is long its beginning.
+    """The same for a line of which only the ends were read: its last state, or its beginning if that is long.
 
     :param head: its first ``TEXT_MAX`` bytes
     :param tail: its last ``TAIL`` bytes

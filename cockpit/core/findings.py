@@ -1,4 +1,4 @@
-"""The facts of a snapshot that a verdict rests on, sorted by what they mean, and the words for them."""
+"""The facts of a snapshot that a verdict is based on, sorted by meaning, and the words for them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
 
 BACKWARD_SHARE = 0.1
-"""A process that uses more than this of a core gets on with its backward pass."""
+"""A process that uses more than this share of a core makes progress with its backward pass."""
 
 EVIDENCE = 6
-"""Facts that are told at most."""
+"""At most this many facts are given."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Those ranks of a class that a rule is about.
+    """The ranks of a class that a rule is about.
 
     :param kind: what they do, a word of :data:`cockpit.base.kinds.KINDS`
-    :param frozen: whether they have not got on over two samples
+    :param frozen: whether they made no progress over two samples
     """
 
     found: RankClass
@@ -45,7 +45,7 @@ class Part:
 
     @property
     def what(self) -> str:
-        """For what they wait: ``all_reduce``, ``backward``, ``init_process_group``."""
+        """What they wait for: ``all_reduce``, ``backward``, ``init_process_group``."""
         named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
         return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
 
@@ -71,9 +71,9 @@ class Case:
         self.ended: dict[int, str] = {}
         """Ranks whose process is over, and how."""
         self.absent: dict[int, str] = {}
-        """Ranks without a process that was ever seen, and why."""
+        """Ranks whose process was never seen, and why."""
         self.unheard: dict[int, str] = {}
-        """Ranks that are there for all we know, without a stack, and why."""
+        """Ranks that seem to be there, but have no stack, and why."""
         self.pending = 0
         """Ranks whose answer may still come."""
         self.stopped = 0
@@ -82,7 +82,7 @@ class Case:
             self._sort(rank)
         gone = mask_of(self.ended) | mask_of(self.absent) | self.stopped | mask_of(self.unheard)
         self.live = snapshot.world & ~gone & ~self.pending
-        """Ranks whose stack is here, and that run."""
+        """Ranks that run and whose stack is here."""
         self.holders = self._gil_holders()
         """Ranks with a thread that keeps the GIL and does nothing."""
 
@@ -122,12 +122,12 @@ class Case:
         return mask_of(rank for rank in ranks_of(self.live) if _gil_sleeper(self.dumps(rank)))
 
     def dumps(self, rank: int) -> list[Dump]:
-        """A rank's dumps, one a sample; fewer where it did not always answer."""
+        """A rank's dumps, one per sample; fewer if it did not always answer."""
         return self.snapshot.dumps(rank)
 
     @property
     def looks(self) -> int:
-        """Samples there are."""
+        """The number of samples."""
         return len(self.taken)
 
     @property
@@ -142,7 +142,7 @@ class Case:
 
     @cached_property
     def others(self) -> list[Part]:
-        """Classes that do anything else, the likeliest suspects first."""
+        """Classes that do something else, the likeliest suspects first."""
         suspects = self._parts(lambda kind: kind not in WAITING)
         return sorted(suspects, key=lambda one: (not one.frozen, count(one.ranks), one.ranks & -one.ranks))
 
@@ -156,7 +156,7 @@ class Case:
         return sorted(parts, key=lambda one: (-count(one.ranks), one.ranks & -one.ranks))
 
     def _stuck(self, found: RankClass, kind: str) -> bool:
-        """Whether a class has not got on over two samples."""
+        """Whether a class made no progress over two samples."""
         if kind not in ("backward", "sync") or not found.movement:
             return found.movement == "frozen"
         dumps = self.dumps(found.sample_rank)
@@ -169,9 +169,9 @@ class Case:
             return found.movement == "frozen"
         span = max(last.at - first.at, 0.001)
         if kind == "sync":
-            # A wait for a GPU may be a busy one: CPU time says nothing of it.
+            # A wait for a GPU may be a busy one: CPU time says nothing about it.
             return last.process.switches - first.process.switches <= SWITCHES_S * span
-        # The work of backward is done in other threads.
+        # Other threads do the work of backward.
         return (
             found.movement == "frozen"
             and last.process.cpu_s - first.process.cpu_s <= BACKWARD_SHARE * span + 0.02
@@ -179,7 +179,7 @@ class Case:
 
     @cached_property
     def busy(self) -> int:
-        """Ranks that used CPU time and were at the same place each time: an endless loop looks like that.
+        """Ranks that used CPU time and were at the same place each time: this is how an endless loop looks.
 
         So does a wait for a GPU, in backward as well.
         """
@@ -193,7 +193,7 @@ class Case:
 
     @property
     def suspects(self) -> int:
-        """Ranks that do anything else."""
+        """Ranks that do something else."""
         return union(self.others)
 
     @property
@@ -204,12 +204,12 @@ class Case:
 
     @property
     def all_frozen(self) -> bool:
-        """Whether there are ranks that wait, and none of them has moved."""
+        """Whether there are waiting ranks, and none of them has moved."""
         return bool(self.waits) and all(one.frozen for one in self.waits)
 
     @property
     def passing(self) -> bool:
-        """Whether those that wait have been seen to move on: it is no wait that lasts."""
+        """Whether the waiting ranks were seen to move on, so the wait does not last."""
         return self.looks > 1 and not self.frozen
 
     @property
@@ -219,13 +219,13 @@ class Case:
 
     @property
     def blocked(self) -> str:
-        """For what the waiting ranks wait: ``all_reduce``; empty where that differs."""
+        """What the waiting ranks wait for: ``all_reduce``; empty if that differs."""
         names = {one.what for one in self.waits}
         return names.pop() if len(names) == 1 else ""
 
     @property
     def gpu_only(self) -> bool:
-        """Whether those that wait do so for their GPUs: for whom these wait, nothing here says."""
+        """Whether the waiting ranks wait for their GPUs: nothing here says for whom the GPUs wait."""
         return bool(self.waits) and all(one.kind == "sync" for one in self.waits)
 
     def still(self) -> str:
@@ -247,7 +247,7 @@ class Case:
         return f"{told}, {'some of them moving' if self.looks > 1 else 'in one sample'}"
 
     def wait_words(self) -> str:
-        """What the waiting ranks do, for a headline; empty where none waits."""
+        """What the waiting ranks do, for a headline; empty if none waits."""
         if not self.waits:
             return ""
         where = self.blocked or "collectives"
@@ -297,7 +297,7 @@ def kind_of(found: RankClass) -> str:
 
 
 def state_of(dump: Dump | None) -> str:
-    """The state of a rank's process; empty where nobody knows."""
+    """The state of a rank's process; empty if unknown."""
     return dump.process.state if dump is not None and dump.process is not None else ""
 
 
@@ -324,7 +324,7 @@ def _gil_sleeper(dumps: Sequence[Dump]) -> bool:
 
 
 def _at_one_place(dumps: Sequence[Dump]) -> bool:
-    """Whether a rank had one stack in all samples, and nothing has woken it up in between."""
+    """Whether a rank had the same stack in all samples, and nothing woke it up in between."""
     if len(dumps) < 2 or len({python_frames(dump.frames) for dump in dumps}) > 1:
         return False
     first, last = dumps[0].process, dumps[-1].process
@@ -390,5 +390,5 @@ def ended_words(why: str, ranks: int) -> str:
 
 
 def kept(told: Iterable[str]) -> tuple[str, ...]:
-    """The first of those facts that there are."""
+    """The first of the facts that exist."""
     return tuple(fact for fact in told if fact)[:EVIDENCE]

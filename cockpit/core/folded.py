@@ -15,7 +15,7 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def to_folded(snapshot: Snapshot) -> str:
-    """One line a stack, ``outer;inner N``: N dumps of the main thread had it, over all ranks and samples."""
+    """One line per stack, ``outer;inner N``: N dumps of main threads had it, over all ranks and samples."""
     found = Counter(
         ";".join(map(_folded, dump.frames))
         for sample in snapshot.samples
@@ -26,7 +26,7 @@ def to_folded(snapshot: Snapshot) -> str:
 
 
 def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
-    """One profile a class of the newest sample, whose weight is its number of ranks."""
+    """One profile per class of the newest sample, weighted by its number of ranks."""
     frames: dict[Frame, int] = {}
     profiles = []
     for found in classes(snapshot):

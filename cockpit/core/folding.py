@@ -1,7 +1,7 @@
-"""Merge the lines of many ranks into one stream in which lines that differ in numbers only appear once.
+"""Merge the lines of many ranks into one stream in which lines that differ only in numbers appear once.
 
 Thousands of ranks say the same thing within a moment. A line waits until every rank that could still say it
-has (``hold`` seconds at most), and then becomes one :class:`Folded` with all who said it. Lines are the same
+has (``hold`` seconds at most), and then becomes one :class:`Folded` with all its sources. Lines are the same
 if they are equal, or have one shape (:mod:`cockpit.core.shapes`) and no number far from those of the others.
 The order of each rank's own lines is never changed, and no line is lost or doubled.
 """
@@ -23,10 +23,10 @@ RECORD_WAIT = 2.0
 """Seconds after its last line that an unfinished traceback is held back."""
 
 RUN = 16
-"""Lines of one source in a row where others have lines too: quicker than taking turns, and easier to read."""
+"""Lines of one source in a row when others have lines too: faster than taking turns, and easier to read."""
 
 LINE_OVERHEAD = 300
-"""Bytes of memory that a waiting line takes beside its text."""
+"""Bytes of memory that a waiting line takes besides its text."""
 
 
 class Folded(NamedTuple):
@@ -34,7 +34,7 @@ class Folded(NamedTuple):
 
     :param sources: who printed it, in the order they were merged; at least one
     :param text: a line, or the lines of one traceback with newlines between them
-    :param originals: what each source printed, where ``text`` is made of different ones; else empty
+    :param originals: what each source printed, if ``text`` was made from different lines; else empty
     """
 
     sources: list[Source]
@@ -48,7 +48,7 @@ class Folded(NamedTuple):
 
 
 def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
-    """Fold lines that have no order among each other, one of each source."""
+    """Fold lines that have no order among each other, one per source."""
     groups: dict[bytes, list[tuple[Source, bytes, Shape | None]]] = {}
     for source, line in said:
         shape = shape_of(line)
@@ -57,7 +57,7 @@ def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:
 
 
 def _told(said: Sequence[tuple[Source, bytes, Shape | None]]) -> list[Folded]:
-    """Fold lines of one shape, but for those that stand out."""
+    """Fold lines of one shape, except those that stand out."""
     texts: dict[bytes, list[Source]] = {}
     shapes: list[Shape] = []
     for source, line, shape in said:
@@ -83,8 +83,8 @@ class _Group:
     """Lines of one shape.
 
     :ivar holders: how many sources have one of them
-    :ivar ready: those that all who have the like have as their next item
-    :ivar at: how many sources these are
+    :ivar ready: those that every source which has such a line has as its next item
+    :ivar at: how many sources that is
     :ivar due: one of these waits no longer
     """
 
@@ -122,7 +122,7 @@ _Item = tuple[_Like, bytes, Shape | None]
 
 
 class _Queue:
-    """What one source has printed and has not been given out."""
+    """What one source has printed and has not been given out yet."""
 
     __slots__ = ("held", "items", "old", "records", "source", "taken", "touched")
 
@@ -137,12 +137,12 @@ class _Queue:
 
 
 class Folder:
-    """Folds the lines of many sources; time is what :meth:`drain` is told.
+    """Folds the lines of many sources; :meth:`drain` is passed the time.
 
     Work is linear in the number of lines, whatever their order.
 
     :param hold: seconds that a line waits for other sources to print it too
-    :param shapes: fold lines of one shape; else equal ones only
+    :param shapes: fold lines of one shape; otherwise only equal ones
     """
 
     def __init__(self, hold: float = 0.5, *, shapes: bool = True) -> None:
@@ -152,14 +152,14 @@ class Folder:
         self._likes: dict[bytes, _Like] = {}
         self._groups: dict[bytes, _Group] = {}
         self._items: dict[bytes, _Item] = {}  # lines since the last merge: many sources print the same
-        # What can be given out: groups that all who hold them would print next, and others in part.
+        # What can be given out: groups that all their holders would print next, and others in part.
         self._whole: deque[_Group] = deque()
         self._part: deque[_Group] = deque()
         self._new: list[tuple[_Queue, int]] = []  # (queue, value of `taken` after its last new item)
         self._waiting: deque[tuple[float, _Queue, int]] = deque()
         self._old: deque[tuple[_Queue, int]] = deque()
         self.held = 0
-        """About how many bytes of memory the lines held back take."""
+        """Roughly how many bytes of memory the held-back lines take."""
         self._records: dict[_Queue, float] = {}  # with unfinished tracebacks, and when they last grew
 
     def add(self, source: Source, lines: Sequence[bytes]) -> None:
@@ -181,7 +181,7 @@ class Folder:
         return queue is not None and bool(queue.items or queue.records.open)
 
     def drain(self, now: float) -> list[Folded]:
-        """Return what need not wait: older than ``hold`` seconds, or printed by every source already.
+        """Return what need not wait: older than ``hold`` seconds, or already printed by every source.
 
         :param now: seconds of any clock that does not go back
         """
@@ -202,7 +202,7 @@ class Folder:
         return self._merge()
 
     def flush(self) -> list[Folded]:
-        """Return all that is held back, unfinished tracebacks too."""
+        """Return everything that is held back, including unfinished tracebacks."""
         for queue in list(self._records):
             self._release(queue)
         self._old.extend((queue, end) for _, queue, end in self._waiting)
@@ -269,7 +269,7 @@ class Folder:
         self._items.clear()
         self._look_at_heads()
         while True:
-            # What all who have it would print next folds completely.
+            # What all its holders would print next folds completely.
             if self._whole:
                 group = self._whole.popleft()
                 if not group.at or group.at != group.holders:
@@ -301,7 +301,7 @@ class Folder:
                 self._note_ready(like)
 
     def _note_ready(self, like: _Like) -> None:
-        """Note lines that all who have the like would print next."""
+        """Note lines that all holders of such a line would print next."""
         group = like.group
         if group.ready is None:
             group.ready = [like]
@@ -316,7 +316,7 @@ class Folder:
             self._part.append(group)
 
     def _emit_run(self, group: _Group, out: list[Folded]) -> None:
-        """Give out the next old items of a source as long as nobody else has the like, ``RUN`` at most."""
+        """Give out the next old items of a source as long as nobody else has such lines, ``RUN`` at most."""
         [like] = group.clear()
         [queue] = like.heads
         like.heads = []
@@ -342,12 +342,12 @@ class Folder:
             like.heads = []
         self._take(queues)
         self._set_heads(queues)
-        # Fewer have the like now, so those who have it next may be all.
+        # Fewer sources have such a line now, so those that have it next may be all.
         group = likes[0].group
         if group.at and group.at == group.holders:
             self._whole.append(group)
 
-    # These two are most of the work where all sources print the same; they call nothing.
+    # These two do most of the work when all sources print the same; they call nothing.
 
     def _set_heads(self, queues: Sequence[_Queue]) -> None:
         """Note the next items of queues whose heads were given out."""
@@ -356,12 +356,12 @@ class Folder:
                 like = queue.items[0][0]
                 heads = like.heads
                 heads.append(queue)
-                # Only the last one makes it complete.
+                # Only the last one completes it.
                 if len(heads) == like.holders:
                     self._note_ready(like)
 
     def _take(self, queues: Sequence[_Queue]) -> None:
-        """Take the next item of each queue away; whoever counts on it no longer does."""
+        """Remove the next item of each queue, and its count wherever it is counted."""
         size = 0
         for queue in queues:
             like, line, _ = queue.items.popleft()

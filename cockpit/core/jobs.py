@@ -1,4 +1,4 @@
-"""Jobs, as the nodes tell of the ranks on them: which rank is where, and which are missing."""
+"""Jobs, worked out from the ranks that nodes report: which rank is where, and which are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError, Exit
 
 TEXT_LIMIT = 200
-"""Characters of a text of a node that are shown."""
+"""Characters shown of a text from a node."""
 
 PROBLEMS = 20
 """Sentences about one job; more of them help nobody."""
@@ -24,7 +24,7 @@ APART_S = 600.0
 """Ranks of one launch start closer together than this, whatever the clocks of their nodes say."""
 
 _NUMBERING = ("slurm", "mpi")
-"""Launchers that number the processes of each job that they name, on all of its nodes."""
+"""Launchers that name each job and number its processes across all its nodes."""
 
 Key = tuple[str, ...]
 
@@ -34,8 +34,8 @@ class Found:
     """A rank's main process.
 
     :param state: the letter of proc(5)
-    :param python: its interpreter; empty where a wrapper has not come to start one
-    :param container: it is in another pid namespace than the agent that found it
+    :param python: its interpreter; empty if the wrapper has not started one yet
+    :param container: it is in a different pid namespace from the agent that found it
     """
 
     node: str
@@ -64,10 +64,10 @@ class Job:
     """Ranks that belong together.
 
     :param key: the same for the same job, whichever nodes are asked
-    :param run: the run's name, where cockpit started it
+    :param run: the run's name, if cockpit started it
     :param world: how many ranks it should have
-    :param address: where its ranks meet; empty where only its launcher's name of it tells it from others
-    :param name: the launcher's own name of it, where nothing else tells it from others; may be empty
+    :param address: where its ranks meet; empty if only its launcher's name for it tells it from others
+    :param name: its launcher's name for it, if nothing else tells it from others; may be empty
     :param problems: what does not fit together, one sentence each
     """
 
@@ -109,9 +109,9 @@ class Job:
 
 
 class Jobs(list[Job]):
-    """Every job that was found, and what else the nodes told.
+    """Every job that was found, and what else the nodes reported.
 
-    :param others: jobs that may not be looked at
+    :param others: jobs that we may not look at
     :param nodes: every node that answered
     """
 
@@ -138,7 +138,7 @@ class _Claim(NamedTuple):
 
 
 def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
-    """The jobs on some nodes, the newest first, of those that are equally new the largest.
+    """The jobs on some nodes, the newest first; of equally new ones, the largest first.
 
     :param answers: what each node said to ``seek``; of several names of one machine the first counts
     """
@@ -171,7 +171,7 @@ def choose(jobs: Sequence[Job], wanted: str = "") -> Job:
     """The one job that is meant.
 
     :param wanted: its number in the list, from 1, or a part of its title; empty: the only one
-    :raises CockpitError: none, or several
+    :raises CockpitError: no job matches, or several do
     """
     if not jobs:
         raise _none(jobs)
@@ -217,7 +217,7 @@ def _claim(node: str, machine: str, told: FoundRank) -> tuple[Key, _Claim]:
         told.container,
     )
     address = f"{addr}:{port}" if addr and port else addr
-    # Of another machine, or another container's network, they say nothing.
+    # They say nothing about another machine, or another container's network.
     here = f"{machine} {_text(told.net)}"
     numbered = launcher in _NUMBERING
     key: Key
@@ -263,7 +263,7 @@ def _is_loopback(addr: str) -> bool:
 
 
 def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
-    """The job of these processes, which is what most of them say it is."""
+    """The job of these processes: what most of them say it is."""
     problems: list[str] = []
     ranks: dict[int, Found] = {}
     by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
@@ -325,7 +325,7 @@ def _twice(rank: int, claims: Sequence[_Claim]) -> str:
 
 
 def _none(jobs: Sequence[Job]) -> CockpitError:
-    """Why there is no job to be had, and what to do about it."""
+    """Why there is no job, and what to do about it."""
     others = jobs.others if isinstance(jobs, Jobs) else ()
     nodes = nodes_text(jobs.nodes) if isinstance(jobs, Jobs) and jobs.nodes else "these nodes"
     if others:

@@ -1,9 +1,9 @@
 """Words that make a line an error or a warning, as rows of expressions.
 
-A level that a logger gives a line: names as Python's logging has them, glog's letters (``[E626 …`` is
-torch's, whose month has no leading zero), fields of logfmt and JSON. Without one its words: last lines of
-exceptions, and what the C library, the kernel, NCCL, compilers and launchers say of a failure. A number after
-"error:" is a measure, no news.
+First, the level a logger gives a line: names as in Python's logging, glog's letters (``[E626 …`` is
+torch's, whose month has no leading zero), fields of logfmt and JSON. Else its words: exceptions' last lines,
+and what the C library, the kernel, NCCL, compilers and launchers say about a failure. A number after
+"error:" is a metric, not an error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NAME = _not_after(
         for sign in ("=", "='", '="', ": ", "': '", " ", " = ")
     ),
 )
-# "error: 0.013", "Error: 12.4% …", "error: None" are measures; "error: 404 Not Found" is news.
+# "error: 0.013", "Error: 12.4% …", "error: None" are metrics; "error: 404 Not Found" is an error.
 _VALUE = (
     r"[ \t]*(?:[-+]?\d{0,20}(?:\.\d|\d%|\d[eE][-+]\d)"
     r"|(?:[-+]?\d{1,20}|[nN]one|null|[fF]alse|nan|inf|0x0)[ \t\r]*(?:$|[,;|)\]}/]|[A-Z]+:)"
     r"|\"\"|''|\[\]|\{\}|[nN]/[aA]\b)"
 )
 _LOUD = rf"(?![=\w])(?! RATE|:{_VALUE})"
-# What is measured, where no number follows at once: "Test Error: \n Accuracy: …".
+# A metric whose number does not follow at once: "Test Error: \n Accuracy: …".
 _MEASURED = _not_after(
     *(f"[{word[0].upper()}{word[0]}]{word[1:]} [Ee]rror" for word in (
         *("test", "train", "training", "val", "valid", "validation", "eval", "evaluation", "dev", "mean"),
@@ -126,7 +126,7 @@ ERROR = (
     r"\*\*\* \[[^\]\n]{1,200}\] Error \d",
     r"\bCould not resolve host",
     r": command not found\b",
-    # Of the C library's errors; ssh's and the shells' lines end with them.
+    # Messages of the C library's errors; lines of ssh and of shells end with them.
     r": (?:No such file or directory|Connection refused|Connection timed out|Connection reset by peer"
     r"|Broken pipe|No route to host|Cannot allocate memory|Too many open files|Stale file handle"
     r"|Input/output error|Read-only file system|Disk quota exceeded|Name or service not known)\.?[ \t\r]*$",
@@ -137,7 +137,7 @@ ERROR = (
     *_glog("E"),
     *_glog("F"),
 )
-"""Each matches in one line; a row is whatever needs no other word beside it."""
+"""Each matches within one line; a row needs no other word beside it."""
 
 WARNING = (
     rf"{_NAME}WARN(?:ING)?{_LOUD}",
@@ -158,4 +158,4 @@ QUIET = "|".join(
         r"(?<![\w.])I\d{4} \d\d:",
     )
 )
-"""A level that a logger gives to a line that is neither."""
+"""A logger's level of a line that is neither."""

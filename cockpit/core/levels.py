@@ -1,4 +1,4 @@
-"""Which lines of a log are errors and warnings, as far as their words tell."""
+"""Which lines of a log are errors and warnings, judged by their words."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
 
 
 def may_be(level: Level, block: bytes) -> bool:
-    """Whether one of many lines, or of their overwritten states, has the level.
+    """Whether one of many lines, or one of their overwritten states, has the level.
 
-    Only False is certain: a line that is too long to be shown whole could have it.
+    Only False is certain: a line too long to be shown whole could have it.
     """
     rows = _OF.get(level)
     if rows is None:
@@ -44,7 +44,7 @@ def may_be(level: Level, block: bytes) -> bool:
 
 
 def _state(block: bytes, at: int) -> tuple[int, int]:
-    """From where to where the line is that has a byte, or what was overwritten of it; not looked for far."""
+    """Start and end of the line, or overwritten state, around a byte; the search does not go far."""
     low, high = max(0, at - TEXT_MAX), at + TEXT_MAX + 1
     start = max(block.rfind(end, low, at) for end in _ENDS) + 1
     stops = [stop for end in _ENDS if (stop := block.find(end, at, high)) >= 0]
@@ -54,14 +54,14 @@ def _state(block: bytes, at: int) -> tuple[int, int]:
 def level_of(line: bytes) -> Level:
     """The level of one line, with or without colours.
 
-    Where it has words of several, the first counts: "WARNING: retrying after ConnectionError: …" is one.
+    If it has words of several levels, the first counts: "WARNING: retrying after ConnectionError: …" is one.
     """
     # Nearly every line has none of the words.
     if _ROWS.hint(line) is None:
         return Level.PLAIN
     if b"\x1b" in line:
         line = _STYLE.sub(b"", line)
-    # Of an error and a warning at one place, the error counts.
+    # If an error and a warning are at the same place, the error counts.
     places = [(match.start(), -level) for level, match in _ROWS.found_in(line)]
     if not places:
         return Level.PLAIN

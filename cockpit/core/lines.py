@@ -1,9 +1,9 @@
-"""From chunks of one log to its lines, as a person should see them."""
+"""Turn chunks of one log into its lines, as a person should see them."""
 
 from __future__ import annotations
 
 MAX_LINE = 1 << 20
-"""Bytes of an unfinished line that are kept before a piece of it is given out."""
+"""Bytes of an unfinished line to keep before a piece of it is given out."""
 
 
 class Cut(bytes):
@@ -31,7 +31,7 @@ class LineAssembler:
         # The state of the unfinished line, in pieces: joined once, when it is complete.
         self._pieces: list[bytes] = []
         self._size = 0
-        self._returned = False  # a \r came last: what comes next begins a new state
+        self._returned = False  # the last byte was \r: the next one begins a new state
         self._overwritten = False
         self._span = 0
         self.spans: list[int] = []

@@ -1,6 +1,6 @@
-"""The numbers of training over a run, from its logs as they come, in chunks of any size.
+"""The numbers of training over a run, from its logs as they arrive, in chunks of any size.
 
-What a line says is worked out in :mod:`cockpit.core.progress`.
+The meaning of a line is worked out in :mod:`cockpit.core.progress`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from cockpit.core.progress.series import Series
 LINE = 1024
 """Bytes at either end of a line that are read."""
 LONG = 2048
-"""Bytes of a piece that is looked over for numbers before it is taken apart."""
+"""Bytes of a piece that is scanned for numbers before it is taken apart."""
 POINTS, RANK_POINTS = 512, 64
 """Points of a series of the run, and of one rank."""
 PLANS, NEW_PLANS, SHAPE = 1024, 64, 256
-"""Shapes of lines that are known; that are looked into in one chunk; bytes at either end of one."""
+"""Shapes of lines that are kept; that are examined in one chunk; bytes at either end of one."""
 
 SERIES = ("loss", "lr", "samples_s", "tokens_s", "step_s")
-"""Fields of which there are series."""
+"""Fields that have series."""
 
-# What lines with numbers hold. A long piece is searched for the usual ones first, which is quick.
+# What lines with numbers contain. A long piece is first searched for the usual ones, which is quick.
 _HINTS = (b"loss", b"Loss", b"step", b"Step", b"poch", b"iter", b"Iter", b"it/s", b"s/it")
 _HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|per_?sec|tps|eta[: ]")
-# What does not change the shape of a line: numbers, blanks, and how far a bar is drawn.
+# What does not change the shape of a line: numbers, blanks, and how much of a bar is drawn.
 _FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
 _DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"
 _STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
 
 
 def read_line(line: bytes) -> Reading | None:
-    """The numbers of one line, None if there are none of training."""
+    """The numbers of one line, None if none are of training."""
     line = _bounded(last_state(_clean(line)))
     plan = plan_of(line)
     if plan is None or plan.kind in (Kind.HEADING, Kind.SPEED):
@@ -63,16 +63,16 @@ def _clean(text: bytes) -> bytes:
 
 
 def _bounded(line: bytes, size: int = LINE) -> bytes:
-    """Both ends of a long line, without the halves of words where it was cut."""
+    """Both ends of a long line, without the half words where it was cut."""
     if len(line) <= 2 * size:
         return line
     return line[:size].rpartition(b" ")[0] + b" | " + line[-size:].partition(b" ")[2]
 
 
 class Metrics:
-    """The numbers of all ranks of a run, from their logs as they come.
+    """The numbers of all ranks of a run, from their logs as they arrive.
 
-    Where ranks differ, the lowest one that tells a number speaks for the run.
+    If ranks differ, the lowest one that prints a number speaks for the run.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class Metrics:
         """The newest value of every field over the run."""
         self._ranks: dict[int | None, RankLog] = {}
         self._run: dict[str, Series] = {}
-        self._speakers: dict[str, tuple[float, float]] = {}  # field: (rank, when it last said it)
+        self._speakers: dict[str, tuple[float, float]] = {}  # field: (rank, when it last printed it)
         self._plans: dict[bytes, Plan | None] = {}
 
     def latest_of(self, rank: int) -> Reading:
-        """The newest value of every field that this rank told."""
+        """The newest value of every field that this rank printed."""
         return self._ranks[rank].latest if rank in self._ranks else Reading()
 
     def series(self, name: str, rank: int | None = None) -> Sequence[tuple[float, float]]:
@@ -100,11 +100,11 @@ class Metrics:
         return found.points() if found is not None else []
 
     def feed(self, rank: int | None, data: bytes, at: float) -> bool:
-        """Take the next bytes of a log; return whether they tell new numbers.
+        """Take the next bytes of a log; return whether they contain new numbers.
 
-        :param rank: None: the console of a launcher, which counts only where no rank tells a number itself
-        :param data: any piece of it; only the last :data:`WINDOW` bytes are looked at
-        :param at: when they came, unix seconds
+        :param rank: None: the console of a launcher, which counts only for numbers that no rank prints itself
+        :param data: any piece of it; only the last :data:`WINDOW` bytes are read
+        :param at: when they arrived, unix seconds
         """
         state = self._ranks.get(rank)
         if state is None:
@@ -120,7 +120,7 @@ class Metrics:
         return True
 
     def time_left(self, now: float) -> float | None:
-        """Seconds until the last step of the run; None: nobody knows, or what is known is too old.
+        """Seconds until the last step of the run; None: unknown, or what is known is too old.
 
         :param now: unix seconds
         """
@@ -153,7 +153,7 @@ class Metrics:
         return news
 
     def _learn(self, line: bytes, shape: bytes) -> None:
-        """Work out how lines of this shape are read from now on."""
+        """Work out how to read lines of this shape from now on."""
         self._plans[shape] = plan_of(line) if _HINTED.search(line) else None
 
     # Taking

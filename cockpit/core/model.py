@@ -1,4 +1,4 @@
-"""The run model and its reducer: events in, state of nodes and ranks out; deterministic, no I/O."""
+"""The run model and its reducer: events in, states of nodes and ranks out; deterministic, no I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cockpit.core.events import Event
 from cockpit.errors import Exit
 
 NOTES = 200
-"""Notes kept of a node; how many more there were is counted."""
+"""Notes kept per node; further ones are only counted."""
 
 REPORTS = 1000
-"""Reports kept of a node."""
+"""Reports kept per node."""
 
 
 class RankState(Enum):
@@ -39,7 +39,7 @@ LIVE = frozenset({RankState.WAITING, RankState.STARTING, RankState.RUNNING})
 
 @dataclass(frozen=True)
 class Rank:
-    """A training process as the run record tells it; times are unix seconds on its node's clock."""
+    """A training process as in the run record; times are unix seconds on its node's clock."""
 
     rank: int
     node: str
@@ -58,7 +58,7 @@ class Rank:
 
     @property
     def failed(self) -> bool:
-        """Ended in any other way than exit 0."""
+        """Ended in any way other than exit 0."""
         return self.state not in LIVE and not (self.state is RankState.EXITED and self.code == 0)
 
     @property
@@ -94,7 +94,7 @@ class Node:
     rtt_s: float | None = None
     launched: bool = False
     stage: str = ""
-    """Of a stop: term, finalising, kill, sweep."""
+    """Stage of a stop: term, finalising, kill, sweep."""
     launcher_code: int | None = None
     launcher_signal: int | None = None
     launcher_ended: bool = False
@@ -104,11 +104,11 @@ class Node:
     complete: bool = False
     """It ended, and every byte it wrote is here."""
     lost: str = ""
-    """Why nothing more can come although it did not end."""
+    """Why nothing more can arrive although it did not end."""
     reports: Mapping[str, events.Report] = field(default_factory=dict)
     survivors: tuple[Process, ...] = ()
     supervisor_gone: bool = False
-    """The supervisor vanished: what happens from here on may go unrecorded."""
+    """The supervisor vanished: what happens from now on may go unrecorded."""
     notes: tuple[str, ...] = ()
     notes_dropped: int = 0
     """How many more notes there were."""
@@ -120,7 +120,7 @@ class Node:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Its notes, and what is not kept of its record."""
+        """Its notes, and how much of its record was not kept."""
         more = []
         if self.notes_dropped:
             more.append(f"and {self.notes_dropped:,} more notes, which are not kept")
@@ -131,7 +131,7 @@ class Node:
 
     @property
     def over(self) -> bool:
-        """Whether nothing of this node can change any more."""
+        """Whether nothing about this node can change any more."""
         return self.ended or bool(self.lost)
 
     @property
@@ -151,7 +151,7 @@ class RunModel:
     def apply(self, event: Event) -> set[str | int]:
         """Take in one event; return the names of nodes and the numbers of ranks that changed.
 
-        Nodes and ranks that are not of this run are passed over.
+        Nodes and ranks that are not part of this run are ignored.
         """
         fact = event.fact
         if isinstance(fact, events.Planned):
@@ -173,16 +173,16 @@ class RunModel:
 
     @property
     def over(self) -> bool:
-        """Whether every node is over: nothing of the run is left."""
+        """Whether every node has ended: nothing of the run is left."""
         return bool(self.nodes) and all(node.over for node in self.nodes.values())
 
     @property
     def done(self) -> bool:
-        """Whether every node is over and all its output is here."""
+        """Whether every node has ended and all its output is here."""
         return bool(self.nodes) and all(node.done for node in self.nodes.values())
 
     def alive(self) -> int:
-        """How many ranks run."""
+        """How many ranks are running."""
         return sum(rank.state is RankState.RUNNING for rank in self.ranks.values())
 
     def ended_at(self, rank: Rank) -> float:
@@ -190,10 +190,10 @@ class RunModel:
         return (rank.ended_at or 0.0) - self.nodes[rank.node].offset_s
 
     def failures(self) -> list[Rank]:
-        """Ranks that failed for good, first one first on the common clock.
+        """Ranks that failed for good, in the order of the common clock.
 
-        A rank that its launcher will start again has not failed for good; what ended after a stop was
-        asked for on its node is a consequence of that.
+        A rank that its launcher will restart has not failed for good; what ended after a stop was
+        requested on its node is a consequence of that.
         """
         found = [rank for rank in self.ranks.values() if rank.failed and self._final(rank)]
         return sorted(found, key=lambda rank: (self.ended_at(rank), rank.rank))
@@ -209,7 +209,7 @@ class RunModel:
         return next(iter(self.failures()), None)
 
     def exit_code(self) -> Exit:
-        """What the run comes to, as far as it is known: see docs/exit-codes.md."""
+        """The outcome of the run, as far as it is known: see docs/exit-codes.md."""
         if any(rank.failed for rank in self.ranks.values()):
             return Exit.RANK_FAILED
         return Exit.OK if self.over else Exit.NODE_UNFIT
@@ -218,7 +218,7 @@ class RunModel:
         """The ranks of a node."""
         return (self.ranks[number] for number in self.nodes[node].ranks if number in self.ranks)
 
-    # Reducers: one a kind. They return what changed besides the node.
+    # Reducers: one per kind. They return what changed besides the node.
 
     def _set(self, node: Node, **changes: Any) -> None:
         self.nodes[node.name] = replace(node, **changes)
@@ -256,7 +256,7 @@ class RunModel:
         return rank if rank is not None and rank.node == node.name else None
 
     def _rank_of(self, node: Node, fact: _AboutRank) -> Rank | None:
-        """The rank a fact is about; None where a later attempt at it has been heard of already.
+        """The rank a fact is about; None if a later attempt at it is already known.
 
         The end of an attempt may be recorded after the start of the next one.
         """
@@ -267,7 +267,7 @@ class RunModel:
         rank = self._rank_of(node, fact)
         if rank is None:
             return set()
-        # Our journal, read before the node's record, may have the end of this very attempt already.
+        # Our journal, read before the node's record, may already have the end of this very attempt.
         ended = rank.state not in LIVE and rank.attempt == fact.attempt
         known = rank if ended else Rank(rank.rank, node.name, RankState.RUNNING)
         self.ranks[rank.rank] = replace(

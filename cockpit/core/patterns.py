@@ -1,4 +1,4 @@
-"""Regular expressions over what a screen shows of a log, and a quick way to pass over what cannot match."""
+"""Regular expressions over what a screen shows of a log, and a quick way to skip what cannot match."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _PLAIN = bytes(range(0x20, 0x7F)) + b"\r\n"
 _COUNT = re.compile(r"[*+?]|\{(\d*)(?:,\d*)?\}")
 # What follows \x41, \u00e9, \N{…} and \123 belongs to it.
 _ESCAPE = re.compile(r"N\{[^}]*\}|[xuU0-9][0-9a-fA-F]*|[A-Za-z]")
-# A group that what matches goes through: no assertion, condition or reference.
+# A group whose content is part of the match: no assertion, condition or reference.
 _INSIDE = re.compile(r"(?!\?)|\?:|\?P<\w+>")
 _MOST = 32
-"""Texts to look for; more of them are slower than looking for the expression itself."""
+"""Texts to look for; more of them are slower than the expression itself."""
 
-# Flags change what the rest means; a comment is no group to pass over.
+# Flags change what the rest means; a comment is not a group to skip.
 _FLAGS = re.compile(r"\(\?[aiLmsux#-]")
 
 
 class Pattern:
     r"""A regular expression in the text of a line, without its colours.
 
-    Small letters find capitals too, unless there is a capital in the expression; a leading ``!`` inverts.
-    ``\w``, ``\b`` and the like know ASCII only.
+    Small letters match capitals too, unless the expression has a capital; a leading ``!`` inverts.
+    ``\w``, ``\b`` and the like are ASCII only.
 
     :param text: the expression as typed
-    :raises CockpitError: it is not one; says where
+    :raises CockpitError: it is not a regular expression; says where
     """
 
     def __init__(self, text: str) -> None:
@@ -52,17 +52,17 @@ class Pattern:
             self._needed = [self._fold(text.encode(errors="surrogatepass")) for text in needed]
 
     def matches(self, line: bytes) -> bool:
-        """Whether a line is meant."""
+        """Whether a line is selected."""
         return (self._regex.search(sanitise(line, colour=False)) is None) == self.inverted
 
     def spans(self, shown: str) -> list[tuple[int, int]]:
-        """Where it matches in a shown text, to highlight; nothing if inverted."""
+        """Where it matches in the shown text, for highlighting; nothing if inverted."""
         if self.inverted:
             return []
         return [match.span() for match in self._regex.finditer(shown) if match.end() > match.start()]
 
     def may_match(self, block: bytes) -> bool:
-        """Whether a line of ``block`` could be meant; False is certain, and quick."""
+        """Whether a line of ``block`` could be selected; False is certain, and quick."""
         if self.inverted:
             return True
         clean = not block.translate(None, _PLAIN)
@@ -75,7 +75,7 @@ class Pattern:
             return False
         if b"\t" in block and any(b" " in text for text in self._needed):
             return True
-        # Colours may be in the middle of the text, and what stands for a control character may be a part.
+        # Colours may be in the middle of the text, and a replaced control character may be a part of it.
         shown = self._fold(sanitise(block.replace(b"\n", b" "), colour=False).encode())
         return any(text in shown for text in self._needed)
 
@@ -85,7 +85,7 @@ class Pattern:
     def _searched(self, block: bytes) -> bool:
         lines = block.replace(b"\r", b"\n").decode("ascii").split("\n")
         if len(block) > TEXT_MAX and max(map(len, lines)) > TEXT_MAX:
-            return True  # what is shown of the line has another end
+            return True  # the shown part of the line ends elsewhere
         search = self._regex.search
         return any(search(line) for line in lines)
 
@@ -95,12 +95,12 @@ def _has_capital(regex: str) -> bool:
 
 
 def needed_texts(regex: str) -> list[str] | None:
-    """Texts of which at least one is in everything that a valid expression matches; None: cannot tell."""
+    """Texts, at least one of which is in everything that a valid expression matches; None: cannot tell."""
     return None if _FLAGS.search(regex) else _Needed(regex).alternatives()
 
 
 class _Needed:
-    """Reads an expression from ``at`` on; every part tells which texts it needs, None where it needs none."""
+    """Reads an expression from ``at`` on; every part says which texts it needs, None if it needs none."""
 
     def __init__(self, regex: str) -> None:
         self._regex = regex
@@ -137,7 +137,7 @@ class _Needed:
         return best if all(best) and len(best) <= _MOST else None
 
     def _least(self) -> int | None:
-        """Read a count; return how often at least. None: there is none."""
+        """Read a count; return the minimum. None: there is no count."""
         count = _COUNT.match(self._regex, self._at)
         if count is None or count[0] == "{}":
             return None
@@ -179,7 +179,7 @@ class _Needed:
 
 
 def _after_class(regex: str, at: int) -> int:
-    """Where the class that began just before ``at`` has ended."""
+    """Where the class that began just before ``at`` ends."""
     at += regex.startswith("^", at)
     at += regex.startswith("]", at)
     while regex[at] != "]":
@@ -188,7 +188,7 @@ def _after_class(regex: str, at: int) -> int:
 
 
 def _after_group(regex: str, at: int) -> int:
-    """Where the group that began just before ``at`` has ended."""
+    """Where the group that began just before ``at`` ends."""
     depth = 1
     while depth:
         char = regex[at]

@@ -14,7 +14,7 @@ import re
 TRACEBACK = b"Traceback (most recent call last)"
 
 MOST = 200
-"""Bytes that may stand before a traceback; what is longer is a line of its own."""
+"""Bytes that may precede a traceback; anything longer is a line of its own."""
 
 _CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY = rb"[A-Z][a-z]{2} [ \d]\d "
@@ -34,13 +34,13 @@ _TAGS = (
     rb"[A-Za-z][\w.-]{0,63}/\d{1,6} ",
     rb"\([^()\n]{1,64} pid=\d{1,10}[^()\n]{0,64}\) ?",
     rb" {0,5}\d{1,6}: ",
-    # Names of hosts: in small letters and numbered, and what follows is no value ("top1: 71.3").
+    # Host names: in small letters and numbered, and not followed by a value ("top1: 71.3").
     rb"(?=[a-z._]{0,63}[\d-])[a-z0-9][a-z0-9._-]{0,63}: (?![-+.]?\d)",
     rb"[a-z][\w.-]{0,63}[-_]\d{1,5} {1,40}\| ",
 )
 _TIME = re.compile(b"|".join(_TIMES))
 _PREFIX = re.compile(rb"(?:%s){0,6}" % b"|".join((*_TIMES, *_TAGS)))
-# A bar ends without a newline: what is printed next goes on in its line.
+# A bar ends without a newline: what is printed next continues its line.
 _BAR_END = re.compile(rb"(?:it/s|s/it|B/s)[^\]\r\n]{0,300}\]|\[(?:\d\d:)?\d\d:\d\d<[^\]\r\n]{0,300}\]")
 _GROUP = re.compile(rb" {0,40}\+ (?:Exception Group )?\Z")
 _DIGITS = re.compile(rb"\d")
@@ -49,8 +49,8 @@ _DIGITS = re.compile(rb"\d")
 def split(line: bytes) -> tuple[bytes, bytes]:
     """A line as ``(prefix, body)``; together they are the line.
 
-    In the prefix are times and who speaks (launchers' tags), not what a program's own logger says there:
-    levels, modules. It takes the names of exceptions for no host: ``ValueError: x`` has no prefix.
+    The prefix has times and who speaks (launchers' tags), but not what a program's own logger puts there:
+    levels, modules. Names of exceptions are not mistaken for hosts: ``ValueError: x`` has no prefix.
     """
     match = _PREFIX.match(line)
     end = match.end() if match else 0
@@ -63,7 +63,7 @@ def speaker(prefix: bytes) -> bytes:
 
 
 def message(line: bytes) -> bytes:
-    """The :func:`split` body of a line, without the progress bar that it may go on after."""
+    """The :func:`split` body of a line, without a progress bar in front of it."""
     body = split(line)[1]
     return body[_after_bars(body) :]
 
@@ -77,9 +77,9 @@ def _after_bars(text: bytes) -> int:
 
 
 def head(line: bytes) -> bytes | None:
-    """What stands before the first words of a traceback and is repeated in its lines; None: it begins none.
+    """What precedes the first words of a traceback and recurs in its lines; None: it begins no traceback.
 
-    It may be more than :func:`split` tells: a logger's level and name too. A progress bar does not count.
+    It may be more than :func:`split` finds: a logger's level and name too. A progress bar does not count.
     """
     before, found, _ = line.partition(TRACEBACK)
     if not found:
@@ -92,10 +92,10 @@ def head(line: bytes) -> bytes | None:
 
 
 def body(line: bytes, prefix: bytes) -> bytes | None:
-    """The text of a line in a traceback with this :func:`head`; None: the line is somebody else's.
+    """The text of a line in a traceback with this :func:`head`; None: the line is another speaker's.
 
     The digits of times may differ. Lines that have only the launcher's part of the head belong to it too: a
-    logger's level stands in the first line alone.
+    logger's level is in the first line only.
     """
     if not prefix:
         return line

@@ -16,7 +16,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """Rank numbers folded: ``0-5,7``."""
+    """Rank numbers, folded: ``0-5,7``."""
     return str(RangeSet.fromlist([str(rank) for rank in ranks]))
 
 
@@ -27,7 +27,7 @@ def mask_text(mask: int) -> str:
 
 
 def mask_within(mask: int, width: int, end: str = ",…") -> str:
-    """The ranks of a mask in at most so many columns: where there is no room the first ones, and ``end``."""
+    """The ranks of a mask in at most this many columns: if they do not fit, the first ones and ``end``."""
     text = mask_text(mask)
     if len(text) <= width:
         return text
@@ -39,7 +39,7 @@ def mask_within(mask: int, width: int, end: str = ",…") -> str:
 def nodes_text(nodes: Iterable[str]) -> str:
     """Node names folded, in their order: ``gpu[01-16]``, ``storage,gpu[01-16]``.
 
-    Names that differ in numbers alone stand together, where the first of them does. A name that is not a
+    Names that differ only in numbers are put together, where the first of them is. A name that is not a
     plain host name stays as it is.
     """
     alike: dict[str, list[str]] = {}
@@ -49,7 +49,7 @@ def nodes_text(nodes: Iterable[str]) -> str:
 
 
 def in_order(nodes: Iterable[str], order: Iterable[str]) -> list[str]:
-    """Nodes that came in any order, as a run has them: that of its hostfile; what it has not comes last."""
+    """Nodes in the order of the run's hostfile; those that are not in it come last."""
     places = {name: place for place, name in enumerate(order)}
     return sorted(nodes, key=lambda name: places.get(name, len(places)))
 

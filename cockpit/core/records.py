@@ -1,4 +1,4 @@
-"""The tracebacks in the lines of one source: lines that stay together among those of others."""
+"""The tracebacks in the lines of one source: lines that stay together among those of other sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cockpit.core import prefixes
 
 RECORD_LINES = 2000
 RECORD_LINE = 1 << 16
-"""A traceback is cut after so many lines, and after a line of so many bytes."""
+"""A traceback is cut after this many lines, and after a line of this many bytes."""
 
 _BEGINS = prefixes.TRACEBACK + b":"
 _CHAINED = (b"During handling of the above exception,", b"The above exception was the direct cause")
@@ -60,7 +60,7 @@ class Records:
         return [Record(b"\n".join(lines))] if lines else []
 
     def _body(self, line: bytes) -> bytes | None:
-        """What the open traceback has in this line; None: nothing, it is not of it."""
+        """The open traceback's part of this line; None: the line does not belong to it."""
         if not self._lines:
             return None
         return prefixes.body(line, self._head) if line.strip() else b" "

@@ -1,4 +1,4 @@
-"""Many expressions looked for at once: what most lines lack is found out in one quick search."""
+"""Search for many expressions at once: one quick search rules out most lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 # From the frequent to the rare, as counted in tests/logs; what is missing is rarer.
 _FREQUENT = " 01s:.e2toar3in4l,-p/m5|c_86[7]d9=guh'%vkbT<()LOENFIyfw\"*RCPxADSMGB"
 _SHORT = 3
-"""Fewer characters than these are too frequent to look for."""
+"""Texts with fewer characters are too frequent to look for."""
 
 
 class Row(NamedTuple, Generic[T]):
-    """An expression in text without newlines, and what it tells."""
+    """An expression in text without newlines, and what a match means."""
 
     tells: T
     regex: str
@@ -36,9 +36,9 @@ class Rows(Generic[T]):
 
     @cached_property
     def hint(self) -> Callable[..., re.Match[bytes] | None]:
-        """Finds in a text of any size what tells that one of them may match some line; None is certain.
+        """Finds, in a text of any size, a sign that one of them may match some line; None is certain.
 
-        It takes the text, and where in it to begin.
+        It takes the text and the position to begin at.
         """
         return self._quick.search
 
@@ -86,7 +86,7 @@ class Rows(Generic[T]):
 
     @cached_property
     def _linked(self) -> dict[bytes, tuple[int, ...]]:
-        """The rows of each text that was found, and of those that may begin within it and were passed by."""
+        """The rows of each text that was found, and of those that may begin within it and were skipped."""
         every = {end for texts in self._ends for end in texts}
         linked: dict[bytes, tuple[int, ...]] = {}
         for found in every:

@@ -1,4 +1,4 @@
-"""From chunks of many logs, as they come in, to batches of whole lines."""
+"""Turn chunks of many logs, as they arrive, into batches of whole lines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cockpit.core.excerpt import LONG, TEXT_MAX, clip
 
 BATCH_BYTES = 1 << 20
 BATCH_LINES = 1024
-"""A batch is about this long at most: what can be read, folded and filtered in one go."""
+"""The approximate maximum size of a batch: what can be read, folded and filtered in one go."""
 
 HOLD = 4 << 20
 """Bytes that are held until the batch is closed, so that it can be cut evenly if it is too long."""
 
 PROMPT_S = 0.5
-"""An unfinished line that has not grown for so many seconds waits for something: it is a prompt."""
+"""An unfinished line that has not grown for this many seconds waits for something: it is a prompt."""
 
 
 class Segment(NamedTuple):
@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """A line whose end has not come.
+    """A line whose end has not arrived.
 
     :param state: what of it is shown
     :param size: bytes of its last state, so far
@@ -62,7 +62,7 @@ class Unfinished(NamedTuple):
 
 @dataclass(slots=True)
 class _Log:
-    """How far one log has come: it has bytes up to ``end``, its unfinished line starts at ``start``."""
+    """How far one log has been read: it has bytes up to ``end``, its unfinished line starts at ``start``."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class _Piece(NamedTuple):
     data: bytes
 
     def cut(self, counts: list[int]) -> Iterator[Segment]:
-        """Cut it into segments of so many lines each (their sum is that of the segment)."""
+        """Cut it into segments of the given numbers of lines (they add up to the segment's)."""
         if len(counts) == 1:
             yield self.segment  # there may be no bytes to look at
             return
@@ -103,7 +103,7 @@ class _Piece(NamedTuple):
 
 
 class Collector:
-    """Collects what logs say until it becomes a batch; a line belongs to the batch in which it ends."""
+    """Collects log output until it becomes a batch; a line belongs to the batch in which it ends."""
 
     def __init__(self) -> None:
         self._logs: dict[int, _Log] = {}
@@ -115,7 +115,7 @@ class Collector:
         self._shown: set[int] = set()  # progress bars and prompts
 
     def feed(self, source: int, offset: int, data: bytes) -> None:
-        """Take the bytes of a log from ``offset`` on; what was fed before is passed over."""
+        """Take the bytes of a log from ``offset`` on; what was already fed is skipped."""
         log = self._logs.get(source)
         if log is None or offset > log.end:
             log = self._logs[source] = _Log(offset, offset)
@@ -198,7 +198,7 @@ class Collector:
 
 
 def _deal(pieces: list[_Piece], batches: list[list[Segment]]) -> None:
-    """Deal the lines of one log evenly over the batches: what ranks say at a time stays together."""
+    """Spread the lines of one log evenly over the batches: what ranks say at one time stays together."""
     total = sum(piece.segment.lines for piece in pieces)
     ends = iter([ceil(number * total / len(batches)) for number in range(1, len(batches) + 1)])
     number, end, done = 0, next(ends), 0
@@ -217,7 +217,7 @@ def _deal(pieces: list[_Piece], batches: list[list[Segment]]) -> None:
 
 
 def _append(batch: list[Segment], segment: Segment) -> None:
-    """Add a segment, as a part of the one before if that is the same log's."""
+    """Add a segment, merged into the previous one if that is of the same log."""
     before = batch[-1] if batch else None
     joins = before is not None and before.source == segment.source and before.end == segment.start
     if before is None or not joins or before.long or segment.long:

@@ -1,7 +1,7 @@
-"""The shape of a line: what is left of it without its numbers, times, addresses and launchers' prefixes.
+"""The shape of a line: what remains without its numbers, times, addresses and launchers' prefixes.
 
-Lines of one shape that many ranks print are told as one, in which a number that differs stands as a range.
-Numbers that tell *which* line it is (of a step, ``340/5004``, a line of a file) belong to the shape, and so
+Lines of one shape that many ranks print are shown as one, with a range for each number that differs.
+Numbers that say *which* line it is (of a step, ``340/5004``, a line of a file) belong to the shape, and so
 do words with digits in them: hosts, files, layers.
 """
 
@@ -24,14 +24,14 @@ NUMBERS = 48
 """A line with digits in more places is a table."""
 
 FAR = 10
-"""Numbers that are so many times apart are not told as one range."""
+"""Numbers that differ by this factor are not shown as one range."""
 
 DASH = "–".encode()
-"""Between the least and the greatest number."""
+"""What separates the least and the greatest number."""
 
 
 class Kind(IntEnum):
-    """What a part of a line is that may differ between ranks.
+    """The kind of a part of a line that may differ between ranks.
 
     ``MOMENT`` is a time, an address, a colour or the bar of a progress bar; ``NAME`` the number of a rank, a
     process, a device; ``COUNT`` a whole number without a unit, by which lines that belong together are known.
@@ -48,30 +48,30 @@ Span = tuple[int, int]
 """From a byte up to another one."""
 
 Part = tuple[int, int, Kind]
-"""A part that may differ: a span, and what stands there."""
+"""A part that may differ: a span, and what it holds."""
 
 
 class Shape:
-    """The shape of a text, and where in that text stands what is none of it.
+    """The shape of a text, and the places in the text that are not part of its shape.
 
-    :param key: equal for texts of one shape, but for what is ``kept``
-    :param kept: where digits are that belong to the shape
-    :param parts: what does not, in order
+    :param key: equal for texts of one shape, except for what is ``kept``
+    :param kept: where the digits are that belong to the shape
+    :param parts: the parts that do not belong to it, in order
     """
 
     __slots__ = ("_counts", "_kept", "_key", "_pick", "parts")
 
     def __init__(self, key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> None:
-        self._key = b"\n" + key  # no line is equal to it
+        self._key = b"\n" + key  # equal to no line
         self._kept = kept
         self._counts = [(start, end) for start, end, kind in parts if kind is Kind.COUNT]
         self._pick: Callable[[bytes], tuple[bytes, ...]] | None = None
         self.parts = parts
 
     def of(self, text: bytes) -> tuple[bytes, bytes]:
-        """What this and all other texts of the shape have in common; and the same with what it counts.
+        """What all texts of the shape have in common; and the same with what this one counts.
 
-        Of many lines of one shape, two that count the same belong together.
+        Among many lines of one shape, two with the same count belong together.
         """
         key = self._key
         if self._kept:
@@ -81,15 +81,15 @@ class Shape:
         return key, b"\0".join([key, *[text[start:end] for start, end in self._counts]])
 
     def cut(self, text: bytes) -> tuple[bytes, ...]:
-        """What stands in each of the parts, and an empty text."""
+        """The text of each part, and an empty text."""
         if self._pick is None:
-            # Two at least, or it would give one text and no tuple.
+            # At least two, or it would return one text instead of a tuple.
             self._pick = itemgetter(*[slice(start, end) for start, end, _ in self.parts], slice(0, 0))
         return self._pick(text)
 
 
-# Shapes depend on where digits are, not on which ones: they are looked up by the text with all digits alike.
-# Not zeros, for "0 errors" is another thing than "3 errors".
+# Shapes depend on where digits are, not on which ones: they are looked up by the text with equal digits.
+# Not zeros: "0 errors" is not the same as "3 errors".
 _ALIKE = bytes.maketrans(b"023456789", b"1" * 9)
 _HASH = re.compile(
     rb"(?<![\w.-])(?=[0-9a-f-]{0,15}1)(?=[0-9-]{0,15}[a-f])[0-9a-f]{8}[0-9a-f-]{0,56}(?![\w.-])"
@@ -97,11 +97,11 @@ _HASH = re.compile(
 _HEX = re.compile(rb"(?<![0-9A-Za-z_])0(?=x[0-9a-fA-F]{1,16}(?![0-9A-Za-z_]))")
 
 _MARKS = (b"\0", b"\x01")
-"""Stand in a key before what is kept, and for each part."""
+"""Markers in a key: before what is kept, and in place of each part."""
 
-# Words without digits are passed over, the last one is kept: it says what the number after it is. Then each
-# alternative begins with what it is recognised by, and its group tells which one it is. Any other byte is
-# passed over too, so that nothing is looked at twice.
+# Words without digits are skipped, the last one is kept: it says what the number after it is. Then each
+# alternative begins with what it is recognised by, and its group says which one it is. Any other byte is
+# skipped too, so that nothing is looked at twice.
 _TOKEN = re.compile(
     rb"[^\w./~+\x1b\x02-]*(?:([A-Za-z_/~.][A-Za-z_./~+-]*)(?!\d)[^\w./~+\x1b\x02-]+)*"
     rb"(?:([A-Za-z_/~.][\w./~+-]*)"
@@ -123,7 +123,7 @@ _COUNTER = re.compile(
     rb"(?:\A|.*_)(?:n?updates?|steps?|iter(?:ation)?s?|epochs?|batch|line)\Z", re.IGNORECASE
 )
 _SOURCE_FILE = re.compile(rb".*\.[a-z]\w{0,4}\Z")
-# What stands for somebody or something: that such numbers are far apart says nothing.
+# Numbers that identify somebody or something: it means nothing that they are far apart.
 _NAMED = re.compile(
     rb"(?:\A|.*_)(?:rank|pid|tid|id|process|thread|block|device|gpu|cuda|cpu|core|node|worker|port|shard|seed"
     rb"|slot|group)s?\Z",
@@ -134,7 +134,7 @@ _UNIT = re.compile(rb"[A-Za-z%]| (?:[KMGT]?i?B|[mun]?s|[WC%])\b")
 _LABELLED = re.compile(rb"[\s:=#'\"\[(]{0,12}")
 _RANK = re.compile(rb"[Rr]ank[-_]?(\d{1,9})")
 _DIGITS = b"0123456789,+-"
-# What stands before and after a coordinate: "thread: [3,0,0]".
+# What precedes and follows a coordinate: "thread: [3,0,0]".
 _OPEN = (b"[", b"(", b",")
 _CLOSE = (b"]", b")", b",")
 _HOST = re.compile(rb"(?<![\w\[(<,/.-])[a-z][\w.-]*:")
@@ -143,7 +143,7 @@ _RULES = (b"|", "│".encode(), "┃".encode(), "║".encode())
 
 
 def shape_of(text: bytes) -> Shape | None:
-    """The shape of a line; None: it folds with equal lines only."""
+    """The shape of a line; None: it folds only with equal lines."""
     if len(text) > LINE_MAX:
         return None
     alike = _alike(text)
@@ -173,12 +173,12 @@ def record_shape(text: bytes) -> Shape:
 
 
 def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int], bytes]]:
-    """Tell texts of one shape as few: as one, but for those with a number far from all others.
+    """Merge texts of one shape into few: into one, except those with a number far from all others.
 
-    What is equal in them stands as it is. Numbers that differ become their range, of times it is the first,
-    of addresses one; prefixes that tell who speaks are left out.
+    Equal parts stay as they are. Numbers that differ become their range; of times the first is kept,
+    of addresses any one; prefixes that say who speaks are left out.
 
-    :return: indices of texts, each once, and what stands for them
+    :return: indices of texts, each once, and the text that replaces them
     """
     columns = list(zip(*[shape.cut(text) for text, shape in zip(texts, shapes, strict=True)], strict=True))
     differing = [
@@ -198,7 +198,7 @@ def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int
 
 
 def _together(marks: Sequence[Sequence[int]], count: int) -> list[list[int]]:
-    """Which of so many things have the same marks: their indices."""
+    """The indices of things that have the same marks."""
     if not marks:
         return [list(range(count))]
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -219,7 +219,7 @@ def _replaced(text: bytes, pieces: Sequence[tuple[Part, bytes]]) -> bytes:
 
 
 class _Differing:
-    """A part that is not the same in all of some texts."""
+    """A part that is not the same in all of the texts."""
 
     def __init__(self, place: int, kind: Kind, said: Sequence[bytes]) -> None:
         self.place = place
@@ -231,7 +231,7 @@ class _Differing:
             self._values = list(map(float, plain))
 
     def clusters(self) -> list[int]:
-        """A mark for each number: the same, unless somewhere between two they are :data:`FAR` times apart.
+        """A mark for each number: the same, unless a gap of a factor :data:`FAR` separates them.
 
         :return: empty if they are all the same
         """
@@ -247,7 +247,7 @@ class _Differing:
         return [cluster[size] for size in sizes]
 
     def one(self, group: Sequence[int]) -> bytes:
-        """What stands for it in some of the texts."""
+        """What replaces it for some of the texts."""
         said, values = self._said, self._values
         if len(group) < len(said):
             said = [said[index] for index in group]
@@ -270,7 +270,7 @@ def _alike(text: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _of_layout(alike: bytes) -> Shape | None:
-    # What tells hashes and UUIDs apart is kept, whatever it is: one of them is read for all.
+    # What distinguishes hashes and UUIDs is kept, whatever it is: one of them is read for all.
     return _shape(_HASH.sub(_any_hash, alike))
 
 
@@ -283,7 +283,7 @@ def _shape(alike: bytes) -> Shape | None:
     if any(mark in alike for mark in _MARKS):
         return None
     prefix, _ = prefixes.split(alike)
-    # The name of a host may as well be that of a layer.
+    # What looks like a host name may be a layer's.
     host = _HOST.search(prefix)
     start = host.start() if host else len(prefix)
     read = _read(alike, start)
@@ -293,7 +293,7 @@ def _shape(alike: bytes) -> Shape | None:
 
 
 def _tabular(key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> bool:
-    """Whether it is a row of a table, or of nothing but figures: these are what it is about."""
+    """Whether it is a row of a table, or only figures: then the figures are its content."""
     numbers = sum([kind >= Kind.NAME for _, _, kind in parts])
     letters = len(key.translate(None, _NO_LETTERS))
     edged = key.lstrip().startswith(_RULES) and key.rstrip().endswith(_RULES)

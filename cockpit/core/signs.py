@@ -1,4 +1,4 @@
-"""Words by which programs, launchers and systems tell an end, as data: each row a weight and a pattern.
+"""Words by which programs, launchers and systems report an end, as data: rows of weight and pattern.
 
 Sources: CPython (faulthandler.c, pylifecycle.c, threading.py), PyTorch (ProcessGroupNCCL.cpp, c10/util/
 Exception.cpp, utils/cpp_extension.py, elastic/multiprocessing/errors), NCCL (debug.cc), glibc (malloc.c,
@@ -16,22 +16,22 @@ from cockpit.core.rows import Row, Rows
 
 
 class Weight(IntEnum):
-    """How near to the root of an end something is; of what came together the highest counts."""
+    """How close to the root cause something is; of what happened together the highest counts."""
 
     PASSED_ON = 0
-    """A launcher tells that something ended."""
+    """A launcher says that something ended."""
     NOISE = 1
-    """Of a thread, a destructor, a hook at exit: it ends nothing."""
+    """An error in a thread, a destructor or an exit hook: it ends nothing."""
     ERROR = 2
     """A line that says it is an error, or a stop by a person."""
     SIGNAL = 3
-    """A launcher tells which signal ended a process."""
+    """A launcher says which signal ended a process."""
     VICTIM = 4
-    """Somebody else's end, seen from here."""
+    """The end of another process, seen from here."""
     OWN = 5
     """An exception that nobody caught, a crash, a kill."""
     ROOT = 6
-    """What others, OWN too, are said to come from."""
+    """What is said to have caused others, OWN included."""
 
 
 _SIGNALS = r"SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL|TRAP|SYS)"
@@ -139,7 +139,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
 
 
 SIGNS = Rows([Row(weight, pattern) for weight, patterns in _ROWS.items() for pattern in patterns])
-"""What a line with a word of an end weighs."""
+"""The weight of a line with a word that reports an end."""
 
 PASSED_ON = re.compile(
     rb"(?:\w{1,80}\.){0,20}(?:ChildFailedError|CalledProcessError|ProcessRaisedException|SignalException"
@@ -147,7 +147,7 @@ PASSED_ON = re.compile(
     rb"|[\w.]{1,200}: [^\n]{0,200}?\b[Ss]ee (?:the )?(?:root cause|error|exception|traceback)s? above\b"
     rb"|[\w.]{1,200}: Caught \w{1,80} in (?:\w{1,40} ){1,4}\d{1,6}\."
 )
-"""Exceptions that pass on what happened elsewhere; matched at their beginning."""
+"""Exceptions that report what happened elsewhere; matched at their beginning."""
 
 STOPPED = re.compile(rb"(?:KeyboardInterrupt|SystemExit)\b")
 """Exceptions of a stop; matched at their beginning."""
@@ -161,13 +161,13 @@ VICTIM = re.compile(
     rb"|\bWait timeout\b|\bTimed out waiting \d|\bremote end (?:closed|hung)"
     rb"|\bCUDA error: (?:device-side assert|unspecified launch failure)"
 )
-"""Messages of exceptions that tell of somebody else's end."""
+"""Messages of exceptions that report the end of another process."""
 
 NOISE_BEFORE = re.compile(
     rb"\bException ignored \b|\bException in thread \b|\bError in (?:atexit|sys\.excepthook)\b"
     rb"|\b_run_exitfuncs\b|--- Logging error ---|\bexception was never retrieved\b|\bException in callback \b"
 )
-"""What stands before the traceback of a thread, a destructor or a hook, which ends nothing."""
+"""What precedes the traceback of a thread, a destructor or a hook, which ends nothing."""
 
 NOISE_FRAME = re.compile(
     rb"/multiprocessing/queues\.py \d{1,9} _feed$|/threading\.py \d{1,9} _bootstrap_inner$| __del__$"
@@ -181,7 +181,7 @@ HANDLED = re.compile(
     rb"|\btry(?:ing)? again\b|\breconnect|\brecover(?:ed|ing)\b|\bwill be disabled\b|\bproceeding\b"
     rb"|\bnon-fatal\b"
 )
-"""What programs say around a traceback that they go on after."""
+"""What programs say around a traceback that they survive."""
 
 AFTERMATH = re.compile(
     rb"\bwandb:|\bNCCL INFO\b|\[launch\.py:\d|\b(?:srun|slurmstepd|mpirun|mpiexec|prterun)\b|/elastic/"
@@ -189,13 +189,13 @@ AFTERMATH = re.compile(
     rb"|\bexitcode +:|\blocal_rank: \d|^(?:time|host|rank|error_file|traceback) +:|^\[\d{1,6}\]:"
     rb"|^\[[\w.:-]{1,100}\] +(?:\[ ?\d|\*\*\*)|\bProcessGroupNCCL\.cpp:"
 )
-"""Lines that go on after an end as before it: launchers, loggers of runs, dumps."""
+"""Lines that continue after an end as before it: launchers, run loggers, dumps."""
 
 PROGRESS = re.compile(
     rb"(?i)\b(?:step|iter|iteration|epoch|batch|update|global_step)s?\b[^\w\n]{0,6}\d"
     rb"|\bloss\b[^\w\n]{1,6}\d|\d(?:it/s|s/it)\b|\d%\|"
 )
-"""What only a training that goes on prints."""
+"""What only ongoing training prints."""
 
 TALK = re.compile(rb"\bINFO\b|\[info\]|\blevel=info\b|\"level\": ?\"info\"|(?:^|[\s\]:])I\d{4} \d\d:")
-"""A logger's line of a program that goes on."""
+"""A logger's line from a program that keeps running."""

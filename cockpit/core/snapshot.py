@@ -14,7 +14,7 @@ from cockpit.base.tree import StackTree
 class Place:
     """Where a rank is.
 
-    :param node: name of its node; empty where no node of the hostfile has it
+    :param node: name of its node; empty if no node of the hostfile has it
     :param why: why there is no process to look at ("killed by SIGKILL", "no process with RANK 3"); empty
         while there is one
     """
@@ -27,7 +27,7 @@ class Place:
 
 @dataclass
 class Sample:
-    """One look at every rank. Dumps come in while it is being taken.
+    """One look at every rank. Dumps arrive while it is being taken.
 
     :param at: when it was begun, unix seconds on our clock
     """
@@ -57,7 +57,7 @@ class Snapshot:
     """Samples of one job.
 
     :param name: the snapshot's own name, ``<date>-<time>``
-    :param title: the run's name, or the job's address and launcher where cockpit did not start it
+    :param title: the run's name, or the job's address and launcher if cockpit did not start it
     :param run: the run's name; empty for a job that cockpit did not start
     :param ranks: every rank the job should have
     """
@@ -71,7 +71,7 @@ class Snapshot:
     """What was asked for: ``native``, ``locals``, ``children``."""
 
     def copy(self) -> Snapshot:
-        """This snapshot as it is now: what comes in later is not in the copy."""
+        """This snapshot as it is now: what arrives later is not in the copy."""
         samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]
         return replace(self, ranks=dict(self.ranks), samples=samples)
 
@@ -85,7 +85,7 @@ class Snapshot:
         return [sample.dumps[rank] for sample in self.samples if rank in sample.dumps]
 
     def stack(self, rank: int) -> tuple[Frame, ...]:
-        """A rank's newest main stack; empty where there is none."""
+        """A rank's newest main stack; empty if there is none."""
         dumps = self.dumps(rank)
         return dumps[-1].frames if dumps else ()
 

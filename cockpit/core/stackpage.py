@@ -1,4 +1,4 @@
-"""A snapshot as one HTML page that needs nothing else: to be sent to somebody, or kept beside a report."""
+"""A snapshot as one self-contained HTML page: to send to somebody, or to keep beside a report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_page(snapshot: Snapshot, verdict: Verdict) -> str:
 def _page(snapshot: Snapshot, verdict: Verdict) -> Iterator[str]:
     title = escape(f"stacks of {snapshot.title}, {snapshot.name}")
     yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    # What is not allowed cannot be smuggled in by a frame's name either.
+    # A frame's name cannot smuggle in what is not allowed either.
     yield (
         '<meta http-equiv="Content-Security-Policy"'
         " content=\"default-src 'none'; style-src 'unsafe-inline'\">"

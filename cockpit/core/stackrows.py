@@ -17,10 +17,10 @@ LEVELS = 50
 """Calls that are drawn each further to the right than its caller; further calls are drawn straight down."""
 
 FOLD = 3
-"""So many frames and more are folded into one line, where they say nothing new."""
+"""This many frames or more are folded into one line, if they say nothing new."""
 
 _ABOVE = Frame("as above", "", 0)
-"""Ends the key of a line that stands for frames that are shown further up."""
+"""Ends the key of a line for frames that are shown further up."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Row:
     :param key: its place
     :param guides: the lines of the tree in front of it
     :param ranks: ranks whose stack goes through here, as a mask
-    :param here: the same where ranks part above this line, else 0
+    :param here: the same if ranks part above this line, else 0
     :param missing: ranks of the line above that are not here, else 0
     :param frame: the call; None for a line that stands for folded ones
     :param folded: how many frames this line can fold or unfold
     :param kind: a word of :data:`cockpit.base.kinds.KINDS`; empty for folded ones
     :param odd: whether only ranks that the verdict names are here
-    :param note: what else there is to say
+    :param note: anything else worth saying
     """
 
     key: Key
@@ -60,7 +60,7 @@ def place(frames: Iterable[Frame]) -> Key:
 
 
 def _below_key(key: Key, frame: Frame) -> Key:
-    # A number, not the frames themselves: there would be as many as the square of a stack's depth.
+    # A number, not the frames themselves: those would grow with the square of a stack's depth.
     return hash((key, frame))
 
 
@@ -69,16 +69,16 @@ def rows(
 ) -> list[Row]:
     """The lines of a tree, parents before their children.
 
-    Folded are chains of library frames that the same ranks go through, and what the branches of one call
+    What is folded: chains of library frames that the same ranks go through, and what the branches of one call
     have in common: the second one says "as above".
 
     :param opened: keys of folded lines that are shown unfolded
-    :param odd: ranks that the verdict names; what only they are in is never folded as common
+    :param odd: ranks that the verdict names; frames of these ranks only are never folded as common
     :param library: whether library frames are all shown
     """
     walk = _Walk(tree, opened, odd, library)
     walk.level(tree.branches(), tree.ranks, 0, "")
-    # Not by recursion: a stack may be deeper than ours may become.
+    # No recursion: a stack may be deeper than ours may become.
     while walk.todo:
         walk.step(walk.todo.pop())
     return walk.rows
@@ -187,7 +187,7 @@ def _chain(branch: Branch) -> tuple[Branch, ...]:
 
 
 def _shapes(tree: StackTree) -> tuple[dict[int, int], dict[int, int]]:
-    """For each branch a number that is the same where what is below it is the same; and how much that is."""
+    """For each branch a number, equal if everything below it is equal; and how much that is."""
     shapes: dict[int, int] = {}
     sizes: dict[int, int] = {}
     known: dict[tuple[tuple[Frame, int], ...], int] = {}

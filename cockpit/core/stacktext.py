@@ -27,7 +27,7 @@ def as_lines(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command
 
     :param threads: ``main``: the main thread of one rank of each class too, with its local variables where
         they were asked for, and those of its children; ``all``: every thread
-    :param command: what was typed, so that the next step can be typed too; empty where nobody can be asked
+    :param command: what was typed, so that the next step can be typed too; empty if nobody can be asked
         any more
     """
     lines = list(_verdict_lines(verdict, command))
@@ -49,7 +49,7 @@ _ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": ".
 
 
 def ascii_text(text: str) -> str:
-    """The same for a terminal that shows nothing but ASCII; what has no likeness there is escaped."""
+    """The same for a terminal that shows only ASCII; what has no ASCII equivalent is escaped."""
     return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -87,7 +87,7 @@ def titled_threads(
 ) -> Iterator[tuple[str, Thread]]:
     """The threads of one rank of a class and of the processes below it, with what to write above each.
 
-    :param each: of every process only so many
+    :param each: at most this many per process
     """
     dump = snapshot.samples[-1].dumps[one.sample_rank]
     children = dump.process.children if dump.process is not None else ()
@@ -114,7 +114,7 @@ def _tree_lines(found: list[Row]) -> Iterator[str]:
 
 
 def tree_masks(found: list[Row]) -> dict[int, str]:
-    """What is written of the ranks of each row of a tree."""
+    """What is written for the ranks of each row of a tree."""
     return {row.ranks: _mask(row.ranks, TREE_ROOM) for row in found}
 
 

@@ -1,4 +1,4 @@
-"""What a suspect does, in words: of what kind the verdict on it is, a sentence, and what to type next."""
+"""What a suspect does, in words: the kind of verdict on it, a sentence, and what to type next."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
 """System calls that wait for a process below."""
 
 MORE = "s, or --samples 3: what moves"
-"""How it is seen what moves."""
+"""The step that shows what moves."""
 
 STEPS = ("n, or --native: what the library waits for", MORE)
-"""Where all wait and nothing tells for whom."""
+"""The step if all wait and nothing says for whom."""
 
 _BOTH = re.compile(r"(\w+), or (--[^:]+): (.+)")
 """A step that is a key in the app, and options in a shell."""
 
 
 class Story(NamedTuple):
-    """What is told of a suspect.
+    """What is reported about a suspect.
 
-    :param kind: of a verdict on it, see :data:`cockpit.core.verdict.KINDS`
+    :param kind: kind of the verdict on it, see :data:`cockpit.core.verdict.KINDS`
     :param detail: what it does, a sentence
     :param next: what to type or press next
     """
@@ -62,7 +62,7 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
         )
         return Story("build", detail, steps)
     if case.looks > 1 and not part.frozen:
-        # What the kernel said was true for a moment only, unless it says so each time.
+        # What the kernel says is true for one moment only, unless it says so each time.
         dumps = case.dumps(dump.rank)
         always = len({doing(each.frames, each.process, each.source).text for each in dumps}) == 1
         seen = f", and {_does(act)} each time it is looked at" if always and act.kind != "runs" else ""
@@ -76,7 +76,7 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
 
 
 def _of_children(act: Doing, dump: Dump, at: str) -> Story:
-    """The same of a suspect that waits for a process below it."""
+    """The same for a suspect that waits for a process below it."""
     kind = act.kind if act.kind == "loader" else "io"
     child = bad_child(dump)
     if child is not None and child.state in DEAD:
@@ -104,24 +104,24 @@ def _does(act: Doing) -> str:
 
 
 def threads_step(rank: int) -> str:
-    """How its other threads are seen."""
+    """The step that shows its other threads."""
     return f"enter, or --threads all --ranks {rank}: its other threads"
 
 
 def native_step(rank: int) -> str:
-    """How its C frames are seen."""
+    """The step that shows its C frames."""
     return f"n, or --native --ranks {rank}: its C frames"
 
 
 def in_app(step: str) -> str:
-    """A step as it is told in the app: the key alone, where there is one."""
+    """A step as the app shows it: the key alone, if there is one."""
     return _BOTH.sub(r"\1: \3", step)
 
 
 def in_shell(step: str, command: str) -> str:
-    """A step as it is told in a shell.
+    """A step as shown in a shell.
 
-    :param command: what was typed; empty where nobody can be asked any more, and then a step that would ask
+    :param command: what was typed; empty if nobody can be asked any more, and then a step that would ask
         is empty too
     """
     found = _BOTH.fullmatch(step)

@@ -1,4 +1,4 @@
-"""What a run came to, in lines: the cause first."""
+"""The outcome of a run, in lines: the cause first."""
 
 from __future__ import annotations
 

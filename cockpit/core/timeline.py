@@ -18,7 +18,7 @@ LIMIT = 5000
 """Entries kept; the oldest go first."""
 
 FOLD_S = 3.0
-"""What nodes or ranks do within so many seconds of the first one that does it is one entry."""
+"""What nodes or ranks do within this many seconds of the first that does it is one entry."""
 
 STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
@@ -36,9 +36,9 @@ class Entry:
     :param text: one sentence, harmless for a terminal
     :param level: ``info``, ``warning`` or ``error``
     :param node: the node it is about; empty for the whole run
-    :param rank: the rank it is about, where it is one
-    :param aside: of no interest where only news are told, such as the start of a rank
-    :param common: the sentence without who it is about, where several may do it at once
+    :param rank: the rank it is about, if it is one
+    :param aside: left out if only news is wanted; the start of a rank, for example
+    :param common: the sentence without its subject, if several may do it at once
     """
 
     at: float
@@ -53,7 +53,7 @@ class Entry:
 class Timeline:
     """Turns the events of one run into entries.
 
-    :param model: the run's model; an event told has been applied to it already
+    :param model: the run's model; an event is applied to it before it is told
     """
 
     def __init__(self, model: RunModel) -> None:
@@ -67,8 +67,8 @@ class Timeline:
 
     @property
     def entries(self) -> deque[Entry]:
-        """What happened, in the order it was told."""
-        # Folding thousands of numbers takes long: once a look, not once a rank.
+        """What happened, in the order it was reported."""
+        # Folding thousands of numbers takes long: once per look, not once per rank.
         for fold in self._grown:
             if fold.shown in self._entries:
                 at = self._entries.index(fold.shown)
@@ -77,7 +77,7 @@ class Timeline:
         return self._entries
 
     def tell(self, event: Event) -> Entry | None:
-        """Take an event in; return what it says by itself, if anything.
+        """Take in an event; return what it says by itself, if anything.
 
         In :attr:`entries` it may be part of one that others began.
         """
@@ -113,7 +113,7 @@ class Timeline:
             at -= self._model.nodes[event.node].offset_s
         return tell(self, event.node, at, event.fact) if tell else None
 
-    # One method a kind: the entry, or None where it is no news.
+    # One method per kind: the entry, or None if it is not news.
 
     def _link(self, node: str, at: float, fact: events.LinkChanged) -> Entry | None:
         known = node in self._linked
@@ -139,7 +139,7 @@ class Timeline:
         rank = self._model.ranks.get(fact.rank)
         if rank is None or rank.state in (RankState.RUNNING, RankState.STARTING, RankState.WAITING):
             return None
-        # Its place in time is settled by clocks: records of earlier failures may still come.
+        # Clocks settle its place in time: records of earlier failures may still arrive.
         first = self._model.first_failure()
         if first is not None and first.rank == rank.rank:
             text = f"rank {rank.rank} on {rank.node} {rank.text}: first failure so far"
@@ -171,7 +171,7 @@ class Timeline:
     def _note(self, node: str, at: float, fact: events.Note) -> Entry | None:
         known = self._model.nodes.get(node)
         if known is not None and known.notes_dropped:
-            # A node may write notes without end: it is said once that they are no longer shown.
+            # A node may write endless notes: say once that they are no longer shown.
             first = known.notes_dropped == 1
             text = f"{node}: more than {NOTES} notes; the others are not shown"
             return Entry(at, text, "warning", node) if first else None

@@ -1,4 +1,4 @@
-"""Python's tracebacks in the lines of a log, with what launchers, loggers and other threads put amid them."""
+"""Python's tracebacks in the lines of a log, amid lines of launchers, loggers and other threads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cockpit.core.text import RemoteText
 FRAMES = 3
 """Frames that are shown of one traceback."""
 WORDS = 2000
-"""Bytes of a summary, and of a name, that are kept."""
+"""Bytes kept of a summary, and of a name."""
 JUNK = 20
-"""Lines of others in a row that may be amid a traceback."""
+"""Consecutive lines of others that may interrupt a traceback."""
 _REASON = 8
-"""Lines after a summary in which it may go on."""
+"""Lines after a summary that may continue it."""
 
 
 class Line(NamedTuple):
-    """A line as it is seen, and where it begins in the log."""
+    """A line as shown, and where it begins in the log."""
 
     offset: int
     text: bytes
@@ -69,7 +69,7 @@ _LIBRARY = re.compile(
 
 
 def read_lines(tail: bytes) -> list[Line]:
-    """Lines as they are seen, without colours; blank ones are left out."""
+    """Lines as shown, without colours; blank ones are left out."""
     lines: list[Line] = []
     offset = 0
     for line in tail.split(b"\n"):
@@ -149,7 +149,7 @@ def _leading(text: bytes) -> int:
 
 
 def reason(lines: Sequence[Line], at: int, words: bytes, prefix: bytes = b"") -> bytes:
-    """Words of the line ``at`` with the next line where that tells the reason: they end with a colon."""
+    """The words of line ``at``, and of the next one if these end with a colon: that is the reason."""
     if words.endswith(b":") and not _LABEL.search(words):
         return words + b" " + _next(lines, at + 1, prefix)
     for index in range(at, min(at + _REASON, len(lines))):
@@ -172,7 +172,7 @@ def _next(lines: Sequence[Line], at: int, prefix: bytes) -> bytes:
 
 
 def shown(frames: Sequence[Frame]) -> tuple[RemoteText, ...]:
-    """The last frames of the user's code; where there are none, the last ones."""
+    """The last frames of the user's code; if there are none, the last frames."""
     wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
     return tuple(
         RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name))[:WORDS].strip())

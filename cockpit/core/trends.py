@@ -20,9 +20,9 @@ _Series = dict[str, "array[float]"]
 
 
 class Trends:
-    """Keeps what ``sample`` events tell of ranks, nodes and GPUs, newest last.
+    """Keeps what ``sample`` events say about ranks, nodes and GPUs, newest last.
 
-    It learns from the ``planned`` event which rank is whose: a node speaks for its own ranks only.
+    It learns from the ``planned`` event which rank is whose: a node speaks only for its own ranks.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Trends:
             self._owner = {rank: name for name, ranks in fact.nodes.items() for rank in ranks}
             self._nodes = {name: {} for name in fact.nodes}
         elif isinstance(fact, RankStarted):
-            # Another process from here on: its measurements do not go on from the last one's.
+            # Another process from here on: its measurements do not continue the last one's.
             if self._owner.get(fact.rank) == event.node:
                 self._ranks.pop(fact.rank, None)
         elif isinstance(fact, Sample) and event.node in self._nodes:

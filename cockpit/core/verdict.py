@@ -1,9 +1,9 @@
-"""The verdict: which rank holds the others up, as far as stacks and process states tell it.
+"""The verdict: which rank holds up the others, as far as stacks and process states show it.
 
 One rule after the other looks at the facts of a snapshot, the surest evidence first: ranks that have ended,
-that are stopped, that are not in the collective for which all others wait, that are in another one. None of
+that are stopped, that are not in the collective that all others wait in, that are in a different one. None of
 them knows what a collective is about: a rank that is not in it may be late, stuck, or right to be elsewhere.
-Certainty says which: ``sure`` needs waiters and suspect both unmoved over two samples, and nobody unheard.
+Certainty says which: ``sure`` needs waiters and suspect both unmoved over two samples, and all must answer.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ P2P = frozenset(
 class Verdict:
     """The answer to "which rank, and why", with its evidence.
 
-    :param kind: what it comes to, one word for programs; see :data:`KINDS`
-    :param ranks: the ranks it names, as a mask; 0 where it names none
+    :param kind: the outcome, one word for programs; see :data:`KINDS`
+    :param ranks: the ranks it names, as a mask; 0 if it names none
     :param headline: the answer in one sentence
     :param where: the place in the user's code that the named ranks are at: ``data.py:118 read_shard``; else
         empty
-    :param detail: one more sentence: what the named ranks do there, or why it cannot be told
-    :param evidence: what it rests on, one fact each
+    :param detail: one more sentence: what the named ranks do there, or why that is unknown
+    :param evidence: what it is based on, one fact each
     :param certainty: ``sure``, ``likely`` or ``unsure``
     :param next: commands to type or keys to press next, each with what it is for
     """
@@ -138,7 +138,7 @@ def _ended(case: Case) -> Verdict | None:
             every_text(good, "has ended with status 0", "have ended with status 0"),
             certainty="sure",
         )
-    # An early end is one if somebody waits for it: it may as well be through.
+    # An end is early only if somebody waits for the rank: it may simply have finished.
     if not bad and not case.frozen:
         return None
     # SIGTERM is what launchers end the others with.
@@ -314,7 +314,7 @@ def _absent(case: Case) -> Verdict | None:
 
 
 def _group(case: Case) -> Verdict | None:
-    """Some wait and others do not join them, while the rest gets on: a group that the rest does not need."""
+    """Some wait and others do not join them, while the rest goes on: a group that the rest does not need."""
     going = case.live & ~union(one for one in [*case.waits, *case.others] if one.frozen) & ~case.holders
     if not going or going == case.live:
         return None
@@ -323,7 +323,7 @@ def _group(case: Case) -> Verdict | None:
     found = _absent(Case(replace(case.snapshot, ranks=group)))
     if found is None:
         return None
-    # Those that get on elsewhere may be on their way to the same collective.
+    # Those that make progress elsewhere may be on their way to the same collective.
     likely = found.certainty == "sure" and all(one.frozen for one in case.others)
     headline = f"{found.headline}, while {number_text(going, 'gets', 'get')} on"
     return replace(found, headline=headline, certainty="likely" if likely else "unsure")
@@ -349,7 +349,7 @@ def _certainty(case: Case) -> str:
 
 
 def _unheard(case: Case) -> Verdict | None:
-    """All whose stacks are here wait in a collective, and some are not heard of."""
+    """All ranks with a stack wait in a collective, and some have not answered."""
     ranks = mask_of(case.unheard)
     if not ranks or case.others or not case.waits or case.passing:
         return None
@@ -425,7 +425,7 @@ def _mismatch(case: Case) -> Verdict | None:
 
 
 def _groups(parts: Iterable[Part], name: Callable[[Part], str]) -> list[tuple[str, int]]:
-    """The ranks of each name, the largest group first; empty where there is one name only."""
+    """The ranks of each name, the largest group first; empty if there is only one name."""
     found: dict[str, int] = defaultdict(int)
     for one in parts:
         found[name(one)] |= one.ranks
@@ -453,7 +453,7 @@ def _together(case: Case) -> Verdict | None:
 
 
 def _at_one_place(case: Case) -> Verdict | None:
-    """Nobody is in a collective, and many stand still: loaders, builds, files, locks."""
+    """Nobody is in a collective, and many do not move: loaders, builds, files, locks."""
     still = [one for one in case.others if one.frozen]
     ranks = union(still)
     if not still or case.waits or 2 * count(ranks) < count(case.live):
@@ -481,7 +481,7 @@ def _at_one_place(case: Case) -> Verdict | None:
         return Verdict(kind, group, f"{waits} for a build", part.where, detail, facts, "likely", steps)
     headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
     if part.found.doing.what == "thread" and group == ranks:
-        # Who trains in another thread has nothing but this wait in the main one.
+        # A program that trains in another thread has only this wait in the main one.
         headline = f"{every_text(group, 'waits', 'wait')} for another thread, none in a collective"
     return Verdict("unknown", 0, headline, part.where, detail, facts, next=steps)
 
@@ -521,7 +521,7 @@ def _unknown(case: Case) -> Verdict:
 
 
 def _completed(case: Case, found: Verdict) -> Verdict:
-    """While answers are still to come nothing is sure; what was asked for already need not be asked again."""
+    """While answers are pending nothing is sure; what was already asked for need not be asked again."""
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.next if not any(option in step for option in have))
     if steps != found.next:

@@ -1,4 +1,4 @@
-"""What a session shows: everything that came from its nodes, kept ready for whoever draws it."""
+"""What a session shows: everything that came from its nodes, ready to be drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cockpit.engine.turns import by_turns
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
 
 TAIL = 64 << 10
-"""Bytes at the end of a failed rank's log in which its cause is looked for."""
+"""Bytes at the end of a failed rank's log that are searched for the cause."""
 
 
 class Board:
@@ -42,20 +42,20 @@ class Board:
         self.metrics = Metrics()
         self.trends = Trends()
         self.cause: Cause | None = None
-        """Why the rank that failed first did, as its log tells it."""
+        """Why the rank that failed first did, according to its log."""
         self.reads_along = False
-        """Whether another cockpit writes the spool: what has come is kept until it is there."""
+        """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
         self._cause_of: tuple[int, int] | None = None
         self._changed: set[str | int] = set()
 
     async def recall(self) -> None:
-        """Tell what the journal and the run records here say of the time before the session."""
+        """Report what the journal and the run records here say about the time before the session."""
         past = RunModel()
         past.apply(planned(self.manifest))
         for name, node in self.model.nodes.items():
-            # What is known of the clocks today puts the past in order too.
+            # What is known about the clocks today puts the past in order too.
             past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
         told = Timeline(past)
         events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
@@ -69,7 +69,7 @@ class Board:
         self.timeline.entries.extend([*told.entries, *since])
 
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
-        """Index the output that is here already, and read its last numbers."""
+        """Index the output that is already here, and read its last numbers."""
         await self.book.load(progress)
         for entry in self.manifest.nodes:
             for rank in entry.ranks:
@@ -83,7 +83,7 @@ class Board:
             self.timeline.tell(note)
 
     def _common(self, at: float, node: str) -> float:
-        """A time that a node wrote, on our clock."""
+        """A time written by a node, on our clock."""
         return at - self.model.nodes[node].offset_s if node in self.model.nodes else at
 
     # The listener of the session
@@ -124,7 +124,7 @@ class Board:
         return changed
 
     def find_cause(self) -> None:
-        """Look for the cause of the first failure, again where its log has grown since."""
+        """Look for the cause of the first failure, again if its log has grown since."""
         first = self.model.first_failure()
         if first is None:
             self.cause = None
@@ -144,13 +144,13 @@ class Board:
         return logs.read(number, max(0, logs.size(number) - TAIL), TAIL)
 
     def entry(self, node: str) -> NodeEntry:
-        """What the manifest says of a node."""
+        """What the manifest says about a node."""
         return next(entry for entry in self.manifest.nodes if entry.name == node)
 
     def plan(self, node: str) -> Mapping[str, Any]:
-        """The node's plan as the manifest has it; empty where there is none."""
+        """The node's plan in the manifest; empty if there is none."""
         return next((plan for plan in self.manifest.plans if plan.get("node") == node), {})
 
     def close(self) -> None:
-        """Give up what is open."""
+        """Close what is open."""
         self.book.close()

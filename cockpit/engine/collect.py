@@ -1,4 +1,4 @@
-"""Collect: fetch a run's profiler reports, verified byte for byte, resumed where a cut left them.
+"""Collect: fetch a run's profiler reports, verified byte for byte, resumed where they were cut off.
 
 A file counts as collected only when its sha256 here equals the one on its node. It is written beside its
 final name (``.part``) and renamed when complete. Local names are ours: folder by node, suffix from a list.
@@ -48,7 +48,7 @@ class Report:
     name: str
     size: int
     file: str = ""
-    """Where it lies, relative to the reports folder."""
+    """Where it is, relative to the reports folder."""
     sha256: str = ""
     state: str = "waiting"
     """waiting, fetching, collected, changed, failed"""
@@ -66,7 +66,7 @@ class Collected:
     missing: dict[str, str] = field(default_factory=dict)
     """Nodes without a report, and why."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
-    """Names, by node, of files beside the reports that are none; they are not fetched."""
+    """Names, by node, of files beside the reports that are not reports; they are not fetched."""
 
     @property
     def complete(self) -> bool:
@@ -90,7 +90,7 @@ async def collect(
 ) -> Collected:
     """Fetch the reports of all nodes of a run into ``target`` in parallel; write ``manifest.json`` there.
 
-    A node that cannot be reached is a line in ``missing``, never an end to the others. Run again, it
+    A node that cannot be reached is a line in ``missing``, and never ends the others. Run again, it
     fetches only what is not here.
 
     :param quotas: how much may be fetched; None: as this person's settings say
@@ -170,7 +170,7 @@ async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room:
 
 
 def _local_name(folder: str, name: str, taken: set[str]) -> str:
-    """Where a report goes: ours, short and unique, for a name made by a node is data."""
+    """Where a report goes: our name, short and unique, since a name made by a node is data."""
     suffix = next(suffix for suffix in SUFFIXES if name.endswith(suffix))
     stem = safe_name(name.removesuffix(suffix))[:100]
     file, number = f"{folder}/{stem}{suffix}", 1
@@ -201,7 +201,7 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path, room
                 os.replace(part, final)
             report.state = "collected"
         else:
-            # The start kept from an earlier try is of another file: once more, from zero.
+            # The part kept from an earlier try is of a different file: start again from zero.
             stale = final if final.exists() else part
             first = report.why != "refetching"
             stale.unlink(missing_ok=True)
@@ -224,7 +224,7 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path, room
 
 
 async def _append(link: Link, node: NodeEntry, report: Report, path: Path, room: Room) -> tuple[str, int]:
-    """Fetch what is missing behind the bytes already in ``path``; return sha256 and size of the whole."""
+    """Fetch what is missing after the bytes already in ``path``; return sha256 and size of the whole."""
     part = await asyncio.to_thread(_Part, path)
     try:
         report.here = part.size
@@ -277,13 +277,13 @@ class _Part:
             self.size += len(data)
 
     def finish(self) -> str:
-        """See it safe on the disk; its sha256."""
+        """Make sure it is safely on disk; return its sha256."""
         with self._busy:
             os.fsync(self._number)
             return self._hasher.hexdigest()
 
     def close(self) -> None:
-        """Close it, once no thread is at it: whoever is cancelled leaves one behind."""
+        """Close it, once no thread is using it: a cancelled task leaves one behind."""
         with self._busy:
             os.close(self._number)
 
@@ -304,7 +304,7 @@ def _make(folder: Path) -> None:
 
 
 def _explain_missing(folder: RunFolder, collected: Collected) -> None:
-    """Nodes that have no report: say why, as far as their run record does."""
+    """Say why nodes have no report, as far as their run record says."""
     model = folder.model()
     for node in folder.manifest.nodes:
         if node.name in collected.missing or any(report.node == node.name for report in collected.reports):

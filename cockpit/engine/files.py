@@ -1,4 +1,4 @@
-"""Files of ours here: few descriptors, lines of files that may be damaged, writes whole or not at all."""
+"""Our own files here: few descriptors, lines of possibly damaged files, writes that are all or nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE_LIMIT = 8 << 20
 """Bytes of a line of a journal, a run record or a time index; a longer one is damage."""
 
 SMALL_LIMIT = 256 << 20
-"""Bytes of a file that is read whole; a larger one is not ours."""
+"""Bytes of a file that may be read whole; a larger one is not ours."""
 
 _STEP = 64 << 10
 
@@ -24,11 +24,11 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class OpenFiles:
-    """Descriptors by path, the least used one closed where there would be more than ``limit``.
+    """Descriptors by path; the least used one is closed when there would be more than ``limit``.
 
-    What is opened must be a regular file, or be made as one: a FIFO would block, a device do anything.
+    Only regular files are opened or created: a FIFO would block, a device could do anything.
 
-    :param flags: of ``os.open``, without those that hold for all
+    :param flags: of ``os.open``, without those that are always set
     """
 
     def __init__(self, limit: int, flags: int) -> None:
@@ -40,7 +40,7 @@ class OpenFiles:
         return len(self._open)
 
     def find(self, path: str) -> int | None:
-        """The descriptor of a file that is open; None where it is not."""
+        """The descriptor of an open file; None if it is not open."""
         number = self._open.get(path)
         if number is not None:
             self._open.move_to_end(path)
@@ -49,7 +49,7 @@ class OpenFiles:
     def open(self, path: str) -> int:
         """Open a file that is not open.
 
-        :raises OSError: it cannot be opened, or is no regular file
+        :raises OSError: it cannot be opened, or is not a regular file
         """
         while len(self._open) >= self._limit:
             os.close(self._open.popitem(last=False)[1])
@@ -100,16 +100,16 @@ def read_small(path: Path) -> bytes:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a file, without their newlines; none where there is no file.
+    """The complete lines of a file, without their newlines; none if there is no file.
 
-    One of more than ``LINE_LIMIT`` bytes comes as an empty one, so that it counts and costs no memory.
+    A line of more than ``LINE_LIMIT`` bytes becomes an empty one, so that it counts but costs no memory.
 
     :raises CockpitError: it cannot be read
     """
     at = 0
     rest = b""
     while True:
-        # Opened for each part: whoever merges the files of a thousand nodes has a thousand of these.
+        # Opened for each part: merging the files of a thousand nodes takes a thousand of these.
         try:
             with os.fdopen(open_regular(path), "rb", buffering=0) as file:
                 file.seek(at)
@@ -130,7 +130,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def chunks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """All bytes of a file; none where there is no file.
+    """All bytes of a file; none if there is no file.
 
     :raises CockpitError: it cannot be read
     """
@@ -169,9 +169,9 @@ def append(number: int, data: bytes, size: int) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file (0600) that is whole or as it was before.
+    """Write a file (0600) that is then either whole or as it was before.
 
-    :raises CockpitError: it cannot be written; nothing of the attempt is left
+    :raises CockpitError: it cannot be written; nothing is left of the attempt
     """
     beside = path.with_name(f"{path.name}.new")
     try:

@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PYTHONS = ("/usr/bin/python3", "python3", "python")
-"""For the agent, which needs any Python from 3.8 on, where the ranks' own is not there or not known."""
+"""For the agent, which needs any Python from 3.8 on, if the ranks' own is missing or unknown."""
 
 AT_ONCE = 64
-"""Links that begin to be opened at the same time."""
+"""Links that may begin to open at the same time."""
 
 TURN_S = 3.0
-"""A node that takes longer to connect only waits: it does not keep the next one from its turn."""
+"""A node that takes longer to connect gives up its turn to the next one, and keeps waiting."""
 
 TRUTH_S = 15.0
-"""After so long a start that cannot be any more ends, and names the nodes that have not answered yet."""
+"""After this long a start that cannot succeed any more ends, and names the nodes that have not answered."""
 
 NAMES_S = 5.0
-"""For the resolver to say whether a name is this machine; one that it takes longer over is not."""
+"""For the resolver to say whether a name is this machine; a name that takes longer is not."""
 
 _LOOK_S = 0.1
 
 _wide: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-"""Event loops that can resolve as many names at once as links are opened."""
+"""Event loops that can resolve as many names at once as links are being opened."""
 
 
 class InternalError(CockpitError):
-    """A mistake of ours, or data that got past every check: it is one node's trouble, not everybody's.
+    """A bug of ours, or data that got past every check: it affects one node, not all of them.
 
     :param error: what was raised
     """
@@ -58,11 +58,11 @@ class InternalError(CockpitError):
 
 
 class Fleet:
-    """Opens links and keeps what they share.
+    """Opens links and holds what they share.
 
     :param pythons: interpreters to try for the agent, in order
     :param transport: ``ssh``, ``local``, or ``auto``: local for this machine's own names
-    :param ssh_config: an ssh configuration file in place of the user's and the system's
+    :param ssh_config: an ssh configuration file instead of the user's and the system's
     :param patience_s: seconds a node may spend on any one stage of connecting; None: the transport's own
     """
 
@@ -76,7 +76,7 @@ class Fleet:
     ) -> None:
         self.pythons = pythons
         self.roll = Roll()
-        """Which nodes have answered, and which are awaited."""
+        """Which nodes have answered, and which are pending."""
         self._transport = transport
         self._ssh_config = ssh_config
         self._patience_s = patience_s
@@ -100,7 +100,7 @@ class Fleet:
             self.roll.fail(node, error)
             raise
         except Exception as error:
-            # What a node sends while it is connected to must not end more than its own link.
+            # What a node sends while connecting must not end more than its own link.
             mistake = InternalError(error, where=node)
             self.roll.fail(node, mistake)
             raise mistake from error
@@ -110,8 +110,8 @@ class Fleet:
     async def open_all(self, nodes: Iterable[str], truth_s: float = TRUTH_S) -> dict[str, Link]:
         """Links to all nodes, or none.
 
-        Once a node has refused, there cannot be links to all: who has not answered after ``truth_s`` seconds
-        then is not waited for any longer.
+        Once a node has refused, there cannot be links to all: nodes that have not answered after ``truth_s``
+        seconds are then not waited for any longer.
 
         :raises ManyErrors: one line for each node that did not answer
         """
@@ -136,7 +136,7 @@ class Fleet:
         return links
 
     async def _opened(self, tasks: Iterable[asyncio.Task[Link]], truth_s: float) -> None:
-        """Wait until every link is open or has failed, or until that cannot help any more."""
+        """Wait until every link is open or has failed, or until waiting cannot help any more."""
         pending = set(tasks)
         while pending:
             _, pending = await asyncio.wait(pending, timeout=_LOOK_S)
@@ -146,7 +146,7 @@ class Fleet:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """The turn to connect: for a short while it is kept, so that not all nodes begin at once."""
+        """The turn to connect, held for a short while so that not all nodes begin at once."""
         await self._gate.acquire()
         loop = asyncio.get_running_loop()
         kept = True
@@ -172,7 +172,7 @@ class Fleet:
         if kind == "local":
             return LocalTransport(node)
         if self._hops is None:
-            from cockpit.transport.ssh import SshHops, SshOptions  # a fifth of a second that local runs save
+            from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
 
             config = Path(self._ssh_config) if self._ssh_config else None
             options = SshOptions(config=config)
@@ -203,7 +203,7 @@ async def _is_local(node: str) -> bool:
 
 
 def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:
-    """A node that may well be healthy, and is not waited for because another one refused."""
+    """A node that may well be healthy, but is not waited for because another one refused."""
     if progress.stage is Stage.QUEUED:
         return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
     what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {progress.stage.value}"
@@ -222,7 +222,7 @@ async def _drop(tasks: Iterable[asyncio.Task[Link]]) -> None:
 async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, CockpitError]]:
     """Run all at once; results and errors by key (a node), in the order given.
 
-    What is no error for people, a mistake of ours or hostile data, becomes the error of its key alone.
+    What is not an error for people (a bug of ours, hostile data) becomes the error of its key only.
     """
     answers = await asyncio.gather(*work.values(), return_exceptions=True)
     results: dict[str, T] = {}
@@ -240,5 +240,5 @@ async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[s
 
 
 async def close_all(links: Iterable[Link]) -> None:
-    """Close links at once; one that cannot be closed keeps no other open."""
+    """Close links all at once; one that cannot be closed does not keep the others open."""
     await asyncio.gather(*(link.close() for link in links), return_exceptions=True)

@@ -20,9 +20,9 @@ from cockpit.errors import CockpitError, os_error
 
 @dataclass(frozen=True)
 class Piece:
-    """New bytes of one log between two looks of its supervisor.
+    """New bytes of one log between two looks by its supervisor.
 
-    :param at: when the bytes were there at the latest, unix seconds on our clock
+    :param at: the latest time by which the bytes were there, unix seconds on our clock
     :param rank: None for the launcher's console
     """
 
@@ -44,13 +44,13 @@ class _Sizes:
 _STEP = 1 << 20
 
 Trouble = Callable[[CockpitError], None]
-"""Who is told of a log that cannot be read; the others go on."""
+"""Called for a log that cannot be read; the others go on."""
 
 
 def history(folder: RunFolder, trouble: Trouble, since: float = 0.0) -> Iterator[Piece]:
     """Every spooled byte that was written after ``since`` (unix seconds, our clock), merged by time.
 
-    Order is exact within a rank; over ranks it is that of the time index, 0.2 s fine.
+    Order is exact within a rank; across ranks it is that of the time index, to within 0.2 s.
     """
     model = folder.model()
     told: set[str] = set()
@@ -95,7 +95,7 @@ def _node_history(
 def time_index(path: Path) -> Iterator[tuple[float, Mapping[str, int]]]:
     """Every line of a node's time index: unix seconds on its clock, and the sizes that changed.
 
-    A damaged line is ignored: it costs order, no bytes.
+    A damaged line is ignored: it costs order, but no bytes.
 
     :raises CockpitError: it cannot be read
     """
@@ -110,7 +110,7 @@ def time_index(path: Path) -> Iterator[tuple[float, Mapping[str, int]]]:
 def _pieces(path: Path, at: float, node: str, start: int, end: int, trouble: Trouble) -> Iterator[Piece]:
     rank = logged_rank(path.name)
     while start < end:
-        # Opened for each piece: the logs of all nodes are under way at once.
+        # Opened for each piece: the logs of all nodes are read at the same time.
         try:
             data = _read(path, start, min(_STEP, end - start))
         except OSError as error:

@@ -1,6 +1,6 @@
-"""Where everything is in a logbook: batches of segments, and blocks of batches to pass over quickly.
+"""Where everything is in a logbook: batches of segments, and blocks of batches to skip quickly.
 
-All of it is in unlinked files in the run's folder, about 24 bytes a segment: memory stays flat.
+All of it is in unlinked files in the run's folder, about 24 bytes per segment: memory stays flat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPILL = 64 << 10
 
 BLOCK_BYTES = 512 << 10
 BLOCK_BATCHES = 256
-"""A block is closed when it has so many bytes or batches."""
+"""A block is closed when it has this many bytes or batches."""
 
 _BATCH = Struct("<dQQQ")  # time, first segment, lines and bytes before it
 _BLOCK = Struct("<QQ")  # first batch, first segment in the table of the blocks' segments
@@ -28,11 +28,11 @@ _SEGMENT = Struct("<IQQI")
 
 
 class Table:
-    """Records of one size, only ever appended.
+    """Records of one size, append-only.
 
-    Where its file cannot be written (a full disk, which the spool reports) it stays in memory meanwhile.
+    While its file cannot be written (a full disk, which the spool reports), it stays in memory.
 
-    :param folder: where the file is made when it is needed; it has no name there
+    :param folder: where the file is created when it is needed; it has no name there
     """
 
     def __init__(self, folder: Path, record: Struct) -> None:
@@ -52,7 +52,7 @@ class Table:
             self._spill()
 
     def read(self, start: int, end: int) -> list[tuple[Any, ...]]:
-        """Records ``start`` up to ``end``, which is left out."""
+        """Records ``start`` up to, but without, ``end``."""
         first, last = start * self._record.size, end * self._record.size
         data = b""
         if first < self._written:
@@ -72,17 +72,17 @@ class Table:
                 self._written += count
                 del self._tail[:count]
         except OSError:
-            return  # tried again 64 KiB later; nothing of it is lost
+            return  # tried again 64 KiB later; nothing is lost
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Block(NamedTuple):
-    """Batches ``first`` up to ``end``, which is left out."""
+    """Batches ``first`` up to, but without, ``end``."""
 
     number: int
     first: int
@@ -163,7 +163,7 @@ class Index:
         return _between(self._batches, self._segments, batch)
 
     def block_of(self, batch: int) -> Block | None:
-        """The block that a batch is in; None for the newest, which are in none yet."""
+        """The block that a batch is in; None for the newest batches, which are in no block yet."""
         if batch >= self._open_first:
             return None
         number = _last(len(self._blocks), self._block_first, batch)
@@ -181,13 +181,13 @@ class Index:
         return _between(self._blocks, self._block_segments, block.number)
 
     def close(self) -> None:
-        """Give the files up."""
+        """Close the files."""
         for table in (self._batches, self._segments, self._blocks, self._block_segments):
             table.close()
 
 
 def _between(starts: Table, segments: Table, number: int) -> list[Segment]:
-    """The segments from where record ``number`` says to where the next one does."""
+    """The segments between the place in record ``number`` and that in the next record."""
     bounds = [int(record[1]) for record in starts.read(number, min(number + 2, len(starts)))]
     start, end = bounds if len(bounds) == 2 else (bounds[0], len(segments))
     return [Segment(source, at, length, lines) for source, at, length, lines in segments.read(start, end)]

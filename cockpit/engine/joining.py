@@ -1,4 +1,4 @@
-"""Ways back to runs that were started before: by what is known here, or by what their nodes have recorded."""
+"""Ways back to earlier runs: from what is known here, or from what their nodes have recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
 async def reach(fleet: Fleet, node: NodeEntry) -> Link:
     """A link to a node of a run.
 
-    :raises LinkError: no link, or under that name another machine than the run's answers here
+    :raises LinkError: no link, or a machine other than the run's answers to that name here
     """
     link = await fleet.open(node.name)
     host = link.hello.host
@@ -50,7 +50,7 @@ async def ask_all(
     only: Collection[str] | None = None,
     patience_s: float | None = None,
 ) -> tuple[dict[str, T], Errors]:
-    """Ask every node of a run the same; answers and errors by node.
+    """Ask every node of a run the same question; answers and errors by node.
 
     :param roll: told who has answered and who is awaited
     :param only: names of the nodes to ask, where not all are
@@ -82,7 +82,7 @@ async def model_now(
     only: Collection[str] | None = None,
     patience_s: float | None = None,
 ) -> tuple[RunModel, Errors]:
-    """The state of a run as its nodes tell it now, and an error for each node that did not answer.
+    """The state of a run as its nodes report it now, and an error for each node that did not answer.
 
     :param measure: take a sample of every node too; it takes a second
     :param roll: told who has answered and who is awaited
@@ -111,9 +111,9 @@ async def model_now(
 
 
 async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[list[Event], bool]:
-    """What a node has recorded of a run, and whether it can be measured: its supervisor lives.
+    """What a node has recorded of a run, and whether it can be measured (its supervisor lives).
 
-    Where its run folder is gone, what was copied of it before counts, and what its processes say now.
+    If its run folder is gone, what was copied from it before counts, and what its processes say now.
 
     :raises CockpitError: the node cannot say
     """
@@ -141,9 +141,9 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
 
 
 def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
-    """What a model does not know yet of a node whose run folder is gone, as its processes say.
+    """What a model does not know yet about a node whose run folder is gone, from its processes.
 
-    A rank whose process is there runs, whatever was recorded; one that has none has ended.
+    A rank whose process exists is running, whatever was recorded; one without a process has ended.
     """
     node = model.nodes[name]
     facts: list[events.Fact] = []
@@ -183,7 +183,7 @@ async def _sample(link: Link, node: NodeEntry) -> Event:
 
 
 async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
-    """Make runs known here that are known only to their nodes; afterwards every verb takes them.
+    """Make runs known here that only their nodes know; afterwards every verb accepts them.
 
     :param base: folder for run folders on the nodes; empty: each node's own temporary folder
     :return: an error for each node that did not answer, and for each run that could not be made known
@@ -194,7 +194,7 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
         try:
             where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
             found = (await link.call(verbs.Runs(where))).runs
-            # On a shared file system each node shows the folders of all: a node speaks for itself only.
+            # On a shared file system each node shows the folders of all: a node speaks only for itself.
             mine = [run for run in found if run.record.node == node and _is_below(run, where)]
             return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
         finally:
@@ -216,7 +216,7 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
 
 
 class _Part(NamedTuple):
-    """What one node has of a run."""
+    """One node's part of a run."""
 
     node: str
     host: str

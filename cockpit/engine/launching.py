@@ -1,4 +1,4 @@
-"""Launch on all nodes or on none, and what a launch that was cut off has left."""
+"""Launch on all nodes or on none, and find what an interrupted launch has left."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LAUNCH_S = 60.0
 """For a node to start its supervisor."""
 
 UNDO_S = 20.0
-"""For an interrupted launch to be taken back, once every request has been answered or given up."""
+"""For an interrupted launch to be undone, once every request has been answered or given up."""
 
 _OLDER_S = 60.0
-"""A run folder that is older than its run by more than this is another run's."""
+"""A run folder older than its run by more than this belongs to another run."""
 
 
 async def launch(
@@ -35,12 +35,12 @@ async def launch(
 ) -> None:
     """Start the supervisors of all nodes, or leave none behind.
 
-    Interrupted, it takes back what it launched. Where a node cannot be asked whether it did, the run's folder
+    If interrupted, it undoes what it launched. If a node cannot say whether it launched, the run's folder
     stays, so that :func:`remains` and ``cockpit stop`` can ask later.
 
     :param links: an open link to each node; the session owns them from here on
     :param specs: the launch spec of each node
-    :raises ManyErrors: one line for each node that refused; the others were stopped again
+    :raises ManyErrors: one line for each node that refused; the others were stopped
     """
     session.own(links)
     tasks: dict[str, asyncio.Task[LaunchAnswer]] = {}
@@ -49,7 +49,7 @@ async def launch(
         for name, link in links.items():
             asked = link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=LAUNCH_S)
             tasks[name] = asyncio.create_task(roll.heard(name, asked))
-        # Not gather: what interrupts us must not interrupt requests, or nobody knows what has been launched.
+        # Not gather: what interrupts us must not interrupt requests, or nobody knows what was launched.
         await asyncio.wait(tasks.values())
         _, errors = await settle(tasks)
         if not errors:
@@ -66,7 +66,7 @@ async def launch(
 async def _undo(
     session: Session, links: Mapping[str, Link], tasks: Mapping[str, asyncio.Task[Any]], reason: str
 ) -> Errors:
-    """Take back what was launched; an error for each node that may run on."""
+    """Undo what was launched; an error for each node that may still be running."""
     if tasks:
         await asyncio.wait(tasks.values(), timeout=UNDO_S)
     taken = {
@@ -93,7 +93,7 @@ async def _undo(
 
 
 def _may_run(task: asyncio.Task[Any]) -> bool:
-    """Whether a launch may have come about: not if the node has said that it did not."""
+    """Whether a launch may have happened: not if the node has said that it did not."""
     return not task.done() or task.cancelled() or not isinstance(task.exception(), RemoteError)
 
 
@@ -119,7 +119,7 @@ async def _end(session: Session, entry: NodeEntry, link: Link, reason: str) -> N
         await link.measure_clock()
         record = status.record
         if record is not None and record.t - link.clock.offset_s < session.manifest.created - _OLDER_S:
-            return  # it was there before, and its node refused ours because of it
+            return  # it was there before, and the node refused our launch because of it
         await link.call(verbs.Stop(entry.dir, reason, "cockpit", hard=True))
         while (await link.call(verbs.Status(entry.dir))).alive:  # noqa: ASYNC110 (on another machine)
             await asyncio.sleep(0.1)
@@ -130,7 +130,7 @@ async def _end(session: Session, entry: NodeEntry, link: Link, reason: str) -> N
 
 
 def unfinished(folder: RunFolder) -> bool:
-    """Whether nobody knows of this run, started here, that it was launched anywhere."""
+    """Whether there is no record that this run, started here, was launched anywhere."""
     manifest = folder.manifest
     if not manifest.plans or any(event.kind == "launched" for event in folder.journal()):
         return False
@@ -140,11 +140,11 @@ def unfinished(folder: RunFolder) -> bool:
 async def remains(
     folder: RunFolder, roll: Roll | None = None, *, patience_s: float | None = None
 ) -> tuple[list[str], Errors]:
-    """What an :func:`unfinished` start has left: nodes on which it was launched, and those that do not say.
+    """What an :func:`unfinished` start has left: nodes where it was launched, and those that do not say.
 
     :param roll: told who has answered and who is awaited
     :param patience_s: see :class:`Fleet`
-    :raises CockpitError: it is being started just now
+    :raises CockpitError: it is being started right now
     """
     mine = RunFolder(folder.path)
     if not mine.lock():
@@ -162,7 +162,7 @@ async def remains(
                     raise
                 return False
             if status.record is None:
-                # Even without a run folder: what carries its tags is its.
+                # Even without a run folder: what carries the run's tags belongs to it.
                 return status.gone is not None and bool(status.gone.ranks or status.gone.processes)
             return status.record.run == folder.name
 
@@ -177,9 +177,9 @@ async def remains(
 
 
 async def check_started(folder: RunFolder, roll: Roll | None = None) -> None:
-    """See that there is something to watch.
+    """Check that there is something to watch.
 
-    :raises CockpitError: its start was cut off, and no node is known to run any of it
+    :raises CockpitError: its start was interrupted, and no node is known to run any of it
     """
     if not unfinished(folder):
         return

@@ -1,4 +1,4 @@
-"""One link: an agent on a node, requests to it and what it answers."""
+"""One link: an agent on a node, requests to it and its answers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
 _NOISE_LIMIT = 1 << 20
 
 _QUEUED = 2
-"""Parts of an answer that may wait for whoever asked; the node is not read from while more come."""
+"""Parts of an answer that may queue up for the caller; beyond that we stop reading from the node."""
 _QUEUED_CREDIT = 16
-"""The same where credit bounds the bytes of all parts together."""
+"""The same if credit bounds the bytes of all parts together."""
 
 _OVERDRAFT = 8 << 20
-"""Bytes a node may send beyond what it was allowed: what is on its way while credit is given."""
+"""Bytes a node may send beyond its credit: what is in flight while credit is given."""
 
 _CLOSE_S = 6.0
 """For a link to close: a transport that takes longer is left to the end of this process."""
 
 _WITH_PSUTIL = (Samples, Resolve, Port)
-"""Requests before which the agent gets psutil, if it has none yet."""
+"""Requests for which the agent first gets psutil, if it has none yet."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LinkTimes:
     beat: float = 3
     """Between two pings."""
     silence: float = 15
-    """Without any frame for so long, the link is dead, whatever TCP thinks."""
+    """After this long without any frame, the link is dead, whatever TCP thinks."""
 
 
 @dataclass
@@ -56,12 +56,12 @@ class Clock:
     offset_s: float = 0.0
     """Node clock minus ours: subtract it from a node's time."""
     rtt_s: float = float("inf")
-    """Round trip of that measurement; the offset is right to half of it."""
+    """Round trip of that measurement; the offset is accurate to half of it."""
 
     def measure(self, sent: float, node: float, received: float) -> None:
         """Take in one ping: our clock when it left, the node's, ours when the answer came."""
         rtt = received - sent
-        # Clocks drift: an old best measurement slowly loses its rank.
+        # Clocks drift: the best measurement slowly loses its rank as it ages.
         if rtt <= self.rtt_s * 1.05:
             self.rtt_s = rtt
             self.offset_s = node - (sent + received) / 2
@@ -96,7 +96,7 @@ class _Pending:
     credit: int | None = None
     """Bytes that the node may still send; None: the queue alone is the limit."""
     lost: CockpitError | None = None
-    """Why nothing more comes, although the answer has not ended."""
+    """Why nothing more arrives, although the answer has not ended."""
 
     def __post_init__(self) -> None:
         """Make the queue."""
@@ -116,13 +116,13 @@ class _Pending:
         return part
 
     def end(self, error: CockpitError) -> None:
-        """Nothing more comes: wake whoever waits."""
+        """Nothing more arrives: wake any waiter."""
         self.lost = error
         with suppress(asyncio.QueueFull):
             self.queue.put_nowait(error)
 
     def drain(self) -> None:
-        """Let go of what nobody will take, and of the reader that may wait to add to it."""
+        """Drop what nobody will take, and release a reader that may be waiting to add more."""
         while not self.queue.empty():
             self.queue.get_nowait()
 
@@ -141,13 +141,13 @@ class Link:
         self.node = node
         self.transport = transport
         self.progress = transport.progress = Progress()
-        """How far :meth:`open` has come."""
+        """How far :meth:`open` has got."""
         self.times = times or LinkTimes()
         self.clock = Clock()
         self.hello: Hello
-        """What the agent says of its node; there once the link is open."""
+        """What the agent says about its node; set once the link is open."""
         self.heard = time.monotonic()
-        """When the last answer came that makes sense (monotonic seconds)."""
+        """When the last valid answer arrived (monotonic seconds)."""
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
@@ -260,7 +260,7 @@ class Link:
             raise self._nonsense(f"hello{error}") from None
 
     def _nonsense(self, what: str) -> LinkError:
-        """A node that sends what it must not is not believed any more."""
+        """A node that sends what it must not is no longer believed."""
         return LinkError(f"sent what makes no sense: {what}", where=self.node, retry=False)
 
     async def call(
@@ -301,12 +301,12 @@ class Link:
         return stream
 
     async def _equip(self) -> None:
-        """See to it that the agent has psutil."""
+        """Make sure that the agent has psutil."""
         if self._equipping is None:
             extras = await payload.in_thread(payload.extras)
             if self._equipping is None:
                 self._equipping = asyncio.create_task(self.call(Equip(), extras))
-                # Who waited for it may be gone when it fails; whoever asks again is told.
+                # Whoever waited for it may be gone when it fails; the next caller gets the error.
                 self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._equipping)  # others may wait for it too
 
@@ -316,7 +316,7 @@ class Link:
         await self._pipe.write(encode(header, data))
 
     async def _lives(self, half: Callable[[], Awaitable[None]]) -> None:
-        """Carry out one half of the link's life: however it ends, the link is lost, with the reason."""
+        """Run one half of the link: however it ends, the link is lost, with the reason."""
         try:
             await half()
         except CockpitError as error:
@@ -332,7 +332,7 @@ class Link:
         raise LinkError(f"the agent ended{_quoted(self._pipe.last_words())}", where=self.node)
 
     async def _take(self, header: Header, body: bytes) -> None:
-        """Check one frame; what makes sense goes to whoever asked, anything else ends the link.
+        """Check one frame; a valid one goes to the caller, anything else ends the link.
 
         :raises LinkError: it makes no sense
         """
@@ -341,7 +341,7 @@ class Link:
             number = NUMBER.read(header.get("id"))
             pending = self._pending.get(number)
             if pending is None:
-                return  # a late answer to something nobody waits for any more
+                return  # a late answer that nobody waits for any more
             name = pending.name
             part = self._part(pending, header, body)
         except Malformed as error:
@@ -375,7 +375,7 @@ class Link:
         self.clock.measure(sent, answer.t, time.time())
 
     async def _beat(self) -> None:
-        """Ping without end.
+        """Ping forever.
 
         :raises CockpitError: the node is silent
         """
@@ -405,7 +405,7 @@ class Link:
         self._lose(LinkError("link closed", where=self.node, retry=False))
         for task in self._tasks:
             task.cancel()
-        # Neither a dead connection nor a process that cannot be killed holds anybody up.
+        # Neither a dead connection nor an unkillable process may hold anybody up.
         with suppress(CockpitError, TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(self._close_pipe(), _CLOSE_S)
 
@@ -434,7 +434,7 @@ class Stream(Generic[Answer, Item]):
             yield part
 
     async def result(self) -> Answer:
-        """The final answer; parts are passed over.
+        """The final answer; parts are skipped.
 
         :raises CockpitError: the agent says no, or the link broke
         """

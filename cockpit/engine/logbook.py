@@ -27,7 +27,7 @@ BATCH_S = 0.25
 """Seconds of history in a batch."""
 
 _STEP = 256 << 10
-"""Bytes of a log that are read at once."""
+"""Bytes of a log to read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Row:
 
     :param batch: the batch it is in; the number of batches for an unfinished line
     :param index: its place in the batch under the query it was read with
-    :param at: when it was here at the latest, unix seconds on our clock
+    :param at: the latest time by which it was here, unix seconds on our clock
     :param sources: who printed it in this batch, consoles first, then by rank; at least one
-    :param text: the bytes as they came: at most 8 KiB, overwritten states left out, no newline. What stands
-        for ``originals`` where these differ
-    :param size: bytes of the whole line; more than ``len(text)`` where it was cut
+    :param text: the bytes as they came: at most 8 KiB, no overwritten states, no newline. If ``originals``
+        differ, what replaces them
+    :param size: bytes of the whole line; more than ``len(text)`` if it was cut
     :param level: what kind of line it is
     :param first: False for the second and later lines of a traceback that is shown as one
-    :param originals: what each of ``sources`` printed, where that differs; else empty
-    :param fold: which of the batch's folds it is of, if sources said different things there; see
+    :param originals: what each of ``sources`` printed, if that differs; else empty
+    :param fold: which of the batch's folds it belongs to, if sources said different things there; see
         :meth:`cockpit.engine.reader.Reader.unfold`
     """
 
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What was fed before loading was done: bytes that the spool has are not kept."""
+    """What was fed before loading finished: bytes that the spool has are not kept."""
 
     number: int
     offset: int
@@ -76,10 +76,10 @@ class _Held:
 
 
 class Logbook:
-    """The document; see :class:`cockpit.engine.reader.Reader` for reading in it.
+    """The document; see :class:`cockpit.engine.reader.Reader` for reading it.
 
     It is a list of batches that only grows. A batch is what all sources said within a moment: a segment of
-    whole lines of each. Text is read back from the spool; where everything is stands in files too.
+    whole lines of each. Text is read back from the spool; the positions are in files too.
 
     :param folder: the run's folder. If something is spooled in it already, :meth:`load` must be called: what
         is fed waits for that.
@@ -114,7 +114,7 @@ class Logbook:
     # Growing
 
     def feed(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """Take new bytes of a log, in order; what is known already is passed over."""
+        """Take new bytes of a log, in order; what is already known is skipped."""
         number = self.logs.number((node, rank))
         if self._held is None:
             self._collector.feed(number, offset, data)
@@ -143,9 +143,9 @@ class Logbook:
         return changed
 
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
-        """Take in what is spooled already, merged by the nodes' time indexes; what is fed comes after it.
+        """Take in what is already spooled, merged by the nodes' time indexes; what is fed comes after it.
 
-        :param progress: told the part that is done, 0 to 1
+        :param progress: called with the part that is done, 0 to 1
         :raises CockpitError: the spool cannot be read
         """
         if self._held is None:
@@ -189,7 +189,7 @@ class Logbook:
         return files
 
     async def _clocks(self, turn: Turn) -> dict[str, float]:
-        """How far each node's clock is ahead of ours, in seconds, as it was measured last."""
+        """How far each node's clock is ahead of ours, in seconds, as last measured."""
         offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
         for event in self._folder.journal():
             if isinstance(event.fact, ClockMeasured):
@@ -205,7 +205,7 @@ class Logbook:
                 for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
                     yield _Tick(at - clocks[node.name], node.name, sizes)
             except CockpitError as error:
-                # Costs the order of what it printed, no bytes.
+                # Costs the order of its output, but no bytes.
                 self.logs.unreadable[node.name, None] = error
 
         return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
@@ -219,7 +219,7 @@ class Logbook:
             await turn.pause()
 
     async def _take_held(self, turn: Turn) -> None:
-        """Take what was fed meanwhile, and wait for nothing more."""
+        """Take what was fed in the meantime, and stop waiting."""
         while self._held:
             held = self._held.popleft()
             if isinstance(held, float):

@@ -26,11 +26,11 @@ from cockpit.engine.stacks import Target
 from cockpit.errors import CockpitError, Exit
 
 RETRY_S = 10.0
-"""A node that could not be reached is not tried again sooner."""
+"""A node that could not be reached is not retried sooner than this."""
 
 
 class Links:
-    """Links that are opened when first wanted, and again when lost.
+    """Links that are opened when first needed, and again when lost.
 
     :param opened: opens one
     """
@@ -76,7 +76,7 @@ class RunParty:
     """The ranks of a run that cockpit started.
 
     :param model: kept up to date by somebody else
-    :param link: gives a link that stands
+    :param link: returns an open link
     """
 
     def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
@@ -89,15 +89,15 @@ class RunParty:
 
     @property
     def nodes(self) -> Sequence[str]:
-        """The run's nodes, without those on which nothing runs any more."""
+        """The run's nodes, without those where nothing runs any more."""
         return [name for name, node in self._model.nodes.items() if not node.over]
 
     def places(self) -> dict[int, Place]:
-        """Every rank, as the run record tells it."""
+        """Every rank, according to the run record."""
         return {rank.rank: self._place(rank) for rank in self._model.ranks.values()}
 
     def _place(self, rank: Rank) -> Place:
-        """That a rank has not started is known only while its node answers."""
+        """Whether a rank has not started is known only while its node answers."""
         heard = self._model.nodes[rank.node].link == "ok"
         runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
         return Place(rank.node, None, rank.pid, "" if runs else rank.text)
@@ -107,7 +107,7 @@ class RunParty:
         return self._dirs[node]
 
     async def targets(self, node: str, link: Link) -> list[Target]:
-        """Processes with the run's tags; where one cannot be read any more, what the run record says."""
+        """Processes with the run's tags; if one cannot be read any more, what the run record says."""
         answer = await link.call(verbs.Seek(self.run, node))
         jobs = group({node: answer})
         ranks = self._model.ranks
@@ -126,9 +126,9 @@ class RunParty:
 
 @asynccontextmanager
 async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator[RunParty]:
-    """The ranks of a run as its nodes tell them now, and links that stand until the end.
+    """The ranks of a run as its nodes report them now, and links that stay open until the end.
 
-    A node that is known to be over is not asked: it may be gone. What one that does not answer had told
+    A node that is known to have ended is not asked: it may be gone. If one does not answer, what it reported
     before counts.
 
     :param roll: told who has answered and who is awaited
@@ -203,7 +203,7 @@ class JobParty:
         return found
 
     def folder(self, node: str) -> str:
-        """None: no supervisor of ours stands above these ranks."""
+        """None: these ranks have no supervisor of ours."""
         return ""
 
     async def targets(self, node: str, link: Link) -> list[Target]:
@@ -239,9 +239,9 @@ async def find_jobs(
 async def find_job(
     names: Sequence[str], links: Links, wanted: str, found: Callable[[str], None] = lambda node: None
 ) -> tuple[Job, dict[str, CockpitError]]:
-    """The one job on these nodes, or the one that is wanted.
+    """The only job on these nodes, or the requested one.
 
-    :raises CockpitError: none, or several and none was named
+    :raises CockpitError: there is none, or there are several and none was named
     """
     jobs, errors = await find_jobs(names, links, found)
     if not jobs and errors:

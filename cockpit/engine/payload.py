@@ -1,6 +1,6 @@
 """What is sent to a node, and the one line that receives it there.
 
-The zip holds the sources of our node code and no byte code: that would fit one version of Python only, and
+The zip holds the sources of our node code but no byte code: that would fit only one version of Python, and
 compiling what an agent needs at its start costs a node some 5 ms. psutil and pynvml follow when needed.
 """
 
@@ -26,7 +26,7 @@ from cockpit.base.shell import quote_posix
 from cockpit.errors import CockpitError
 
 COMMAND = "exec /bin/sh -c 'IFS= read -r line && eval \"$line\"'"
-"""What every transport runs: constant, and the same text to bash, csh and fish. All else comes over stdin."""
+"""What every transport runs: constant, and valid in bash, csh and fish alike. All else comes over stdin."""
 
 _MAIN = "import sys\nfrom cockpit.node.__main__ import main\nsys.exit(main())\n"
 
@@ -109,7 +109,7 @@ def archive() -> bytes:
 
 @lru_cache(maxsize=1)
 def extras() -> bytes:
-    """The zip of psutil and pynvml, which is sent when they are first needed."""
+    """The zip of psutil and pynvml, sent when they are first needed."""
     folder = _origin("psutil").parent
     parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
     files = [folder / name for name in parts if (folder / name).exists()] + [
@@ -129,7 +129,7 @@ _ELF_MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
 
 @dataclass(frozen=True)
 class Spy:
-    """The py-spy that is sent to nodes which have none: one static binary.
+    """The py-spy sent to nodes that have none: one static binary.
 
     :param machine: what it runs on, as ``uname -m`` writes it
     :param packed: the binary, compressed with zlib
@@ -142,7 +142,7 @@ class Spy:
 
 @lru_cache(maxsize=1)
 def spy() -> Spy | None:
-    """The py-spy installed beside this Python, or on the PATH; None where there is none for Linux."""
+    """The py-spy installed beside this Python, or on the PATH; None if there is none for Linux."""
     beside = Path(sys.executable).parent / "py-spy"
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
@@ -151,12 +151,12 @@ def spy() -> Spy | None:
     if data[:4] != b"\x7fELF":
         return None
     machine = _ELF_MACHINES.get(int.from_bytes(data[18:20], "little"), "")
-    # The quickest level: the binary is the same size within a tenth at any, and a person waits.
+    # The fastest level: sizes differ by less than a tenth between levels, and a person is waiting.
     return Spy(machine, sha256(data).hexdigest(), zlib.compress(data, 3))
 
 
 def _origin(module: str) -> Path:
-    """The file of an installed module, which is not imported: that would cost every start."""
+    """The file of an installed module, without importing it: that would slow down every start."""
     spec = importlib.util.find_spec(module)
     assert spec
     assert spec.origin

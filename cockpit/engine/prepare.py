@@ -37,7 +37,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Times:
-    """Of a stop, in seconds."""
+    """Times of a stop, in seconds."""
 
     grace: float = 30
     """From SIGTERM to SIGKILL."""
@@ -48,7 +48,7 @@ class Times:
 async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll) -> Prepared:
     """Ask the nodes and plan.
 
-    :param node_dir: folder on the nodes for run folders, in place of their own temporary folder if not empty
+    :param node_dir: folder on the nodes for run folders, instead of their own temporary folder if not empty
     :param roll: told who has answered and who is awaited
     :raises ManyErrors: one line for each node that is unfit
     """

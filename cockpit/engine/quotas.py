@@ -1,4 +1,4 @@
-"""Room on this machine for what nodes send: who decides, and what is said when there is none."""
+"""Room on this machine for what nodes send: how it is checked, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.errors import CockpitError, os_error
 _LOOK_S = 1.0
 """Seconds between two looks at the free space."""
 _LOOK_BYTES = 16 << 20
-"""Bytes written between two looks at most."""
+"""At most this many bytes are written between two looks."""
 
 
 class QuotaReached(CockpitError):
@@ -20,9 +20,9 @@ class QuotaReached(CockpitError):
 
 
 class Room:
-    """The free space where a run is recorded, asked for now and then.
+    """The free space where a run is recorded, checked now and then.
 
-    :param folder: on the file system that is meant
+    :param folder: on the file system in question
     """
 
     def __init__(self, folder: Path, quotas: Quotas) -> None:
@@ -32,7 +32,7 @@ class Room:
         self._until = 0.0
 
     def check(self, size: int) -> None:
-        """See whether ``size`` more bytes leave the floor of free space free.
+        """Check that ``size`` more bytes leave the required free space.
 
         :raises QuotaReached: they do not
         :raises CockpitError: the file system does not answer
@@ -61,7 +61,7 @@ class Room:
 
 
 def exceeded(name: str, limit: int, where: Path) -> QuotaReached:
-    """The error of a quota of settings that is reached."""
+    """The error for a reached quota of the settings."""
     shown = _text(limit) if name.endswith("_bytes") else str(limit)
     hint = f"raise {name} in [quotas] ({SEE}), then: cockpit attach {where.parents[1].name}"
     return QuotaReached(f"quota of {shown} a node reached", where=str(where), hint=hint)

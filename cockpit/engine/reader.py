@@ -1,4 +1,4 @@
-"""Reading in a logbook: pages of rows before or after a place, narrowed and filtered, within a time."""
+"""Reading a logbook: pages of rows before or after a place, narrowed and filtered, within a time limit."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Position = tuple[int, int]
 """A place in the document under one query: batch, and row in the batch."""
 
 ABSENT = b"(not here yet)"
-"""Stands for a line that the spool does not have."""
+"""Replaces a line that the spool does not have."""
 
 _CACHE_BYTES = 8 << 20
-"""Memory that the lines of batches read before may take."""
+"""Memory that the lines of batches already read may take."""
 
 _SCAN_BYTES = 2 << 20
-"""What is longer is not searched as a whole."""
+"""A longer line is not searched as a whole."""
 
 _LINE_OVERHEAD = 200
-"""Bytes of memory that a line in the cache takes beside its text."""
+"""Bytes of memory that a line in the cache takes besides its text."""
 
 _ORIGINAL_OVERHEAD = 50
-"""The same of a line that it stands for."""
+"""The same for each line that it stands for."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Which lines.
+    """Which lines to show.
 
     :param sources: of whom; None: of all
-    :param pattern: a regular expression in the shown text; small letters find capitals too; a leading
+    :param pattern: a regular expression in the shown text; small letters match capitals too; a leading
         ``!`` inverts; empty: every line
     """
 
@@ -63,7 +63,7 @@ class Page:
 
 
 class _Line(NamedTuple):
-    """A row before anybody wants to see it."""
+    """A row that is not being shown yet."""
 
     sources: tuple[int, ...]
     text: bytes
@@ -79,7 +79,7 @@ class _Line(NamedTuple):
 
 
 _Quick = Callable[[bytes], bool]
-"""Whether a line in a block of many could be meant; only a False is certain."""
+"""Whether a line in a block of many could be selected; only False is certain."""
 
 
 class Reader:
@@ -107,17 +107,17 @@ class Reader:
 
     @property
     def unfolded(self) -> bool:
-        """Whether lines of a fold are given one by one."""
+        """Whether lines of a fold are shown one by one."""
         return bool(self._unfolded)
 
     def unfold(self, row: Row) -> None:
-        """Give one by one what a row stands for; places in its batch are other ones then."""
+        """Show one by one the lines a row stands for; this changes the places in its batch."""
         if row.fold is not None:
             self._unfolded.add((row.batch, row.fold))
             self._forget(row.batch)
 
     def fold(self) -> None:
-        """Fold again all that was unfolded."""
+        """Fold again everything that was unfolded."""
         for batch, _ in self._unfolded:
             self._forget(batch)
         self._unfolded.clear()
@@ -143,7 +143,7 @@ class Reader:
         return Page(rows, False, (0, 0))
 
     def after(self, position: Position, count: int, budget_s: float) -> Page:
-        """At most ``count`` rows from ``position`` on, the row there included.
+        """At most ``count`` rows from ``position`` on, including the row there.
 
         :param budget_s: seconds after which it gives what it has; one batch, at least, is looked at
         :raises CockpitError: the spool cannot be read
@@ -178,7 +178,7 @@ class Reader:
         return (before + part * (after - before)) / self._index.lines
 
     def position(self, fraction: float) -> Position:
-        """The place with that part of the document before it.
+        """The place that has this part of the document before it.
 
         :raises CockpitError: the spool cannot be read
         """
@@ -201,12 +201,12 @@ class Reader:
     def find(
         self, position: Position, test: Callable[[bytes], bool] | Level | str, step: int, budget_s: float
     ) -> tuple[Position | None, Position | None]:
-        """The next (``step`` 1) or previous (-1) row that passes ``test``, the one at ``position`` left out.
+        """The next (``step`` 1) or previous (-1) row that passes ``test``, without the one at ``position``.
 
         :param position: a row; ``(0, -1)`` is before the first one, :attr:`end` after the last
         :param test: of the row's text; or a level; or a pattern as in :class:`Query`
         :param budget_s: seconds after which it gives up for now; one batch, at least, is looked at
-        :return: the place found, or None; and, where the time was up first, the position to call again with
+        :return: the place found, or None; and, if time was up first, the position to call again with
         :raises CockpitError: the pattern is not a regular expression, or the spool cannot be read
         """
         deadline = time.perf_counter() + budget_s
@@ -232,7 +232,7 @@ class Reader:
     def _walk(self, start: int, step: int, tests: Sequence[_Quick]) -> Iterator[tuple[int, bool]]:
         """Batches from ``start`` on, each with whether it could have a row that passes.
 
-        Of those that are passed over together only the last is given.
+        Of batches that are skipped together only the last is given.
         """
         at = start if step > 0 else min(start, self._index.batches - 1)
         every = self._numbers is None and not tests
@@ -338,12 +338,12 @@ class Reader:
     def _folded(self, batch: int, own: dict[int, list[bytes]], cut: dict[bytes, int]) -> list[_Line]:
         folder = Folder(0.0, shapes=len(own) > 1)
         for number, lines in own.items():
-            # The folder only compares sources.
+            # Folding only compares sources.
             folder.add(("", number), lines)
         found: list[_Line] = []
         alone: dict[int, tuple[int, ...]] = {number: (number,) for number in own}
         for fold, (sources, text, originals) in enumerate(folder.flush()):
-            # Thousands of lines in a tenth of a second take the short ways.
+            # Thousands of lines in a tenth of a second: take shortcuts.
             if len(sources) == 1:
                 numbers = alone[sources[0][1] or 0]
             elif originals:
@@ -364,7 +364,7 @@ class Reader:
 def _fold(
     text: bytes, said: list[tuple[int, bytes]], fold: int, cut: dict[bytes, int], *, unfolded: bool
 ) -> list[_Line]:
-    """The rows of what different sources said in different ways."""
+    """The rows for lines that sources printed in different ways."""
     if unfolded:
         one_by_one: dict[bytes, list[int]] = {}
         for number, line in said:
@@ -399,9 +399,9 @@ def _line(numbers: tuple[int, ...], text: bytes, cut: dict[bytes, int], first: b
 
 
 def _filtered(lines: list[_Line], pattern: Pattern) -> list[_Line]:
-    """The lines that are meant; the first one left of a traceback is its first line.
+    """The selected lines; the first one left of a traceback becomes its first line.
 
-    Of lines told as one of which not all are meant, those are rows of their own.
+    If only some of the lines folded into one are selected, these become rows of their own.
     """
     found: list[_Line] = []
     headed = True

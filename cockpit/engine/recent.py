@@ -1,4 +1,4 @@
-"""Bytes of logs that have come and that the spool lacks: another cockpit writes it, and may be suspended."""
+"""Bytes of logs that have arrived but are not in the spool: its writer, another cockpit, may be suspended."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from typing import NamedTuple
 
 LIMIT = 64 << 20
-"""Bytes that are kept of all logs together; the oldest go first."""
+"""Bytes kept of all logs together; the oldest go first."""
 
 
 OVERHEAD = 128
-"""Bytes that a piece takes beside its own."""
+"""Bytes that a piece takes besides its own."""
 
 
 class _Piece(NamedTuple):
@@ -25,16 +25,16 @@ class _Piece(NamedTuple):
 class Recent:
     """The newest bytes of logs, by their numbers.
 
-    :param limit: bytes of all together
+    :param limit: bytes of all logs together
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._pieces: dict[int, deque[_Piece]] = {}
         self._order: deque[int] = deque()
-        """Whose piece is the oldest one."""
+        """The log of each piece, oldest first."""
         self.size = 0
-        """About how many bytes of memory that takes."""
+        """Roughly how many bytes of memory they take."""
 
     def keep(self, number: int, offset: int, data: bytes) -> None:
         """Keep bytes of a log that follow those kept before."""
@@ -46,7 +46,7 @@ class Recent:
             self._drop(self._order[0])
 
     def forget(self, number: int, end: int) -> None:
-        """Give up what the spool has now: the bytes of a log before ``end``."""
+        """Drop what the spool has now: the bytes of a log before ``end``."""
         pieces = self._pieces.get(number)
         while pieces and pieces[0].end <= end:
             self._drop(number)
@@ -56,7 +56,7 @@ class Recent:
         return [number for number, pieces in self._pieces.items() if pieces]
 
     def end(self, number: int) -> int:
-        """Where the bytes of a log end; 0 where none are kept."""
+        """Where the bytes of a log end; 0 if none are kept."""
         pieces = self._pieces.get(number)
         return pieces[-1].end if pieces else 0
 
@@ -73,6 +73,6 @@ class Recent:
         return b"".join(found)
 
     def _drop(self, number: int) -> None:
-        """Give up the oldest piece of a log."""
+        """Drop the oldest piece of a log."""
         self.size -= len(self._pieces[number].popleft().data) + OVERHEAD
         self._order.remove(number)

@@ -1,4 +1,4 @@
-"""The roll call: which nodes have answered, which cannot, and which are awaited, for what and how long."""
+"""The roll call: which nodes have answered, which cannot, which are pending, at what stage, since when."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ T = TypeVar("T")
 
 
 class Roll:
-    """The nodes that something was asked of, and how far each has come; whoever wants to know looks at it."""
+    """The nodes that were asked something, and how far each has got."""
 
     def __init__(self, nodes: Iterable[str] = ()) -> None:
         self.call(nodes)
 
     def call(self, nodes: Iterable[str]) -> None:
-        """Begin anew: all these are awaited."""
+        """Start over: all these are pending."""
         self.began = time.monotonic()
         """When it was called (monotonic seconds)."""
         self.awaited: dict[str, Progress] = {node: Progress() for node in nodes}
-        """Nodes that have neither answered nor failed, with how far each has come."""
+        """Nodes that have neither answered nor failed, with how far each has got."""
         self.answered: dict[str, None] = {}
         """Nodes that have answered."""
         self.failed: dict[str, CockpitError] = {}
         """Nodes that cannot be asked, and why."""
 
     def on_its_way(self, node: str, progress: Progress) -> None:
-        """A node's answer is awaited; ``progress`` says for what."""
+        """A node is pending; ``progress`` says at what stage."""
         self.answered.pop(node, None)
         self.failed.pop(node, None)
         self.awaited[node] = progress
@@ -47,7 +47,7 @@ class Roll:
         self.failed[node] = error
 
     async def heard(self, node: str, asking: Awaitable[T]) -> T:
-        """What a node answers to a question that it is asked over a link."""
+        """A node's answer to a question over a link."""
         progress = Progress()
         progress.reach(Stage.ANSWER)
         self.on_its_way(node, progress)
@@ -76,7 +76,7 @@ class Roll:
         return f"{len(self.answered)} of {self.total} {noun} answered{failed}"
 
     def silent(self) -> list[str]:
-        """Who is awaited, by what is waited for: ``gpu[07,12] for 12 s (the connection)``."""
+        """The pending nodes, by what they are waiting for: ``gpu[07,12] for 12 s (the connection)``."""
         groups: dict[Stage, dict[str, float]] = {}
         for node, progress in self.awaited.items():
             groups.setdefault(progress.stage, {})[node] = progress.waited_s
@@ -88,7 +88,7 @@ class Roll:
 
     @classmethod
     def merged(cls, rolls: Iterable[Roll]) -> Roll:
-        """Several calls seen as one; a node that one of them awaits is awaited."""
+        """Several calls seen as one; a node pending in one of them is pending."""
         whole = cls()
         for roll in rolls:
             whole.began = min(whole.began, roll.began)

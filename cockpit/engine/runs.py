@@ -91,7 +91,7 @@ FORMAT = 1
 class NewerCockpit(CockpitError):
     """A newer cockpit made the run: nothing is damaged, but this one cannot read it.
 
-    :param version: of that cockpit
+    :param version: the version of that cockpit
     """
 
     def __init__(self, version: str, *, where: str = "") -> None:
@@ -101,7 +101,7 @@ class NewerCockpit(CockpitError):
 
 
 class _Object(Kind):
-    """A JSON object that is shown and passed on, field by field, by who knows it."""
+    """A JSON object that is shown and passed on; those who know its fields check them."""
 
     def read(self, value: Any) -> dict[str, Any]:
         """See :meth:`cockpit.base.gate.Kind.read`."""
@@ -129,7 +129,7 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class _Written:
-    """What a manifest of any version has."""
+    """The part of a manifest that every version has."""
 
     format: int = bound(COUNT, FORMAT)
     version: str = bound(WORD, "")
@@ -158,9 +158,9 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: Any) -> Manifest:
-        """The manifest of a file; fields of later versions are ignored.
+        """The manifest in a file; fields of later versions are ignored.
 
-        :raises Malformed: it is none
+        :raises Malformed: it is not a manifest
         :raises NewerCockpit: a newer cockpit wrote it
         """
         written = read(_Written, data)  # first: the rest may have changed its meaning
@@ -194,9 +194,9 @@ class RunFolder:
     def create(cls, manifest: Manifest) -> RunFolder:
         """Make the folder (0700) with its manifest (0600), and become its writer.
 
-        It is made under another name first: whoever sees it sees all of it, and that it is ours.
+        It is first made under another name: whoever sees it sees all of it, and that it is ours.
 
-        :raises CockpitError: it exists, its name is none, or the state folder cannot be written
+        :raises CockpitError: it exists, its name is invalid, or the state folder cannot be written
         """
         path = paths.runs() / _run_name(manifest.run)
         beside: Path | None = None
@@ -223,7 +223,7 @@ class RunFolder:
     def find(cls, name: str) -> RunFolder:
         """The folder of a run by its name, an unambiguous part of it, or ``last``.
 
-        :raises CockpitError: none, or several
+        :raises CockpitError: no run matches, or several do
         """
         folders = list_runs()
         if name == "last" and folders:
@@ -262,7 +262,7 @@ class RunFolder:
 
     @property
     def created(self) -> float:
-        """When the run was started, unix seconds; of a damaged manifest, when it was written last."""
+        """When the run was started, unix seconds; if its manifest is damaged, when that was last written."""
         with suppress(CockpitError):
             return self.manifest.created
         for path in (self.path / "manifest.json", self.path):
@@ -271,7 +271,7 @@ class RunFolder:
         return 0.0
 
     def lock(self) -> bool:
-        """Become the one writer; False where another cockpit is, which ``writer`` names.
+        """Become the only writer; False if another cockpit is, which ``writer`` names.
 
         :raises CockpitError: the folder cannot be written
         """
@@ -305,7 +305,7 @@ class RunFolder:
         self._size += len(line)
 
     def _open_journal(self, file: Path) -> bytes:
-        """Open it; return what ends a line that a crash cut."""
+        """Open it; return what completes a line that a crash cut off."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         self._journal = open_regular(file, flags)
         self._size = os.fstat(self._journal).st_size
@@ -334,9 +334,9 @@ class RunFolder:
     def recorded(self, node: NodeEntry, record: Record | None = None) -> Iterator[Event]:
         """The node's run record as far as it is spooled; damaged lines are ignored, and counted at the end.
 
-        Where it cannot be read, that is a note of the node: others are not to suffer.
+        If it cannot be read, that becomes a note of the node: others must not suffer.
 
-        :param record: reads it, and can go on with what comes next
+        :param record: reads it, and can continue with what comes next
         """
         record = record or Record(node.name, node.ranks)
         try:
@@ -363,7 +363,7 @@ class RunFolder:
         return model
 
     def discard(self) -> None:
-        """Remove the folder: of a run that never was.
+        """Remove the folder of a run that never started.
 
         :raises CockpitError: it cannot be removed
         """

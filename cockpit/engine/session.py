@@ -29,26 +29,26 @@ from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 
 CREDIT = 4 << 20
-"""Bytes of logs in flight a node: enough to fill a link, little enough that keys stay quick."""
+"""Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
 CREDIT_PORTION = CREDIT // 4
-"""Credit is given back in portions: every message wakes the agent."""
+"""Credit is returned in portions: every message wakes the agent."""
 
 _RETRY_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries to get a lost link back; the last one repeats."""
 _SLOW_S = 60.0
-"""The pause where trying again hardly helps."""
+"""The pause if trying again hardly helps."""
 
 _PAUSED_S = 5.0
-"""Seconds between two portions of credit while there is no room here: states come, and few other bytes."""
+"""Seconds between two portions of credit while there is no room here: states arrive, but few other bytes."""
 
 _LOGS_FIRST_S = 2.0
-"""A node that is far behind is not measured for so long: its logs come first."""
+"""A node that is far behind is not measured for this long: its logs come first."""
 
 _CLOSE_S = 10.0
-"""For what is under way to end when the session is closed."""
+"""For work in progress to end when the session is closed."""
 
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
-"""Answers after which nothing can come from a node any more."""
+"""Answers after which nothing more can come from a node."""
 
 
 class Listener(Protocol):
@@ -70,8 +70,8 @@ class Session:
     :param folder: the run's local folder
     :param fleet: opens links; closed with the session
     :param listener: told of logs and events
-    :param writer: whether this is the run's one writer (spool, journal, failure policy)
-    :param quotas: how much may be spooled; None: as this person's settings say
+    :param writer: whether this is the run's only writer (spool, journal, failure policy)
+    :param quotas: how much may be spooled; None: according to the user's settings
     :raises CockpitError: the settings are wrong
     """
 
@@ -106,7 +106,7 @@ class Session:
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
         self.paused: dict[str, QuotaReached] = {}
-        """Nodes whose logs wait there, as there is no room here, and why; their states still come."""
+        """Nodes whose logs wait there because there is no room here, and why; their states still arrive."""
         self.stops_at: float | None = None
         """When the failure policy will stop the run (unix seconds); None: it will not."""
         self._kept = False
@@ -115,7 +115,7 @@ class Session:
     # Beginning
 
     def own(self, links: Mapping[str, Link]) -> None:
-        """Take over links that are open already."""
+        """Take over links that are already open."""
         self._links.update(links)
 
     def record(self, event: Event) -> None:
@@ -128,7 +128,7 @@ class Session:
         async for event in by_turns(self.folder.journal()):
             self.model.apply(event)
         for name, entry in self._nodes.items():
-            with suppress(SpoolUnusable):  # said when its record is read, and when more is to be written
+            with suppress(SpoolUnusable):  # reported when its record is read, and when more is to be written
                 self._offsets[name] = self._spools[name].offsets()
             async for event in by_turns(self.folder.recorded(entry, self._records[name])):
                 self.model.apply(event)
@@ -138,7 +138,7 @@ class Session:
     def watch(self, *, policy: bool = True) -> None:
         """Follow every node in the background until it is done; see :attr:`model` and :attr:`changed`.
 
-        :param policy: whether to stop the run after a failure, where the run was started so
+        :param policy: whether to stop the run after a failure, if the run was started that way
         """
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
@@ -146,7 +146,7 @@ class Session:
             self._tasks.append(asyncio.create_task(self._mind_failures()))
 
     async def resume(self) -> None:
-        """Watch again after :meth:`wait` has raised: the nodes send from where our spool ends."""
+        """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -184,20 +184,20 @@ class Session:
                     # A fault of one node or of its agent must not end the watch over the others.
                     await self._pause(name, link, error.what, _SLOW_S)
             except LinkError as error:
-                # Even a refused key may be accepted again: the run goes on, so do we, only slower.
+                # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
                 tries = 0 if self.model.nodes[name].link == "ok" else tries
                 pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
                 tries += 1
                 await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
             except (QuotaReached, SpoolUnusable) as error:
-                # What is wrong with its files here is no fault of the others.
+                # Trouble with its files here must not affect the others.
                 await self._pause(name, link, str(error), _SLOW_S)
             except Malformed as error:
                 await self._pause(name, link, f"sent what makes no sense: {error}", _SLOW_S)
             except CockpitError:
-                raise  # our own trouble, a full disk here: it is the same for every node
+                raise  # our own trouble, such as a full disk here: the same for every node
             except Exception as error:
-                # A mistake of ours must not end the watch over the others.
+                # A bug of ours must not end the watch over the others.
                 await self._pause(name, link, f"internal error: {error!r}", _SLOW_S)
 
     async def _pause(
@@ -220,7 +220,7 @@ class Session:
         began = credited = time.monotonic()
         try:
             async for item, data in stream.parts():
-                # Not before: an agent that greets and then says nothing is no link to its node.
+                # Not before: an agent that greets and then says nothing is not a link to its node.
                 self._link_event(name, "ok")
                 await self._take(entry, item, data)
                 if item.gone is not None:
@@ -236,7 +236,7 @@ class Session:
                     used -= portion
                     credited = now
                 if self._has_room(name):
-                    return  # followed anew, from where the spool ends
+                    return  # followed again, from the end of the spool on
                 if self.model.nodes[name].ended and not self.behind[name]:
                     self._note(name, events.Complete())
                 if self.model.nodes[name].done:
@@ -287,7 +287,7 @@ class Session:
         self.behind[name] = sum(
             max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
         )
-        # Told with every answer for as long as the node has no end: once is news.
+        # Comes with every answer until the node has ended: it is news only once.
         found = tuple(line.fact for line in item.found.lines)
         if found != self._found.get(name, ()):
             self._found[name] = found
@@ -302,7 +302,7 @@ class Session:
         self._note(name, events.Note(text), record=False)
 
     def _has_room(self, name: str) -> bool:
-        """Whether a node's logs waited, and need no longer."""
+        """Whether a node's logs waited, and need not wait any longer."""
         if name not in self.paused or self._spools[name].wait_for(CREDIT_PORTION):
             return False
         text = "there is room here again: its logs come from where they paused"
@@ -317,7 +317,7 @@ class Session:
             self._note(name, events.Note(text), record=False)
 
     async def _without_folder(self, name: str, link: Link, gone: Remains, *, alive: bool) -> None:
-        """The run folder of a node is gone, and something of the run is still there."""
+        """The run folder of a node is gone, but something of the run is still there."""
         for event in still_there(self.model, name, gone):
             self._emit(event, record=False)
         if self._stop is None or alive:
@@ -366,7 +366,7 @@ class Session:
             self._note(name, events.LinkChanged(state, why))
 
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
-        """What we see of a node ourselves, now."""
+        """What we ourselves see of a node now."""
         self._emit(Event(time.time(), name, fact), record=record)
 
     def _emit(self, event: Event, *, record: bool = True) -> None:
@@ -378,9 +378,9 @@ class Session:
     # Stopping
 
     async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
-        """Ask every node that is not over to stop; one with a lost link is asked when it is back.
+        """Ask every node that has not ended to stop; one with a lost link is asked when it is back.
 
-        :return: an error for each node that could not be asked now, and one where the wish could not be noted
+        :return: an error for each node that could not be asked now, and one if this could not be recorded
         """
         self._stop = events.StopAsked(reason, by, hard)
         unsaid: list[CockpitError] = []
@@ -404,13 +404,13 @@ class Session:
         return answer
 
     def keep(self) -> None:
-        """Set the failure policy aside: what still runs is left alone until it ends or somebody stops it."""
+        """Set aside the failure policy: what still runs is left alone until it ends or somebody stops it."""
         self._kept = True
         self.stops_at = None
 
     async def _mind_failures(self) -> None:
-        """The failure policy: a rank's recorded failure, and a while later the rest is stopped."""
-        # Who comes back to a run that failed long ago gets as much time to decide as everybody else.
+        """The failure policy: some time after a rank's recorded failure, the rest is stopped."""
+        # Whoever comes back to a run that failed long ago gets as much time to decide as anyone else.
         joined = time.time()
         while not self.model.over:
             first = self.model.first_failure()
@@ -432,7 +432,7 @@ class Session:
         self.stops_at = None
 
     async def ask(self, node: str, request: Request[Answer, Item]) -> Answer:
-        """One call to a node whose link stands.
+        """One call to a node with an open link.
 
         :raises LinkError: there is no link now
         :raises RemoteError: the node refused
@@ -444,7 +444,7 @@ class Session:
         return self._nodes[node].dir
 
     def link(self, node: str) -> Link:
-        """The link to a node, for a question of one's own.
+        """The link to a node, for the caller's own requests.
 
         :raises LinkError: there is none now
         """

@@ -1,7 +1,7 @@
 """Snapshots on disk: a folder that any machine can open again.
 
 =================  ====================================================================================
-``snapshot.json``  what was asked of whom, when, and who did not answer
+``snapshot.json``  who was asked for what, when, and who did not answer
 ``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none;
                    ranks without any have no file
 ``tree.json``      for each sample the merged tree: its branches with their depth and their ranks
@@ -53,13 +53,13 @@ FORMAT = 1
 MAIN = "snapshot.json"
 
 FILE_LIMIT = 32 << 20
-"""Bytes of one file: what is larger is neither written nor read."""
+"""Bytes of one file: a larger one is neither written nor read."""
 
 ROOM = 1 << 30
 """Bytes that a snapshot from disk may take up, as :class:`cockpit.base.dumps.Room` counts them."""
 
 _BROKEN = (OSError, ValueError, RecursionError)
-"""What reading a file raises that is not as it was written."""
+"""What reading a file raises if it is not as it was written."""
 
 _WORDS = Text(100_000)
 
@@ -94,7 +94,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Version:
-    """That part of ``snapshot.json`` which every version has."""
+    """The part of ``snapshot.json`` that every version has."""
 
     format: int = bound(COUNT)
     version: str = bound(_WORDS, "")
@@ -159,9 +159,9 @@ def save(snapshot: Snapshot, folder: Path) -> None:
 def load(folder: Path) -> Snapshot:
     """The snapshot of a folder.
 
-    A rank whose file is missing or damaged is there, without a stack.
+    A rank whose file is missing or damaged is included, without a stack.
 
-    :raises CockpitError: it is not one, a newer cockpit wrote it, or it is damaged
+    :raises CockpitError: it is not a snapshot, a newer cockpit wrote it, or it is damaged
     """
     file = folder / MAIN
     try:
@@ -209,7 +209,7 @@ def is_snapshot(folder: Path) -> bool:
 
 
 def newest(root: Path) -> Path | None:
-    """The snapshot below ``root`` that was taken last, if there is one."""
+    """The newest snapshot below ``root``, if there is one."""
     try:
         return max((file.parent for file in root.glob(f"*/{MAIN}")), default=None)
     except OSError:
@@ -245,7 +245,7 @@ def _of_rank(rank: int, dump: Dump) -> Dump:
 
 
 def _rank_text(rank: int, snapshot: Snapshot) -> str:
-    """What is in a rank's file; where that would be too large, that it would be."""
+    """The content of a rank's file; if it would be too large, a note that says so."""
     dumps = [sample.dumps.get(rank) for sample in snapshot.samples]
     node = json.dumps(snapshot.ranks[rank].node)
     told: list[str] = []
@@ -265,7 +265,7 @@ def _dump_text(dump: Dump | None) -> str:
     if dump is None:
         return "null"
     told = dump_json(dump)
-    # One by one: nothing else runs while something is written by one call, and the app is to stay awake.
+    # One by one: nothing else runs during one call that writes, and the app must stay responsive.
     threads = ", ".join(map(json.dumps, told.pop("threads")))
     return f'{json.dumps(told)[:-1]}, "threads": [{threads}]}}'
 
@@ -303,7 +303,7 @@ def _clean(text: str) -> str:
 
 def _read(file: Path) -> Any:
     with file.open("rb") as source:
-        # One byte more tells what is too large; a size may be that of no file.
+        # One byte more shows what is too large; a size may not be that of a real file.
         data = source.read(FILE_LIMIT + 1)
     if len(data) > FILE_LIMIT:
         raise ValueError(f"larger than {FILE_LIMIT >> 20} MiB")
@@ -311,7 +311,7 @@ def _read(file: Path) -> Any:
 
 
 def _write(file: Path, parts: Iterable[str]) -> None:
-    """Write JSON, without indentation: only that is fast, and a job may have a thousand ranks."""
+    """Write JSON, without indentation: with it, writing a thousand ranks would be slow."""
     beside = file.with_name(file.name + ".new")
     try:
         number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -14,23 +14,23 @@ from cockpit.engine.quotas import QuotaReached, Room, exceeded
 from cockpit.errors import CockpitError, os_error
 
 OPEN_FILES = 64
-"""Files kept open for writing, of all nodes together: a run may have more than a process may."""
+"""Files kept open for writing, of all nodes together: a run may have more than a process may open."""
 
 RECORD = (EVENTS, SIZES)
-"""What the supervisor writes: it has a quota of its own, so that states come on where logs pause."""
+"""What the supervisor writes: it has its own quota, so that states still arrive when logs pause."""
 
 _ONE_FILE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO)
-"""What is wrong with one file or folder, and says nothing of the others."""
+"""Errors about one file or folder, which say nothing about the others."""
 
 
 class SpoolUnusable(CockpitError):
-    """The files of one node cannot be used here; those of others may be."""
+    """The files of one node cannot be used here; those of others may be usable."""
 
 
 class Shelf:
     """What the spools of one run share: descriptors and room.
 
-    :param folder: the run's
+    :param folder: the run's folder
     :param quotas: how much may be written
     """
 
@@ -47,8 +47,8 @@ class Shelf:
 class Spool:
     """The files of one node in one local folder.
 
-    :param folder: made (0700) when the first byte comes
-    :param shelf: of the run
+    :param folder: created (0700) when the first byte arrives
+    :param shelf: the run's shelf
     """
 
     def __init__(self, folder: Path, shelf: Shelf | None = None) -> None:
@@ -70,7 +70,7 @@ class Spool:
         return dict(self._sizes)
 
     def append(self, name: str, offset: int, data: bytes) -> bytes:
-        """Add ``data``, which stands at ``offset`` of the node's file; return what of it was new.
+        """Add ``data``, found at ``offset`` in the node's file; return the part of it that was new.
 
         :raises QuotaReached: there is no room for it: nothing of it was written
         :raises SpoolUnusable: this node's folder or file cannot be used, or bytes in between are missing
@@ -87,7 +87,7 @@ class Spool:
         try:
             append(self._open(path, size), fresh, size)
         except OSError as error:
-            # Opened anew, its size is compared with what we know.
+            # Opened again, its size is compared with what we know.
             self._shelf.files.drop(path)
             kind = SpoolUnusable if error.errno in _ONE_FILE else CockpitError
             raise _refused(kind, "cannot write the spool", path, error) from None

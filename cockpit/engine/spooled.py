@@ -19,7 +19,7 @@ OPEN_FILES = 32
 """Files kept open: a run may have more logs than a process may have files."""
 
 _OF_ALL = (errno.EMFILE, errno.ENFILE)
-"""Errors that say nothing of a file."""
+"""Errors that say nothing about a file."""
 
 
 class SpooledLogs:
@@ -41,7 +41,7 @@ class SpooledLogs:
         self._numbers = {source: number for number, source in enumerate(self.sources)}
         self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
         self.recent = Recent()
-        """What the spool lacks, where somebody else writes it."""
+        """What the spool lacks, if somebody else writes it."""
 
     def keep(self, number: int, offset: int, data: bytes) -> None:
         """Keep bytes of a log as long as the spool lacks them."""
@@ -51,7 +51,7 @@ class SpooledLogs:
             self.recent.keep(number, offset, data)
 
     def lacks(self) -> bool:
-        """Whether the spool lacks bytes that have come."""
+        """Whether the spool lacks bytes that have arrived."""
         for number in self.recent.numbers():
             self.recent.forget(number, self._spooled(number))
             if self.recent.end(number):
@@ -67,7 +67,7 @@ class SpooledLogs:
         return number
 
     def numbers(self, sources: Sequence[Source] | frozenset[Source]) -> frozenset[int]:
-        """The numbers of those logs that there are."""
+        """The numbers of the logs that exist."""
         return frozenset(self._numbers[source] for source in sources if source in self._numbers)
 
     def size(self, number: int) -> int:
@@ -86,7 +86,7 @@ class SpooledLogs:
             return 0
 
     def read(self, number: int, start: int, length: int) -> bytes:
-        """Bytes of a log; fewer where the others are not here.
+        """Bytes of a log; fewer if the others are not here.
 
         :raises CockpitError: this process has no descriptor left
         """
@@ -140,7 +140,7 @@ def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:
     root = folder.spool_dir(node)
     try:
         return {
-            # What is no file is found out by whoever reads it.
+            # Whoever reads it finds out if it is not a file.
             entry.name: entry.stat(follow_symlinks=False).st_size
             if entry.is_file(follow_symlinks=False)
             else 1

@@ -1,6 +1,6 @@
-"""Stacks of all ranks of one job: samples over links that stand, gathered into one snapshot.
+"""Stacks of all ranks of one job: samples over open links, gathered into one snapshot.
 
-Every node is asked at once and answers for itself: what it sends is in the snapshot at once, and a node that
+All nodes are asked at once, each for itself: the answers go straight into the snapshot. A node that
 is slow, or silent, delays nobody.
 """
 
@@ -28,7 +28,7 @@ SENDING = 16
 """Nodes that are sent py-spy (3 MB) at the same time."""
 
 TEXT_LIMIT = 500
-"""Characters of a name, a path or a value that are kept of what a node says."""
+"""Characters kept of a name, a path or a value from a node."""
 
 SNAPSHOT_LIMIT = 512 << 20
 """Bytes that the samples of one snapshot may take up, as :class:`cockpit.base.dumps.Room` counts them."""
@@ -57,11 +57,11 @@ class Ask:
 
     @property
     def silence_s(self) -> float:
-        """Seconds without an answer after which a node is silent: every way a dump may go, and more."""
+        """Seconds without an answer after which a node counts as silent: enough for every way of dumping."""
         return 4 * self.timeout_s + 5
 
     def whole_s(self, ranks: int) -> float:
-        """Seconds after which so many ranks of one node are through: it looks at two at once, or more."""
+        """Seconds after which this many ranks of one node are done: it looks at two at once, or more."""
         return self.silence_s * max(1, (ranks + 1) // 2)
 
 
@@ -80,7 +80,7 @@ class Party(Protocol):
 
     @property
     def title(self) -> str:
-        """What people call the job."""
+        """The job's name for people."""
         ...
 
     @property
@@ -99,15 +99,15 @@ class Party(Protocol):
         ...
 
     def places(self) -> dict[int, Place]:
-        """Every rank the job should have, with what is known of it now."""
+        """Every rank the job should have, with what is known about it now."""
         ...
 
     def folder(self, node: str) -> str:
-        """The run folder on a node, whose supervisor may trace the ranks; empty where there is none."""
+        """The run folder on a node, whose supervisor may trace the ranks; empty if there is none."""
         ...
 
     def link(self, node: str, /) -> Awaitable[Link]:
-        """A link that stands.
+        """An open link.
 
         :raises CockpitError: there is none
         """
@@ -126,7 +126,7 @@ class Stacks:
 
     :param party: the job
     :param ask: what is asked of every rank
-    :param root: folder in which the snapshot's own folder is made
+    :param root: folder in which the snapshot's own folder is created
     """
 
     recorded = False
@@ -149,7 +149,7 @@ class Stacks:
         self._gate = asyncio.Semaphore(SENDING)
         self._used = [0]
         """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
-        # One at a time: threads that compute keep the loop from its turn, and each takes memory.
+        # One at a time: computing threads keep the loop waiting, and each takes memory.
         self._unpacking = asyncio.Lock()
 
     @property
@@ -194,7 +194,7 @@ class Stacks:
                 raise
         finally:
             sample.took_s = time.monotonic() - began
-        # In the background: whoever waits for the sample need not wait for the disk.
+        # In the background: waiting for the sample need not mean waiting for the disk.
         self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
 
@@ -209,7 +209,7 @@ class Stacks:
         return left
 
     async def _keep(self, before: asyncio.Task[None] | None, snapshot: Snapshot) -> None:
-        """Every sample goes to disk unasked: the job may be killed, and we too."""
+        """Every sample goes to disk automatically: the job may be killed, and so may we."""
         if before is not None:
             await before
         try:
@@ -218,7 +218,7 @@ class Stacks:
         except CockpitError as error:
             self.trouble = str(error)
         except Exception as error:
-            # A mistake of ours.
+            # A bug of ours.
             self.trouble = f"internal error: {error!r}"
 
     async def look(
@@ -288,7 +288,7 @@ class Stacks:
             sample.silent[node] = "cancelled before it answered"
             raise
         except Exception as error:
-            # A mistake of ours.
+            # A bug of ours.
             sample.silent[node] = clean(f"internal error: {error!r}")
 
     async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:

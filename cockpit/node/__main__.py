@@ -1,4 +1,4 @@
-"""What ``node.pyz`` does: its first word says which part of it is wanted."""
+"""The entry point of ``node.pyz``: its first argument says which part to run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Run the part named by the first word of argv and return its exit code.
 
-    Each part is imported only when asked for: a node runs one wrapper a rank, which must stay small. An
+    Each part is imported only when asked for: a node runs one wrapper per rank, which must stay small. An
     unknown word is an error, never a silent success: a launcher may put its own words in front of ours.
     """
     word = sys.argv[1] if len(sys.argv) > 1 else ""

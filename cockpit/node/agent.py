@@ -24,7 +24,7 @@ from cockpit.node import procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
 SILENCE_S = 90.0
-"""Without a byte from the cockpit for so long the link is dead, although nobody told us."""
+"""After this long without a byte from the cockpit, the link is dead, although nobody told us."""
 
 VERBS = {
     "ping": "agent",
@@ -49,7 +49,7 @@ VERBS = {
 }
 """Everything an agent can be asked to do, with the module of ``cockpit.node`` whose function does it.
 
-Modules are imported when asked for: what an agent imports at its start is paid on every node at once.
+Modules are imported on demand: the cost of an agent's imports at its start is paid on every node at once.
 """
 
 
@@ -67,7 +67,7 @@ def _function(verb: object) -> Callable[[Call], Dict[str, Any]]:
 
 
 def hello() -> Dict[str, Any]:
-    """What a cockpit wants to know of a node before anything else."""
+    """What a cockpit wants to know about a node before anything else."""
     system = os.uname()
     return {
         "version": __version__,
@@ -132,7 +132,7 @@ class Agent:
         except OSError as error:
             answer = {"id": number, "error": {"kind": "os", "what": str(error), "hint": ""}}
         except Exception:
-            # A fault of ours must reach the person who can report it, not end every other request.
+            # A bug of ours must reach the person who can report it, and must not end every other request.
             import traceback
 
             answer = {"id": number, "error": {"kind": "bug", "what": traceback.format_exc(), "hint": ""}}
@@ -165,4 +165,4 @@ def main() -> None:
     except FrameError as error:
         sys.stderr.write("cockpit agent: %s\n" % error)
         sys.stderr.flush()
-    os._exit(0)  # requests still being served are of no use to anybody now
+    os._exit(0)  # requests still being served no longer help anybody

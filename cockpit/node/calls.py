@@ -29,7 +29,7 @@ class NodeError(Exception):
 
 
 class Call:
-    """A request being served, in a thread of its own."""
+    """A request being served, in its own thread."""
 
     def __init__(self, header: Header, payload: bytes, send: Send) -> None:
         self.header = header
@@ -51,7 +51,7 @@ class Call:
             self._changed.notify_all()
 
     def add_credit(self, size: int) -> None:
-        """Allow ``size`` more bytes of payload: what the request brought, and what comes later."""
+        """Allow ``size`` more bytes of payload: credit from the request, or given later."""
         with self._changed:
             self._credit += size
             self._changed.notify_all()
@@ -74,7 +74,7 @@ class Call:
         self._send({"id": self.header["id"], "item": item}, payload)
 
     def asked(self, definition: Type[T]) -> T:
-        """The request as its definition in :mod:`cockpit.base.verbs` has it.
+        """The request, checked by its definition in :mod:`cockpit.base.verbs`.
 
         :raises NodeError: it is not that
         """

@@ -1,4 +1,4 @@
-"""What the environment of a process says about the rank it is of: every launcher has its own way."""
+"""What the environment of a process says about its rank: every launcher has its own way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAMILIES = (
     _Family("RANK", ("WORLD_SIZE",), ("LOCAL_RANK",), "other"),
     _Family("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",), ("OMPI_COMM_WORLD_LOCAL_RANK",), "mpi"),
     _Family("MV2_COMM_WORLD_RANK", ("MV2_COMM_WORLD_SIZE",), ("MV2_COMM_WORLD_LOCAL_RANK",), "mpi"),
-    # Before PMI, which Slurm sets too. Without a step it is a batch script, which is no rank.
+    # Before PMI, which Slurm sets too. Without a step it is a batch script, not a rank.
     _Family("SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), "slurm"),
     _Family("PMIX_RANK", ("PMIX_SIZE",), ("PMIX_LOCAL_RANK",), "mpi"),
     _Family("PMI_RANK", ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"), "mpi"),
@@ -48,10 +48,10 @@ _NUMBER = re.compile(r"[0-9]{1,6}\Z")
 class Claim(NamedTuple):
     """The rank that a process says it is of.
 
-    :param direct: ``RANK`` says it, which only programs of torch set; otherwise it may be any program's
-    :param whole: a launcher of torch made it; what it has itself from another one has no local rank in it
-    :param port: the master's; empty where none was chosen yet
-    :param job: the launcher's own name of the job; may be empty
+    :param direct: ``RANK`` says so, which only torch's programs set; otherwise it may be any program's
+    :param whole: a torch launcher made it; if that one got it from another launcher, it lacks a local rank
+    :param port: the master's; empty if none was chosen yet
+    :param job: the launcher's own name for the job; may be empty
     """
 
     rank: int
@@ -74,7 +74,7 @@ class Claim(NamedTuple):
 
     @property
     def number(self) -> Tuple[int, Optional[int]]:
-        """Which rank, of how many: what a rank starts has it too, even if the rank has told it more."""
+        """Which rank, of how many: a rank's child processes have it too, even if it told them more."""
         return self.rank, self.size
 
     def is_started_by(self, above: Claim) -> bool:
@@ -87,13 +87,13 @@ class Claim(NamedTuple):
 
     @property
     def launch(self) -> Tuple[str, ...]:
-        """What stays the same when a launcher starts its ranks again: torchrun may take another port."""
+        """What stays the same when a launcher restarts its ranks: torchrun may use another port."""
         return (self.run, self.job) if self.job else (self.run, self.addr, self.port)
 
 
 def read(data: bytes) -> Optional[Claim]:
-    """What an environment, as the kernel shows it, says; None: it is not of a rank."""
-    # Most are passed over at once: every variable with a rank ends like one of these.
+    """What an environment, as the kernel shows it, says; None: it is not that of a rank."""
+    # Most are skipped at once: every variable with a rank ends like one of these.
     if b"RANK=" not in data and b"SLURM_PROCID=" not in data:
         return None
     env: Dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Stacks of the ranks of this node: what py-spy sees of each, and what the kernel says of it.
+"""Stacks of the ranks of this node: what py-spy sees of each, and what the kernel says about it.
 
 Which way py-spy goes follows from the state of the process; after each it is checked that the process was not
-left stopped. Ranks are looked at side by side and told as they come.
+left stopped. Ranks are looked at in parallel and reported as they finish.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cockpit.node.calls import Call
 from cockpit.node.running import Result
 
 TELL_S = 0.1
-"""What is ready is sent at least so often."""
+"""What is ready is sent at least this often."""
 
 CHILDREN_SEEN = 16
 """Python children of a rank whose stacks are taken."""
 
 PASSING_S = 2.0
-"""How long another py-spy is waited for that looks at the same process."""
+"""How long to wait for another py-spy that is looking at the same process."""
 
 _SETTLE_S = 0.06
-"""A process that is stopped for longer was not stopped by somebody in passing."""
+"""A process that stays stopped for longer was not stopped just briefly."""
 
 
 class Wish(NamedTuple):
@@ -46,7 +46,7 @@ class Wish(NamedTuple):
 
 
 def stacks(call: Call) -> Dict[str, Any]:
-    """The stacks of some ranks as they come: items ``{"ranks": […]}`` with :func:`pack`, then ``took_s``.
+    """The stacks of some ranks as they arrive: items ``{"ranks": […]}`` with :func:`pack`, then ``took_s``.
 
     Request: ``targets``, a list of ``{"rank", "pid", "ticks"}``; ``native``, ``locals``, ``children``;
     ``timeout_s`` for one py-spy; ``dir``, the run folder, empty for a job that has none.
@@ -103,7 +103,7 @@ class _Dumps:
             try:
                 dump = fitted(_Look(self, target.pid, target.ticks).rank(target.rank, at))
             except Exception:
-                # A fault of ours with one rank is told in its place, and costs no other rank's answer.
+                # A bug of ours with one rank is reported for that rank, and costs no other rank's answer.
                 import traceback
 
                 dump = Dump(target.rank, at, error="failed", what=traceback.format_exc()[-1000:])
@@ -126,7 +126,7 @@ class _Dumps:
         return self._call.cancelled
 
     def spy(self, arguments: List[str]) -> Result:
-        """Run py-spy: by ourselves if that is permitted, else through who is permitted."""
+        """Run py-spy: ourselves if we may, else through something that may."""
         wish = self.wish
         denied: Optional[Result] = None
         for name, starter in permission.starters(wish.folder, wish.timeout_s):
@@ -192,7 +192,7 @@ class _Look:
         )
 
     def see(self, facts: kernel.Facts, *, native: bool, variables: bool) -> _Seen:
-        """The threads of the process, by the first way that leads there."""
+        """The threads of the process, by the first way that works."""
         letter = facts.process.state
         if letter in "ZX":
             what = "its process has ended, and its parent has not taken note of it (a zombie)"
@@ -252,7 +252,7 @@ class _Look:
             return _Seen(error="failed", what="py-spy finds no Python code running in its process")
         threads = told.threads
         if facts.ns_pid != self._pid:
-            # py-spy takes numbers of that namespace for ours, and looks at the wrong threads' states.
+            # py-spy mistakes numbers of that namespace for ours, and reads the wrong threads' states.
             main = threads[0]._replace(tid=self._pid, active=facts.process.state == "R")
             threads = (main, *threads[1:])
         return _Seen(way, threads, told.place)
@@ -301,7 +301,7 @@ class _Look:
     # -- stopped, or left stopped ------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Wait while somebody else's py-spy holds the process: it is not stopped, it is looked at."""
+        """Wait while somebody else's py-spy holds the process: it is not stopped, just being looked at."""
         began = time.monotonic()
         while kernel.state(self._pid, self._ticks) in ("t", "T"):
             tracer = kernel.tracer(self._pid)
@@ -311,7 +311,7 @@ class _Look:
             time.sleep(_SETTLE_S / 6)
 
     def _release(self, before: str) -> None:
-        """Continue the process if py-spy left it stopped, above all one that had to be ended."""
+        """Continue the process if py-spy left it stopped, especially if that py-spy had to be killed."""
         if before in "tT" or kernel.state(self._pid, self._ticks) not in ("t", "T"):
             return
         self._settle()

@@ -23,9 +23,9 @@ _LOOK_S = 0.05
 def environ(call: Call) -> Dict[str, Any]:
     """The environment of a rank's process: ``environ`` {name: value}, by name; ``left_out``: how many more.
 
-    Request: ``rank``. A process that lives is looked at itself: a script that became the training process by
-    exec may have set more than its wrapper knew. Of one that is gone it is what its wrapper recorded. Either
-    way it is what a process was started with: what it has changed since cannot be seen from outside.
+    Request: ``rank``. If the process lives, it is read directly: a script that became the training process by
+    exec may have set more than its wrapper knew. If it is gone, this is what its wrapper recorded. Either
+    way it is what the process was started with: later changes cannot be seen from outside.
 
     :raises NodeError: the rank has not started, or its process is gone and its environment was not recorded
     """
@@ -35,7 +35,7 @@ def environ(call: Call) -> Dict[str, Any]:
     start = _start(folder, rank)
     found = _of_process(start) if same_boot else None
     while found is None:
-        # First: a wrapper ends when the record is there, or will never be.
+        # First: a wrapper ends once the record is there, or never will be.
         writing = same_boot and _is_ending(start)
         found = _of_record(folder, start)
         if found is None and not (writing and call.pause(_LOOK_S)):
@@ -59,18 +59,18 @@ def _of_process(start: Start) -> Optional[Dict[str, Any]]:
     if not procfs.alive(start.pid, start.ticks):
         return None
     found = variables.told(procfs.environment(start.pid))
-    # Asked again: only now is it certain that no other process with this pid was read.
+    # Check again: only now is it certain that no other process with this pid was read.
     return found if found["environ"] and procfs.alive(start.pid, start.ticks) else None
 
 
 def _is_ending(start: Start) -> bool:
-    """Whether a rank is over and its wrapper is not."""
+    """Whether a rank has ended but its wrapper has not."""
     return procfs.alive(start.wrapper, start.wrapper_ticks) and not procfs.alive(start.pid, start.ticks)
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What a wrapper wrote: which process it is about, and what :func:`variables.told` said of it."""
+    """What a wrapper wrote: which process it is about, and what :func:`variables.told` said about it."""
 
     pid: int = bound(PID)
     ticks: int = bound(TICKS)
@@ -81,7 +81,7 @@ class _Recorded:
 def _of_record(folder: str, start: Start) -> Optional[Dict[str, Any]]:
     """What the wrapper recorded of this very process; None: nothing, or not yet.
 
-    :raises NodeError: what lies there is no such record
+    :raises NodeError: what is there is not such a record
     """
     try:
         found = read(_Recorded, safely.load(os.path.join(folder, record.rank_environ(start.rank)), _LIMIT))

@@ -35,7 +35,7 @@ class _FromZip(importlib.abc.MetaPathFinder):
 
 
 def _in_memory(data: bytes) -> str:
-    """The path of a file that only this process has; nothing of it is left when it ends."""
+    """The path of a file that only this process has; it disappears when the process ends."""
     try:
         number = os.memfd_create("cockpit")
     except OSError:
@@ -50,16 +50,16 @@ def _in_memory(data: bytes) -> str:
 
 
 def equip(call: Call) -> Dict[str, Any]:
-    """Take in the zip with psutil and pynvml; once a link, before what needs them."""
+    """Take in the zip with psutil and pynvml; once per link, before anything needs them."""
     sys.path.append(_in_memory(call.payload))
     sys.meta_path.insert(0, _FromZip(call.payload))
     return {}
 
 
 def psutil() -> Any:
-    """The psutil module: the one sent along, where it fits this machine.
+    """The psutil module: the one that was sent, if it fits this machine.
 
-    :raises NodeError: it does not (another processor architecture, an old libc)
+    :raises NodeError: it does not (a different processor architecture, an old libc)
     """
     try:
         import psutil as module

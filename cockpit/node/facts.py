@@ -1,4 +1,4 @@
-"""What a launch needs to know of a node before it starts there."""
+"""What a launch needs to know about a node before it starts there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 """
 
 _BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
-"""Variables with which a Python may not even start."""
+"""Variables that may keep a Python from even starting."""
 
 _NSYS_PLACES = (
     "/usr/local/cuda*/bin/nsys",
@@ -97,7 +97,7 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     # Without --norc, `bash -c` under sshd reads .bashrc, which the launch script's bash does not.
     bash = shutil.which("bash")
     shell = [bash, "--norc"] if bash else ["/bin/sh"]
-    # As launch.sh does it: what fails at its end has failed.
+    # As in launch.sh: if its last command fails, it has failed.
     mask = usermask.theirs()
     script = "" if mask is None else "umask %03o\n" % mask
     script += 'cd -- "$1" || exit 91\n{\n%s\n} || exit 93\npython=$2\n' % (setup or ":")
@@ -124,7 +124,7 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
 
 
 def _cause(said: str) -> str:
-    """The line of all that was said that names the cause: a Python that cannot start says much after it."""
+    """The line of the output that names the cause: a Python that cannot start prints much after it."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith("Fatal Python error")]
     return (fatal or lines[-1:] or [""])[0]
@@ -169,7 +169,7 @@ def _owner(wanted: int) -> str:
             if connection.laddr and connection.laddr.port == wanted and connection.pid:
                 name = module.Process(connection.pid).name()
                 return ", held by %s (pid %d)" % (name, connection.pid)
-    except Exception:  # a courtesy only; the port is in use whoever holds it
+    except Exception:  # only a courtesy; the port is in use whoever holds it
         return ""
     return " by a process of somebody else"
 

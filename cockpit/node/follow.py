@@ -1,4 +1,4 @@
-"""Follow the logs of a run by offset: one request a node carries all its files."""
+"""Follow the logs of a run by offset: one request per node covers all its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorded import read_record, remaining, supervisor_alive, unrecorded
 
 BATCH = 256 << 10
-"""Bytes in one answer: small enough that keys and stacks on the same link stay quick."""
+"""Bytes in one answer: small enough that keys and stacks on the same link stay responsive."""
 BULK = 1 << 20
 """Bytes in one answer while four times as many wait: fewer, larger answers catch up sooner."""
 BUSY_S = 0.1
@@ -28,8 +28,8 @@ def follow(call: Call) -> Dict[str, Any]:
     Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
     ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
-    ``t`` the node's clock, ``alive`` whether the supervisor lives; where it does not, ``found``: events
-    that it did not live to record; where the run folder is gone, ``gone`` (see :meth:`Remains.told`).
+    ``t`` the node's clock, ``alive`` whether the supervisor lives; if it does not, ``found``: events
+    that it could no longer record; if the run folder is gone, ``gone`` (see :meth:`Remains.told`).
 
     :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
     """
@@ -100,7 +100,7 @@ class _Reader:
         parts: List[Tuple[str, int, int]] = []
         chunks: List[bytes] = []
         for number, name in enumerate(behind):
-            # What files before it did not need goes to the others.
+            # What earlier files did not need goes to the others.
             share = max(room // (len(behind) - number), 4096)
             offset = self._offsets.get(name, 0)
             chunk = self._read(name, min(share, room), offset)
@@ -118,7 +118,7 @@ class _Reader:
         try:
             number = safely.opened(os.path.join(self._folder, name))
         except FileNotFoundError:
-            return b""  # removed just now: the next look says so
+            return b""  # removed just now: the next look reports it
         try:
             return os.pread(number, room, offset)
         finally:

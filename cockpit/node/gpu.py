@@ -1,4 +1,4 @@
-"""GPUs through NVML, where there is a driver."""
+"""GPUs through NVML, if there is a driver."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ NVML: Any = None
 def _nvml() -> Any:
     if NVML is not None:
         return NVML
-    ctypes.CDLL(
-        "libnvidia-ml.so.1"
-    )  # no driver is the common case: found out before 8,000 lines are compiled
+    ctypes.CDLL("libnvidia-ml.so.1")  # no driver is the common case: find out before compiling 8,000 lines
     import pynvml
 
     return pynvml
 
 
 class Gpus:
-    """Reads every GPU of the node; finds none, for good, where NVML does not start."""
+    """Reads every GPU of the node; if NVML does not start, it never finds any."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -36,7 +34,7 @@ class Gpus:
             self._handles = []
 
     def sample(self) -> List[Dict[str, Any]]:
-        """One entry a GPU: ``index``, ``name``, ``utilisation_percent``, ``memory_bytes``,
+        """One entry per GPU: ``index``, ``name``, ``utilisation_percent``, ``memory_bytes``,
         ``memory_total_bytes``, ``processes`` {pid: bytes}; a value the driver refuses is None."""
         return [self._read(index, handle) for index, handle in enumerate(self._handles)]
 

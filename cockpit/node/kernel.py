@@ -1,4 +1,4 @@
-"""What the kernel says of a process: state, what its main thread waits for, CPU time, children.
+"""What the kernel says about a process: state, what its main thread waits for, CPU time, children.
 
 Nothing here disturbs the process or needs its help; what may not be read is left empty.
 """
@@ -15,7 +15,7 @@ from cockpit.base.stacks import Child, Process
 from cockpit.node import procfs
 
 CHILDREN = 200
-"""Processes below one rank that are told."""
+"""Processes below one rank that are reported."""
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -49,7 +49,7 @@ _WAITS: Dict[str, Dict[int, str]] = {
 """System calls in which a process may wait, by their number, for each machine."""
 
 _RESTART = {"x86_64": 219, "aarch64": 128}
-"""The call by which a wait with a time limit goes on after an interruption: such as by a py-spy."""
+"""The call that continues a wait with a time limit after an interruption, by py-spy for example."""
 
 _ON_FD = frozenset(
     (
@@ -75,9 +75,9 @@ _PATH_AT = {"open": 0, "stat": 0, "lstat": 0, "openat": 1, "newfstatat": 1, "sta
 
 
 class Facts(NamedTuple):
-    """More than :class:`Process` of what decides how a process can be looked at.
+    """:class:`Process`, with what else decides how a process can be looked at.
 
-    :param process: what travels
+    :param process: the part that is sent
     :param tracer: the process that traces it (a debugger, another py-spy); 0 for none
     :param uid: its real user
     :param ns_pid: its pid in its own pid namespace
@@ -161,7 +161,7 @@ def children(pid: int) -> Tuple[Child, ...]:
 
 
 def program(pid: int) -> str:
-    """The file name of the program a process runs; its short name where that may not be read."""
+    """The file name of the program a process runs; its short name if that may not be read."""
     return os.path.basename(_link("/proc/%d/exe" % pid)) or name(pid)
 
 
@@ -172,7 +172,7 @@ def name(pid: int) -> str:
 
 
 def folder(pid: int) -> str:
-    """The folder a process works in; empty where that may not be read."""
+    """The working folder of a process; empty if it may not be read."""
     return _link("/proc/%d/cwd" % pid)
 
 
@@ -183,7 +183,7 @@ def has_other_files(pid: int) -> bool:
 
 
 def is_python(pid: int) -> bool:
-    """Whether a process is a Python interpreter, told by its program or the libraries it has loaded."""
+    """Whether a process is a Python interpreter, judged by its program or the libraries it has loaded."""
     if "python" in program(pid):
         return True
     return "libpython" in _text(pid, "maps")
@@ -203,7 +203,7 @@ def _call(pid: int, letter: str, wchan: str) -> Tuple[str, str]:
     arguments = [int(word, 16) for word in words[1:7]]
     if call in _ON_FD:
         return call, _file(pid, arguments[0])
-    # A thread that waits hard may hold the lock of its memory: who reads that waits with it.
+    # A thread in an uninterruptible wait may hold the lock of its memory: a reader would wait with it.
     if letter != "S":
         return call, ""
     if call in ("poll", "ppoll"):
@@ -217,7 +217,7 @@ def _call(pid: int, letter: str, wchan: str) -> Tuple[str, str]:
 
 
 def _restarted(wchan: str) -> str:
-    """The call that goes on by restart_syscall: only these three kinds ever do."""
+    """The call that restart_syscall continues: only these three kinds ever use it."""
     if "futex" in wchan:
         return "futex"
     return "poll" if "poll" in wchan else "clock_nanosleep"

@@ -20,7 +20,7 @@ from cockpit.node.runfolder import write_new
 def launch(call: Call) -> Dict[str, Any]:
     """Start the supervisor of a run; the payload is the launch spec (JSON).
 
-    :raises NodeError: the run folder cannot be ours, or the supervisor did not start; nothing is left then
+    :raises NodeError: the run folder cannot be ours, or the supervisor did not start; nothing is left behind
     """
     spec = json.loads(call.payload.decode())
     archive = next(path for path in sys.path if path.startswith("/proc/self/fd/") or path.endswith(".pyz"))
@@ -33,7 +33,7 @@ def launch(call: Call) -> Dict[str, Any]:
 
 
 def discard(call: Call) -> Dict[str, Any]:
-    """Remove a run folder in which nothing runs any more: of a launch that was taken back.
+    """Remove the run folder of a launch that was undone; nothing runs in it any more.
 
     :raises NodeError: its supervisor lives
     """
@@ -50,9 +50,9 @@ def discard(call: Call) -> Dict[str, Any]:
 def stop(call: Call) -> Dict[str, Any]:
     """Ask the supervisor to stop (``reason``, ``by``, ``hard``, ``grace_s``); ``alive``: one is there.
 
-    Where it was killed itself, what is left of its run is ended here and now, and what survives that is
-    in ``survivors``. With ``run`` and ``node`` that is so without a run folder too: a supervisor gets SIGTERM
-    then.
+    If the supervisor itself was killed, what is left of its run is ended right here, and survivors are
+    in ``survivors``. With ``run`` and ``node`` this works without a run folder too: then a supervisor gets
+    SIGTERM.
     """
     asked = call.asked(verbs.Stop)
     folder = asked.dir
@@ -63,7 +63,7 @@ def stop(call: Call) -> Dict[str, Any]:
             raise
         return _stop_without_folder(asked)
     if not supervisor_alive(folder):
-        # What the cockpit says goes before what a file says that a training program can write.
+        # The cockpit's word takes precedence over a file that a training program can write.
         names = asked.run or facts["run"], asked.node or facts["node"]
         return {"alive": False, "survivors": _swept(*names, folder)}
     wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
@@ -81,7 +81,7 @@ def stop(call: Call) -> Dict[str, Any]:
 def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:
     supervisor = remains.find(asked.dir, asked.run, asked.node).supervisor
     told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
-    # A supervisor that is told to stop ends everything, but it cannot be told to do that at once.
+    # A supervisor that is asked to stop ends everything, but it cannot be asked to do so at once.
     survivors = _swept(asked.run, asked.node, asked.dir) if asked.hard or not told else []
     return {"alive": told, "survivors": survivors}
 

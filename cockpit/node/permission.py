@@ -15,7 +15,7 @@ from cockpit.node import kernel, tracing
 from cockpit.node.running import Running, Starter, child, directly, quiet
 
 SUDO_S = 5.0
-"""Seconds in which sudo must say whether it would."""
+"""Seconds for sudo to say whether it would run."""
 
 _DENIED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|\bEPERM\b|\(os error (?:1|13)\)")
 _SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
@@ -24,7 +24,7 @@ _CAP_SYS_PTRACE = 19
 
 def denied(said: str) -> bool:
     """Whether py-spy complains that it may not look into a process."""
-    # It may where it only could not hold it: another program does, and it can be seen without.
+    # It may, but could not hold the process: another program does, and it can be seen without holding.
     return _DENIED.search(said) is not None and "Failed to suspend process" not in said
 
 
@@ -36,7 +36,7 @@ class Refusal(NamedTuple):
 
 
 class _Remembered:
-    """What this agent has learnt: asking again would cost a failed py-spy each time."""
+    """What this agent has learnt: trying again would cost a failed py-spy each time."""
 
     lock = threading.Lock()
     worked: ClassVar[Dict[str, str]] = {}
@@ -44,7 +44,7 @@ class _Remembered:
 
 
 def starters(folder: str, timeout_s: float) -> List[Tuple[str, Starter]]:
-    """Every way to start py-spy, the one that worked last for ranks of this run folder first.
+    """Every way to start py-spy, with the one that last worked for ranks of this run folder first.
 
     sudo is asked only when it is that one's turn.
     """
@@ -67,7 +67,7 @@ def _by_sudo(timeout_s: float) -> Starter:
         sudo, timeout = shutil.which("sudo"), shutil.which("timeout")
         if sudo is None or timeout is None or not _sudo_would(sudo, path):
             raise PermissionError("no sudo without a password")
-        # We may not end what root runs, so that it must end by itself.
+        # We may not kill what root runs, so it must end by itself.
         seconds = str(math.ceil(timeout_s))
         argv = [sudo, "-n", "--", timeout, "-s", "KILL", seconds, path, *arguments]
         return child(argv, sudo, out, said)
@@ -93,7 +93,7 @@ def _sudo_would(sudo: str, path: str) -> bool:
 
 
 def refusal(pid: int, uid: int) -> Refusal:
-    """Why nobody of us may look into a process of this user."""
+    """Why none of our ways may look into a process of this user."""
     ours = os.geteuid()
     if ours not in (0, uid):
         owner = _user(uid)

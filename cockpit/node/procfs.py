@@ -1,6 +1,6 @@
-"""What /proc says of processes.
+"""What /proc says about processes.
 
-A process is its pid and its start time in clock ticks together (an *identity*): pids are used again. This
+A process is its pid together with its start time in clock ticks (an *identity*): pids are reused. This
 module is part of every rank wrapper, so it imports nothing that costs memory.
 """
 
@@ -33,7 +33,7 @@ class Stat:
 
 
 def boot_id() -> str:
-    """The id of this boot: start times of two boots cannot be compared. Empty where there is none."""
+    """The id of this boot: start times of two boots cannot be compared. Empty if there is none."""
     return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
 
 
@@ -49,7 +49,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def exists(pid: int, ticks: int) -> bool:
-    """Whether this very process is there, be it only as a zombie that nobody waited for."""
+    """Whether this very process is there, even if only as a zombie that nobody waited for."""
     found = stat(pid)
     return found is not None and found.ticks == ticks
 
@@ -92,7 +92,7 @@ def send(pid: int, ticks: int, number: int) -> bool:
 
 
 def tagged(run: str, node: str, folder: str = "") -> list[Stat]:
-    """Every process, but this one and zombies, whose environment carries the tags of a run's node.
+    """Every process, except this one and zombies, whose environment carries the tags of a run's node.
 
     That is the environment at exec: what a process changed later is invisible, and processes of others
     cannot be read.
@@ -116,12 +116,12 @@ def tagged(run: str, node: str, folder: str = "") -> list[Stat]:
 
 
 def environment(pid: int) -> list[bytes]:
-    """The environment that a process was started with, ``NAME=value`` each; empty where it cannot be read."""
+    """The environment that a process was started with, ``NAME=value`` each; empty if it cannot be read."""
     return _read("/proc/%d/environ" % pid).split(b"\0")
 
 
 def arguments(pid: int) -> list[bytes]:
-    """The command line of a process; empty where there is none."""
+    """The command line of a process; empty if there is none."""
     return _read("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
 
 
@@ -136,9 +136,9 @@ def children() -> dict[int, list[Stat]]:
 
 
 def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
-    """Every process below this one, except zombies, as parents tell.
+    """Every process below this one, except zombies, by parent pids.
 
-    A subreaper's are all that was ever started from it, however it was forked and whatever its environment.
+    Those of a subreaper are all it ever started, however they forked and whatever their environment.
 
     :param but: whether a process (its pid) is left out, with all that is below it
     """
@@ -147,7 +147,7 @@ def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
     top = stat(pid)
     level = [top] if top is not None else []
     while level:
-        # Who is older than its parent has got another one since we looked: that pid was used again.
+        # A process older than its parent has a new parent since we looked: that pid was reused.
         level = [one for above in level for one in below.pop(above.pid, ()) if one.ticks >= above.ticks]
         level = [one for one in level if not but(one.pid)]
         found += level

@@ -1,4 +1,4 @@
-"""The ranks of one run on this node, as told by the files of their wrappers and by /proc."""
+"""The ranks of one run on this node, from the files of their wrappers and /proc."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Identity = Tuple[int, int]
 _RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.[0-9]{1,6})?\.json")
 
 _NOTES = 20
-"""Damaged records that are told one by one: a program that writes them without end fills no run record."""
+"""Damaged records reported one by one: a program that writes endless ones must not fill the run record."""
 
 _STARTS = Whole(0, 1 << 30)
 
@@ -56,7 +56,7 @@ class Start:
     max_restarts: int = bound(_STARTS)
 
     def told(self) -> Dict[str, Any]:
-        """As a ``rank_started`` of the run record has it."""
+        """As a ``rank_started`` of the run record."""
         return {name: value for name, value in plain(self).items() if not name.endswith("_ticks")}
 
 
@@ -75,12 +75,12 @@ class End:
     stime_s: float = bound(SECONDS)
 
     def __post_init__(self) -> None:
-        """Refuse an end that is none."""
+        """Refuse an end with neither, or both."""
         if (self.code is None) == (self.signal is None):
             raise Malformed("expected either a code or a signal")
 
     def told(self) -> Dict[str, Any]:
-        """As a ``rank_exited`` of the run record has it."""
+        """As a ``rank_exited`` of the run record."""
         return dict(plain(self), by="wrapper")
 
 
@@ -206,7 +206,7 @@ class Ranks:
         self._emit("rank_exited", **end.told())
 
     def settle(self) -> None:
-        """Decide about ranks that nobody wrote an exit record for. Call it after :meth:`look`."""
+        """Decide about ranks without an exit record. Call it after :meth:`look`."""
         for rank in self.live():
             if rank.training in self._reaped:
                 status, usage = self._reaped[rank.training]
@@ -225,7 +225,7 @@ class Ranks:
             elif procfs.exists(*rank.training) or procfs.alive(*rank.wrapper):
                 rank.looks_gone = 0
             else:
-                # Its exit record may have come just after we looked for it, so a second look decides.
+                # Its exit record may have appeared just after we looked, so a second look decides.
                 rank.looks_gone += 1
                 if rank.looks_gone > 1:
                     why = "it ended and neither its wrapper nor the supervisor saw its status"
@@ -233,7 +233,7 @@ class Ranks:
                     self._lost(rank, "%s: %s" % (why, trouble) if trouble else why)
 
     def give_up(self) -> None:
-        """Say of every rank still not known to have ended that it is lost to us."""
+        """Report every rank still not known to have ended as lost."""
         for rank in self.live():
             there = procfs.exists(*rank.training)
             self._lost(rank, "it does not end, not even when killed" if there else "its status is not known")

@@ -14,16 +14,16 @@ from cockpit.node.calls import Call, NodeError
 from cockpit.node.ranks import End, Start, T, recorded
 
 _EVENTS_READ = 1 << 20
-"""Bytes of a run record looked at for a status: more than 8 ranks can fill."""
+"""Bytes of a run record that are read for a status: more than 8 ranks can fill."""
 _RECORD_LIMIT = 1 << 20
 
 
 def status(call: Call) -> Dict[str, Any]:
     """The run as recorded (``record``, ``events``) and whether its supervisor lives (``alive``).
 
-    Where it does not, ``found`` is what it did not live to record (see :func:`unrecorded`).
+    If it does not, ``found`` is what it could no longer record (see :func:`unrecorded`).
 
-    Request: ``dir``; ``run`` and ``node``, by which processes are found where the run folder is gone. Then
+    Request: ``dir``; ``run`` and ``node``, by which processes are found if the run folder is gone. Then
     ``record`` is null, and ``gone`` says what runs (see :meth:`Remains.told`).
 
     :raises NodeError: there is no such run here, or it belongs to somebody else
@@ -41,7 +41,7 @@ def status(call: Call) -> Dict[str, Any]:
 def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Remains:
     """What lives of a run whose folder cannot be read, for the reason given.
 
-    :raises NodeError: that same one, where the reason is another one or nothing is left
+    :raises NodeError: ``error`` itself, if it has another reason or nothing is left
     """
     found = remains.find(folder, run, node) if run and node and error.kind == "gone" else None
     if not found:
@@ -75,7 +75,7 @@ def _status(folder: str) -> Dict[str, Any]:
         try:
             events.append(safely.parse(line))
         except ValueError:
-            continue  # cut at the start of what we read, just being written at its end, or not ours
+            continue  # cut at the start of what we read, still being written at its end, or not ours
     return {"record": facts, "events": events, "alive": alive}
 
 
@@ -117,7 +117,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What an agent itself needs of ``record.json``."""
+    """What an agent itself needs from ``record.json``."""
 
     run: str = bound(RUN_NAME)
     node: str = bound(NODE_NAME)
@@ -182,7 +182,7 @@ _ENDS = ("rank_exited", "rank_lost")
 
 
 def _unseen(folder: str, facts: Dict[str, Any], ranks: List[int]) -> List[Dict[str, Any]]:
-    """What is to be said of ranks that have neither a start nor an end on record: nothing while anything of
+    """What to say about ranks that have neither a start nor an end on record: nothing while anything of
     the run lives here, for one of them may be about to start."""
     if facts["boot_id"] == procfs.boot_id() and remains.find(folder, facts["run"], facts["node"]):
         return []

@@ -1,4 +1,4 @@
-"""What is there of a run, as the processes themselves tell: the truth where its run folder is gone.
+"""What is left of a run, according to the processes themselves: the truth if its run folder is gone.
 
 Ranks carry the tags of their run in their environment, each below its wrapper; the supervisor, which has no
 tags, shows its run folder in its arguments.
@@ -14,11 +14,11 @@ from cockpit.node import procfs
 from cockpit.node.ranks import Identity
 
 PROCESSES = 200
-"""Processes that are told by name."""
+"""Processes that are reported by name."""
 
 
 class Remains(NamedTuple):
-    """What of a run lives on this node.
+    """What lives of a run on this node.
 
     :param supervisor: its pid and start time
     :param ranks: the training process of each rank that runs, by rank
@@ -34,7 +34,7 @@ class Remains(NamedTuple):
         return self.supervisor is not None or bool(self.processes)
 
     def told(self, why: str) -> Dict[str, Any]:
-        """As a cockpit is told: ``why`` the run folder cannot be read, ``ranks`` {rank, pid, ticks} that run,
+        """As sent to a cockpit: ``why`` the run folder cannot be read, ``ranks`` {rank, pid, ticks} that run,
         ``processes`` {pid, name, state} of the run."""
         return {
             "why": why,
@@ -47,7 +47,7 @@ class Remains(NamedTuple):
 
 
 def named(process: procfs.Stat) -> Dict[str, Any]:
-    """A process as a survivor is told: pid, name and state."""
+    """A process in the form of a survivor: pid, name and state."""
     return {"pid": process.pid, "name": process.name, "state": process.state}
 
 
@@ -59,7 +59,7 @@ def find(folder: str, run: str, node: str) -> Remains:
         rank = _wrapped(process.pid)
         if rank is not None:
             wrappers[process.pid] = rank
-    # A rank is the child of its wrapper, and dies with it; what the rank makes of its environment is its own.
+    # A rank is the child of its wrapper and dies with it, whatever the rank does to its environment.
     # A child that looks like a wrapper is one that records an environment.
     below = procfs.children() if wrappers else {}
     ranks = {
@@ -72,7 +72,7 @@ def find(folder: str, run: str, node: str) -> Remains:
 
 
 def supervised(pid: int) -> str:
-    """The run folder whose supervisor this process is; empty: it is none."""
+    """The run folder whose supervisor this process is; empty: it is not a supervisor."""
     words = procfs.arguments(pid)
     # `python -I -S node.pyz supervise FOLDER`
     if words[4:5] != [b"supervise"] or os.path.basename(words[3]) != os.fsencode(record.NODE_PYZ):

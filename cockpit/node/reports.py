@@ -1,7 +1,7 @@
 """A profiler's reports of a run: how large they are, and turning what nsys left behind into a report.
 
-nsys of a distribution's package may come without its importer in the place where it looks for it: then it
-leaves a ``.qdstrm``, some 70 times larger than the report, which ``QdstrmImporter`` turns into one.
+A distribution's nsys package may not have the importer where nsys looks for it: then nsys leaves a
+``.qdstrm``, some 70 times larger than the report, which ``QdstrmImporter`` turns into a report.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from cockpit.node.ranks import Emit
 def size_so_far(folder: str, since: float) -> int:
     """Bytes of the run's reports, finished or not.
 
-    nsys writes into the temporary folder first; files of ours that changed after ``since`` (unix seconds)
-    count, be they of this run or not.
+    nsys first writes into the temporary folder; files of ours that changed after ``since`` (unix seconds)
+    count, whether they are of this run or not.
     """
     total = 0
     paths = glob.glob(os.path.join(glob.escape(os.path.join(folder, record.REPORTS)), "*"))
@@ -61,7 +61,7 @@ def finish(
     :param nsys: the profiler that was used
     :param why_missing: what to say when there is no report at all
     :param timeout_s: seconds one import may take
-    :param cancelled: asked while an import runs; true ends it
+    :param cancelled: called while an import runs; true ends it
     """
     where = os.path.join(folder, record.REPORTS)
     # A program that trains may have put anything else there.
@@ -71,7 +71,7 @@ def finish(
         name for name in names if name.endswith(".qdstrm") and name[: -len("qdstrm")] + "nsys-rep" not in done
     ]
     for name in done + raw:
-        # nsys does not keep to the umask.
+        # nsys ignores the umask.
         os.chmod(os.path.join(where, name), 0o600)
     for name in done:
         emit("report", name=name, size=os.path.getsize(os.path.join(where, name)), state="ready", text="")
@@ -96,7 +96,7 @@ def _import(source: str, nsys: str, emit: Emit, timeout_s: float, cancelled: Cal
         emit("report", name=os.path.basename(target), size=os.path.getsize(target), state="imported", text="")
         return
     if os.path.exists(target):
-        os.unlink(target)  # cut short: nobody must take it for the report
+        os.unlink(target)  # cut short: nobody must mistake it for the report
     hint = "type: %s" % join(command)
     text = "%s; %s" % (trouble or "the importer wrote nothing", hint)
     emit("report", name=os.path.basename(source), size=size, state="qdstrm", text=text)

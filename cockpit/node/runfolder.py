@@ -37,7 +37,7 @@ class StartError(OSError):
 def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float = 20.0) -> Dict[str, Any]:
     """Make the run folder, start the supervisor detached, wait until it wrote its first event.
 
-    If anything fails nothing stays behind, neither files nor processes.
+    If anything fails, nothing stays behind, neither files nor processes.
 
     :param spec: the launch spec; its ``env`` goes through a pipe, never to disk
     :param python: absolute path of the interpreter for supervisor and wrappers (3.8 or newer)
@@ -83,7 +83,7 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
 def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
     """Write a file that must not exist yet.
 
-    :raises OSError: it does, or it cannot be written
+    :raises OSError: it exists, or it cannot be written
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, mode), "wb") as file:
@@ -97,7 +97,7 @@ def _compiled(pyz_bytes: bytes) -> bytes:
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source, zipfile.ZipFile(output, "w") as target:
         for name in source.namelist():
-            # Byte code that came along may be that of another Python.
+            # Byte code in the zip may be that of another Python.
             if name.endswith(".py"):
                 code = compile(source.read(name), name, "exec", dont_inherit=True)
                 target.writestr(name + "c", head + marshal.dumps(code))
@@ -167,7 +167,7 @@ def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: 
         raise StartError("%s: %s" % (trouble, said or "it said nothing"))
     finally:
         if not event:
-            # The supervisor's own process group: the process we started leads it, also after its end.
+            # The supervisor's own process group: the process we started leads it, even after its end.
             if _group_lives(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -15,13 +15,13 @@ OUTPUT_LIMIT = 32 << 20
 """Bytes of output that are read."""
 
 _SLICE_S = 0.1
-"""How soon it is noticed that nobody wants the answer any more."""
+"""How soon we notice that nobody wants the answer any more."""
 
 
 class Result(NamedTuple):
     """How a py-spy ended.
 
-    :param code: its exit status; None where it had to be ended, and why is ``why``
+    :param code: its exit status; None if it had to be killed, for the reason in ``why``
     :param why: ``timeout``, ``cancelled`` or ``large``
     """
 
@@ -32,9 +32,9 @@ class Result(NamedTuple):
 
 
 class Running:
-    """A py-spy under way, whoever started it.
+    """A running py-spy, whoever started it.
 
-    :param wait: waits up to so many seconds for its end; returns its exit status, or None
+    :param wait: waits up to the given seconds for its end; returns its exit status, or None
     :param kill: ends it at once
     """
 
@@ -58,7 +58,7 @@ def directly(path: str, arguments: List[str], out: int, said: int) -> Running:
 def child(argv: List[str], path: str, out: int, said: int) -> Running:
     """Start any program as our own child.
 
-    :raises OSError: that cannot be done
+    :raises OSError: it cannot be started
     """
     process = subprocess.Popen(
         argv, executable=path, stdin=subprocess.DEVNULL, stdout=out, stderr=said, cwd="/", env=quiet()
@@ -74,7 +74,7 @@ def child(argv: List[str], path: str, out: int, said: int) -> Running:
 
 
 def quiet() -> Dict[str, str]:
-    """The environment of a py-spy: nothing of ours is its business, and it shall tell no backtraces."""
+    """The environment of a py-spy: none of our variables, and no backtraces."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "RUST_BACKTRACE": "0"}
 
 
@@ -99,7 +99,7 @@ def run(
         os.close(said)
     if why:
         running.kill()
-    # It has closed its output or is dead; but who waits hard does not even die.
+    # It has closed its output or is dead; but in an uninterruptible wait it cannot even die.
     code = running.wait(1.0)
     if code is None and not why:
         running.kill()

@@ -1,6 +1,6 @@
-"""Files of a run folder, where a training program may write too: whatever lies there, reading it is safe.
+"""Files of a run folder, where a training program may write too: whatever is there, reading it is safe.
 
-Regular files only, never through a symbolic link, never waiting (a FIFO would keep its reader for ever), and
+Regular files only, never through a symbolic link, never waiting (a FIFO would block its reader forever), and
 never more than a bounded number of bytes.
 """
 
@@ -13,7 +13,7 @@ import stat
 from typing import Any, Dict, Optional
 
 RECORD_LIMIT = 16 << 10
-"""Bytes of a record of ours: a wrapper's has some 300, a wish to stop hardly more."""
+"""Bytes of a record of ours: a wrapper's has some 300, a stop request hardly more."""
 
 
 def opened(path: str) -> int:
@@ -29,7 +29,7 @@ def opened(path: str) -> int:
 
 
 def size(path: str) -> Optional[int]:
-    """The size of a regular file in bytes; None where there is none."""
+    """The size of a regular file in bytes; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:

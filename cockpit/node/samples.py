@@ -14,7 +14,7 @@ from cockpit.node.ranks import Start, recorded
 from cockpit.node.recorded import read_record
 
 CHILDREN_EVERY = 5
-"""Samples between two looks at every process of the node, which is most of what a sample costs."""
+"""Samples between two looks at every process of the node, which is most of the cost of a sample."""
 
 
 def samples(call: Call) -> Dict[str, Any]:
@@ -75,7 +75,7 @@ class _Sampler:
                 with process.oneshot():
                     size = process.memory_info().rss
                     if not size:
-                        continue  # it is ending: nothing of it is left to measure
+                        continue  # it is ending: there is nothing left to measure
                     found[str(rank)] = {
                         "cpu_percent": process.cpu_percent(),
                         "rss_bytes": size,
@@ -99,7 +99,7 @@ class _Sampler:
         known = self._processes.get(rank)
         if known is None or known[0] != identity:
             known = self._processes[rank] = (identity, self._psutil.Process(identity[0]))
-            known[1].cpu_percent()  # the first call only sets the zero of the next one
+            known[1].cpu_percent()  # the first call only sets the baseline for the next one
         return known[1]
 
 

@@ -1,4 +1,4 @@
-"""The ranks on this node, of whatever job: told by the environment of their processes, never by a name.
+"""The ranks on this node, of any job: recognised by the environment of their processes, never by name.
 
 A process shows the environment that it was started with. Ranks that set ``RANK`` only later and by themselves
 (``torch.multiprocessing.spawn``, notebook launchers), or write a title over it, cannot be seen from outside.
@@ -23,16 +23,16 @@ from cockpit.node.calls import Call
 from cockpit.node.spied import harmless
 
 COMMAND_LIMIT = 200
-"""Characters of a command line that are told."""
+"""Characters of a command line that are reported."""
 
 PLACE_LIMIT = 300
-"""Characters of a job's address or name that are told."""
+"""Characters of a job's address or name that are reported."""
 
 STUCK_S = 0.5
-"""Reading one file of /proc takes no longer, or it is given up: its process may hold a lock for ever."""
+"""If reading one file of /proc takes longer, we give up: its process may hold a lock forever."""
 
 OTHERS = 50
-"""Other people's jobs, and processes that cannot be looked at, that are told."""
+"""How many other people's jobs, and processes that cannot be looked at, are reported."""
 
 LEVELS = 10
 """Processes above another person's Python that are looked at."""
@@ -43,13 +43,13 @@ _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]?(?: \(deleted\))?\Z")
 _HELPER = re.compile(
     rb"from multiprocessing[. ]|loky\.backend|compile_worker|torch\._inductor|torch/_inductor", re.DOTALL
 )
-"""What Python runs that only helps a rank: it outlives the rank at times."""
+"""Python programs that only help a rank: they sometimes outlive it."""
 
 _LAUNCH = re.compile(
     rb"--local[_-]rank=|deepspeed\.launcher\.|/deepspeed |torch\.distributed\.(?:run|launch)|/torchrun "
     rb"|/accelerate launch|accelerate\.commands\.launch|/mpi(?:run|exec) |/srun "
 )
-"""What is looked for in command lines of other people, whose environment cannot be read."""
+"""What to look for in other people's command lines, since their environment cannot be read."""
 
 _DAEMON = re.compile(r"slurmstepd|orted|prted|hydra_|mpirun|mpiexec")
 """Short names of what starts ranks whose own command lines say nothing."""
@@ -67,10 +67,10 @@ class _Process(NamedTuple):
 
 
 class _Scan(NamedTuple):
-    """What one look at all processes told.
+    """The result of one look at all processes.
 
     :param refused: processes whose environment may not be read
-    :param stuck: processes whose environment does not come back
+    :param stuck: processes whose environment never arrives
     """
 
     processes: Dict[int, _Process]
@@ -132,7 +132,7 @@ def _scan(run: str, node: str) -> _Scan:
 
 
 class _Reader(threading.Thread):
-    """Reads one file of each process, while somebody watches that it comes on."""
+    """Reads one file of each process, while somebody watches its progress."""
 
     def __init__(self, pids: Deque[int], file: str) -> None:
         super().__init__(daemon=True)
@@ -182,7 +182,7 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
             else:
                 before = reader.at
                 reader.join(STUCK_S)
-    # Copies: one that was given up may come back any time.
+    # Copies: a reader that was given up may return at any time.
     texts = [one for reader in readers for one in list(reader.texts) if one[0] not in stuck]
     return texts, [pid for reader in readers for pid in list(reader.refused)], stuck
 
@@ -195,7 +195,7 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
     children: Dict[int, List[_Process]] = {}
     for process in sorted(processes.values(), key=lambda one: (one.stat.ticks, one.stat.pid)):
         children.setdefault(process.stat.parent, []).append(process)
-    # A launcher that another one has started as a rank: torchrun in a step of Slurm.
+    # A launcher that another one started as a rank: torchrun in a Slurm step.
     launchers = {
         pid
         for pid, process in processes.items()
@@ -239,7 +239,7 @@ class _Rank(NamedTuple):
 
 
 def _newest(found: List[_Rank]) -> List[_Rank]:
-    """Those of the newest attempt, and of several for one rank the ones that are most likely it."""
+    """Those of the newest attempt; of several for one rank, the most likely ones."""
     attempts: Dict[Tuple[str, ...], int] = {}
     for one in found:
         said = one.process.claim
@@ -288,7 +288,7 @@ def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
             rest.append(pid)
         elif not _only_helps(pid):
             return one
-    # Other programs have Python in them, gdb for one: only where nothing else is there.
+    # Other programs embed Python, gdb for one: only if there is nothing else.
     embedded = next((pid for pid in rest if kernel.is_python(pid) and not _only_helps(pid)), None)
     return next((one for one in line if one.stat.pid == embedded), None)
 
@@ -304,7 +304,7 @@ def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
 
 
 def _self_and_above() -> Set[int]:
-    """This process and what started it: in a shell on a node of a Slurm job they have ranks as well."""
+    """This process and its ancestors: in a shell on a node of a Slurm job they have ranks as well."""
     found = set()
     pid = os.getpid()
     while pid > 1 and pid not in found:
@@ -336,7 +336,7 @@ def _is_ours(words: List[bytes]) -> bool:
 
 
 def _still_starts(top: _Process) -> bool:
-    """Whether this is a wrapper that has not come to Python yet, rather than a program that is no rank."""
+    """Whether this is a wrapper that has not started Python yet, rather than a program that is not a rank."""
     launcher = top.stat.parent
     return (
         top.claim.direct
@@ -394,12 +394,12 @@ def _told(one: _Rank) -> Dict[str, Any]:
 
 
 def _job(one: _Rank) -> str:
-    """What the launcher above a rank tells, where the environment says nothing that is this job's only."""
+    """What the launcher above a rank says, if the environment says nothing specific to this job."""
     said = one.process.claim
     if said.addr and said.port:
         return ""
     if said.launcher == "mpi":
-        # Hydra's proxies, one a node, are told where their mpiexec is.
+        # Hydra's proxies, one per node, are told where their mpiexec is.
         words = _arguments(one.parent)
         at = words.index(b"--control-port") + 1 if b"--control-port" in words else len(words)
         return harmless(os.fsdecode(words[at])) if at < len(words) else ""
@@ -455,7 +455,7 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
     found: Dict[str, Dict[str, Any]] = {}
     for pid, data in _read_all(refused, "cmdline")[0]:
         user, words = _user(pid), data.split(b"\0")[:-1]
-        # One's own may be closed too: root could not do more.
+        # Even our own processes may be closed to us: root could not do more.
         if user in ("", _user_name(os.geteuid())) or not _is_job(pid, words):
             continue
         command = _command(words)

@@ -1,4 +1,4 @@
-"""Reading what py-spy tells of one process: threads, outermost frame first, without secrets."""
+"""Reading what py-spy says about one process: threads, outermost frame first, without secrets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cockpit.base.sources import normalise
 from cockpit.base.stacks import Frame, Thread
 
 NAME_LIMIT = 300
-"""Characters of a function's or a file's name that are told."""
+"""Characters of a function's or a file's name that are reported."""
 
 VALUE_LIMIT = 200
-"""Characters of a local variable's value that are told."""
+"""Characters of a local variable's value that are reported."""
 
 SOURCE_LIMIT = 160
-"""Characters of a line of source code that are told."""
+"""Characters of a line of source code that are reported."""
 
 FILE_LIMIT = 2 << 20
 """Bytes of a source file that is read for one line of it."""
@@ -30,7 +30,7 @@ FILE_S = 0.5
 """Seconds a source file may take: it may be on a file server that is silent."""
 
 _NO_SECRET = re.compile(r"None|True|False|-?\d{1,9}(?:\.\d+)?|<[\w.]+ at 0x[0-9a-f]+>")
-"""Values that are none, whatever the variable is called: models have tokens and keys of another kind."""
+"""Values that are not secrets, whatever the variable's name: models have other kinds of tokens and keys."""
 
 _WORD = r"(?:token(?!iz)|key|secret|passw(?:or)?d|passphrase|authorization|credential|cookie)\w*"
 _LITERAL = re.compile(r"""(%s["']?\]?\s*[:=]\s*\w?)(["'])(?:(?!\2).)*(?:\2|$)""" % _WORD, re.IGNORECASE)
@@ -58,9 +58,9 @@ class Place(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What py-spy tells of a process.
+    """What py-spy says about a process.
 
-    :param place: where the line of code is that tells most of its main thread
+    :param place: where the line of code is that says most about its main thread
     """
 
     threads: Tuple[Thread, ...]
@@ -73,7 +73,7 @@ def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> Told:
     :param pids: numbers that the main thread may have: in our pid namespace and in its own
     :param cwd: the folder the process works in
     :param home: its user's home
-    :raises ValueError: it is not that
+    :raises ValueError: it is not such output
     """
     try:
         told = json.loads(data.decode("utf-8", "replace"))
@@ -90,7 +90,7 @@ def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> Told:
 
 
 def _frames(told: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """The frames as py-spy tells them, but outermost first, and without those that Python makes up."""
+    """The frames as py-spy reports them, but outermost first, and without those that Python makes up."""
     return [frame for frame in reversed(told["frames"]) if frame["name"] != "<shim>"]
 
 
@@ -151,13 +151,13 @@ def value(name: str, text: Optional[str]) -> str:
     text = text or ""
     if is_secret(name) and not _NO_SECRET.fullmatch(text):
         return hidden(text)
-    # Cut first, with room for what a name at the cut may belong to: texts may be long.
+    # Cut first, leaving room for what a name at the cut may belong to: texts may be long.
     text = harmless(text[: 4 * VALUE_LIMIT])
     return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
 
 
 def harmless(text: str) -> str:
-    """A text without the passwords, keys and tokens that can be told as such."""
+    """A text without the passwords, keys and tokens that can be recognised as such."""
     text = _LITERAL.sub(r"\1(secret)", text)
     text = _PAIR.sub(r"\1(secret)", text)
     return _KNOWN.sub("(secret)", _USER.sub("(secret)@", text))
@@ -174,7 +174,7 @@ class Sources:
         self._files: Dict[str, Callable[[], List[str]]] = {}
 
     def line(self, path: str, number: int) -> str:
-        """One line, harmless and of bounded length; empty where it cannot be read, or not soon enough."""
+        """One line, harmless and of bounded length; empty if it cannot be read, or not soon enough."""
         with self._lock:
             lines = self._files.get(path)
             if lines is None:
@@ -201,7 +201,7 @@ def _soon(path: str) -> Callable[[], List[str]]:
 
 def _lines(path: str) -> List[str]:
     try:
-        # Opening a pipe would wait for who writes to it.
+        # Opening a pipe would wait for its writer.
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(number, "rb") as file:
             status = os.fstat(number)

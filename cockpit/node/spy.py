@@ -1,4 +1,4 @@
-"""py-spy on a node: its own one, or the one that a cockpit sends; and running it."""
+"""py-spy on a node: its own, or the one that a cockpit sends; and running it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cockpit.node import agent
 from cockpit.node.calls import Call, NodeError
 
 OLDEST = (0, 4, 0)
-"""An older py-spy on the node is not used: it does not know the Pythons of today."""
+"""An older py-spy on the node is not used: it does not know current Python versions."""
 
 BINARY_LIMIT = 256 << 20
 """Bytes of a binary that are taken in, unpacked."""
 
 SEARCH_S = 3.0
-"""Looking for the node's own py-spy takes no longer: PATH may have folders on a server that is silent."""
+"""Time limit for finding the node's own py-spy: PATH may have folders on a silent server."""
 
 
 class Spy(NamedTuple):
@@ -54,7 +54,7 @@ def spy(call: Call) -> Dict[str, Any]:
     Request: ``sha256`` of the binary that the cockpit has (empty for none), and as payload that binary,
     compressed with zlib, if it was found missing before.
 
-    :raises NodeError: what was sent is not that, or it cannot be kept here
+    :raises NodeError: what was sent is not that binary, or it cannot be kept here
     """
     wanted = call.asked(verbs.Spy).sha256.lower()
     if wanted and not re.match(r"[0-9a-f]{64}\Z", wanted):
@@ -92,7 +92,7 @@ def _own_once() -> Optional[Spy]:
     def search() -> None:
         found[0] = _own()
 
-    # In a thread of its own: a call on a file server that is silent ends never.
+    # In its own thread: a call on a silent file server never returns.
     thread = threading.Thread(target=search, daemon=True)
     thread.start()
     thread.join(SEARCH_S)
@@ -140,7 +140,7 @@ def _place(digest: str) -> str:
 
 
 def _cached(digest: str) -> Optional[Spy]:
-    """The binary that an earlier cockpit sent, if it is that one still."""
+    """The binary that an earlier cockpit sent, if it is still that one."""
     path = _place(digest)
     try:
         _private(path)
@@ -187,7 +187,7 @@ def _tried(path: str) -> Optional[Spy]:
 
 
 def _private(path: str) -> None:
-    """See that nobody else can put something in the binary's place.
+    """Check that nobody else can replace the binary.
 
     :raises OSError: somebody can, or the folder cannot be made
     """

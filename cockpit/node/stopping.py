@@ -1,6 +1,6 @@
 """Stopping a run in stages, and sweeping up what it left behind.
 
-First a polite SIGTERM to those whose job it is to pass it on, then time for a profiler to write its report,
+First a polite SIGTERM to those whose job it is to forward it, then time for a profiler to write its report,
 then SIGKILL: training processes first, so that their wrappers can still record how they ended.
 """
 
@@ -20,7 +20,7 @@ WRAPPERS_S = 2.0
 SWEEP_S = 2.0
 """Seconds between SIGTERM and SIGKILL for what a run left behind."""
 GIVE_UP_S = 5.0
-"""Seconds after the last SIGKILL; what still lives then cannot be killed."""
+"""Seconds after the last SIGKILL; whatever still lives then cannot be killed."""
 
 
 class Stop:
@@ -65,7 +65,7 @@ class Stop:
         return self._hard
 
     def given_up(self) -> bool:
-        """Whether everything was tried and enough time has passed since."""
+        """Whether everything was tried and enough time has passed since then."""
         return self._stage == "over" and time.monotonic() > self._deadline
 
     def request(self, reason: str, by: str, grace_s: float, hard: bool) -> None:
@@ -116,7 +116,7 @@ class Stop:
                 self._emit("stage", stage="term", pids=[self._launcher], text=text)
                 _signal_group(self._launcher, signal.SIGTERM)
             return
-        # Ranks may still be starting one after the other: each is told when it appears, and once.
+        # Ranks may still be starting one after the other: signal each one when it appears, once.
         new = {self._target(rank) for rank in self._ranks.live()} - self._told
         if new:
             self._told |= new
@@ -187,7 +187,7 @@ def sweep(
 ) -> None:
     """End every process that carries the tags of a run's node: SIGTERM, a short wait, SIGKILL.
 
-    :param emit: told what is swept and who survives
+    :param emit: called with what is swept and who survives
     :param reap: called while waiting, to wait for those that are our children
     :param above: a process all of whose descendants are ended too, whatever their environment; 0: none
     :param folder: see :func:`cockpit.node.procfs.tagged`
@@ -213,10 +213,10 @@ def sweep(
 
 
 def left(run: str, node: str, above: int = 0, folder: str = "") -> List[procfs.Stat]:
-    """What still runs of a run's node: see :func:`sweep`."""
+    """What still runs of a run on its node: see :func:`sweep`."""
     found = {process.pid: process for process in procfs.tagged(run, node, folder)}
     if above:
-        # A run that was started inside of this one is another one.
+        # A run that was started inside this one is a different run.
         found.update((process.pid, process) for process in procfs.descendants(above, remains.supervised))
     return list(found.values())
 

@@ -28,16 +28,16 @@ __all__ = ["RunFolderError", "StartError", "main", "start"]
 TICK_S = 0.2
 """Seconds between two looks at the run folder: the resolution of the time index."""
 SETTLE_S = 1.0
-"""Seconds between two looks whether ranks still exist; records of their end are seen each tick."""
+"""Seconds between two checks that ranks still exist; records of their end are seen each tick."""
 REPORT_S = 3.0
-"""Seconds between two words about a growing report."""
+"""Seconds between two messages about a growing report."""
 DISK_FULL_S = 10.0
 """How long the end of the record waits for room on a full disk."""
 
 EVENTS_ROOM = 256 << 10
-"""Bytes of the disk kept for the run record: how a run ended must be written when the disk is full."""
+"""Bytes of disk reserved for the run record: how a run ended must be recorded even on a full disk."""
 ROOM_S = 5.0
-"""Seconds between two looks whether the disk is full."""
+"""Seconds between two checks for a full disk."""
 LEAST_ROOM = 1 << 20
 """Bytes; a disk with less counts as full."""
 
@@ -46,9 +46,9 @@ _FALLOC_FL_KEEP_SIZE = 1
 
 
 class Lines:
-    """A file of JSON lines. What a full disk refuses is kept and tried again, so that it costs no run.
+    """A file of JSON lines. What a full disk refuses is kept and retried, so that it does not end the run.
 
-    :param room: bytes of the disk that are kept for it ahead of its end, where the file system can do that
+    :param room: bytes of disk reserved ahead of its end, if the file system supports that
     """
 
     def __init__(self, path: str, room: int = 0) -> None:
@@ -396,7 +396,7 @@ def _ticks(pid: int) -> int:
 
 
 def _wait(numbers: List[int], seconds: float) -> None:
-    """Wait until one of these can be read from; select() knows none above 1,023."""
+    """Wait until one of these can be read from; select() accepts none above 1,023."""
     poll = select.poll()
     for number in numbers:
         poll.register(number, select.POLLIN)
@@ -404,7 +404,7 @@ def _wait(numbers: List[int], seconds: float) -> None:
 
 
 def _allocate(number: int, size: int) -> None:
-    """Keep room on the disk for the first bytes of a file, and leave the file as long as it is."""
+    """Reserve disk space for the first bytes of a file, without changing its length."""
     with contextlib.suppress(ImportError, OSError, AttributeError):  # then it is as it is for everybody
         import ctypes
 
@@ -413,7 +413,7 @@ def _allocate(number: int, size: int) -> None:
 
 
 def _become_subreaper() -> str:
-    """Inherit the orphans of what is started from here; return what stands in the way, or nothing."""
+    """Inherit the orphans of what is started from here; return what prevents that, or nothing."""
     try:
         import ctypes
 
@@ -435,7 +435,7 @@ def main(argv: List[str]) -> int:
     except ValueError as error:
         sys.stderr.write("cockpit: supervise: stdin is not a launch spec: %s\n" % error)
         return 2
-    # The session was made for us (this process leads it); who does not lead it can never get a terminal.
+    # The session was made for us (this process leads it); only a leader can ever get a terminal.
     if os.fork():
         os._exit(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,8 +1,8 @@
-"""The supervisor's grant: where only its children may trace the ranks, it starts py-spy for an agent.
+"""The supervisor's grant: if only its children may trace the ranks, it starts py-spy for an agent.
 
 The agent connects to a socket in the run folder and sends one message: the arguments as JSON, and two file
-descriptors for py-spy's output. It is told ``started`` and, later, the exit status. If it hangs up, py-spy is
-ended. The supervisor is never kept waiting by any of this.
+descriptors for py-spy's output. It receives ``started`` and, later, the exit status. If it hangs up, py-spy
+is killed. None of this ever makes the supervisor wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOCKET = "tracing.sock"
 """Name of the socket in a run folder."""
 
 MOST = 64
-"""Programs under way at once."""
+"""Programs running at the same time."""
 
 _STARTED_S = 2.0
 _MESSAGE = 1 << 16
@@ -53,7 +53,7 @@ class Grant:
 
     def sockets(self) -> List[int]:
         """What to wait on besides everything else."""
-        # Who is full, or has hung up already, would wake us without end.
+        # A peer that is full, or has already hung up, would wake us endlessly.
         listening = [self._listening] if self._listening is not None and not self._full() else []
         running = [peer for pid, peer in self._running.items() if pid not in self._ending]
         return [peer.fileno() for peer in (*listening, *self._waiting, *running)]
@@ -141,7 +141,7 @@ class Grant:
 
 
 def _said_anything(peer: socket.socket) -> bool:
-    """Whether a peer has hung up or sent something, which both mean: not wanted any more."""
+    """Whether a peer has hung up or sent something; both mean that it no longer wants this."""
     try:
         peer.recv(_MESSAGE)
     except BlockingIOError:
@@ -181,7 +181,7 @@ def _receive(peer: socket.socket) -> Tuple[bytes, List[int]]:
 
 @contextlib.contextmanager
 def reached(folder: str) -> Iterator[str]:
-    """The socket's address; a path as such may be longer than the 107 bytes there is room for."""
+    """The socket's address; the plain path may exceed the limit of 107 bytes."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield "/proc/self/fd/%d/%s" % (number, SOCKET)
@@ -219,7 +219,7 @@ def _awaited(peer: socket.socket) -> Running:
             told = _told(peer, timeout_s)
             if told is None:
                 return None
-            # Hung up without a word: the supervisor has ended, and py-spy with it.
+            # It hung up without a message: the supervisor has ended, and py-spy with it.
             ended.append(int(told["code"]) if isinstance(told, dict) else -signal.SIGKILL)
             peer.close()
         return ended[0]

@@ -1,4 +1,4 @@
-"""The umask of the person whose agent this is: ours is strict, what they start keeps their own."""
+"""The umask of the user of this agent: ours is strict, but what they start keeps theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _theirs: Optional[int] = None
 
 
 def be_private() -> None:
-    """From here on this process makes files and folders that are its user's alone, and can enter them."""
+    """From now on, this process creates files and folders only for its user, who can enter them."""
     global _theirs
     _theirs = os.umask(0o077)
 

@@ -1,4 +1,4 @@
-"""Environment variables as they may be told: without secrets, and bounded.
+"""Environment variables as they may be shown: without secrets, and bounded.
 
 A rank's wrapper needs this in a child of its own, so it imports little.
 """
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME_LIMIT = 4096
-"""Characters of a name; a variable whose name has more is left out."""
+"""Characters of a name; a variable with a longer name is left out."""
 
 VALUE_LIMIT = 4096
-"""Characters of a value that are told."""
+"""Characters of a value that are shown."""
 
 TOTAL_LIMIT = 256 << 10
-"""Bytes of names and values that are told: an answer is one frame, in which a byte may take six."""
+"""Bytes of names and values that are sent: an answer is one frame, in which a byte may take six."""
 
 _EACH = 32
 """Bytes that a variable counts for besides its name and value: many small ones make a long answer too."""
@@ -37,7 +37,7 @@ _PAIR = re.compile(
 def told(variables: list[bytes]) -> dict[str, Any]:
     """``environ`` {name: value}, by name, and ``left_out``: how many more there are.
 
-    :param variables: ``NAME=value`` each, as the kernel has them; anything else is passed over
+    :param variables: ``NAME=value`` each, as the kernel has them; anything else is ignored
     """
     found = []
     for each in variables:
@@ -58,7 +58,7 @@ def told(variables: list[bytes]) -> dict[str, Any]:
 
 
 def weight(name: str, value: str) -> int:
-    """Bytes of :data:`TOTAL_LIMIT` that a variable takes as it is told.
+    """Bytes of :data:`TOTAL_LIMIT` that a variable takes as it is sent.
 
     :raises ValueError: it holds what no environment can
     """

@@ -2,7 +2,7 @@
 
 It redirects the rank's output to a file, lets the supervisor's children trace the rank, ties the rank's life
 to its own, forwards signals, records its environment and exact exit status, and ends the same way. There is
-one a rank, so it imports as little as possible: no typing, no json, and ctypes only in the child, whose
+one per rank, so it imports as little as possible: no typing, no json, and ctypes only in the child, whose
 memory exec frees.
 """
 
@@ -28,11 +28,11 @@ FORWARDED = (
 """Signals passed on to the training process."""
 
 _RECORD_SIZE = 1024
-"""Bytes that are more than a record has."""
+"""More bytes than a record has."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _SCRIBE_S = 10
-"""Seconds that recording the environment may take: a disk that hangs holds no end of a rank up for longer."""
+"""Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     _keep_older(folder, rank)
     try:
-        # A FIFO of this name, which nobody reads, is an error and no wait.
+        # A FIFO of this name, which nobody reads, is an error; do not wait for it.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         log = os.open(os.path.join(folder, record.rank_log(rank)), flags, 0o600)
         os.set_blocking(log, True)
@@ -70,9 +70,9 @@ def main(argv: list[str]) -> int:
         _complain("cannot write the log of rank %d: %s" % (rank, error))
         return 126
     signals = {*FORWARDED, signal.SIGCHLD}
-    # Blocked from here on: whatever comes before the child is there waits for it.
+    # Blocked from here on: signals that arrive before the child exists wait for it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    # Inherited as "ignored" the kernel would throw our child's status away.
+    # If inherited as "ignored", the kernel would discard our child's status.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getppid()
     wrapper = os.getpid()
@@ -139,7 +139,7 @@ def _complain(text: str) -> None:
     try:  # noqa: SIM105 (contextlib costs memory)
         os.write(2, os.fsencode("cockpit: rankwrap: %s\n" % text))
     except OSError:
-        pass  # the launcher's log may lie on a full disk: no rank may end of that
+        pass  # the launcher's log may be on a full disk: no rank may end because of that
 
 
 def _ticks(pid: int) -> int:
@@ -173,7 +173,7 @@ def _start_of(path: str) -> bytes:
 
 
 def _keep_room(folder: str, name: str) -> None:
-    """Take the place of a record on the disk now: when it is to be written the disk may be full."""
+    """Reserve disk space for a record now: the disk may be full when it is written."""
     try:
         number = os.open(os.path.join(folder, name + ".tmp"), _NEW, 0o600)
     except OSError as error:
@@ -182,7 +182,7 @@ def _keep_room(folder: str, name: str) -> None:
     try:
         os.write(number, b" " * _RECORD_SIZE)
     except OSError:
-        pass  # when it is written for good, somebody is told
+        pass  # the final write reports the error
     finally:
         os.close(number)
 
@@ -198,7 +198,7 @@ def _write(folder: str, name: str, text: bytes) -> None:
     try:
         number = os.open(path + ".tmp", _NEW, 0o600)
         try:
-            # Over what is there, and cut after that: room that was kept is given up last.
+            # Overwrite, then truncate: reserved space is released last.
             if os.write(number, text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.ftruncate(number, len(text))
@@ -212,7 +212,7 @@ def _write(folder: str, name: str, text: bytes) -> None:
 def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
     """Record what environment the rank was started with, which is ours too; its process may be gone at once.
 
-    The rule for secrets and json take memory and time: a child spends them, beside the rank.
+    The rule for secrets and json take memory and time: a child spends them, in parallel to the rank.
 
     :return: the child, for :func:`_see_off`; 0: there is none
     """
@@ -224,7 +224,7 @@ def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
     if scribe:
         return scribe
     try:
-        # All else stays blocked: a launcher that ends everything below it lets this be finished.
+        # Everything else stays blocked, so that this finishes even if the launcher ends everything below it.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
         signal.alarm(_SCRIBE_S)
@@ -241,7 +241,7 @@ def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
 
 
 def _see_off(scribe: int) -> None:
-    """Let the environment be recorded before the end of its rank is."""
+    """Wait until the environment is recorded, before the end of its rank is."""
     try:
         if scribe:
             os.waitpid(scribe, 0)
@@ -287,7 +287,7 @@ def _tie(wrapper: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # it died before we asked
     supervisor = os.environ.get(record.ENV_SUPERVISOR, "")
     if supervisor.isdigit():
-        # Fails where there is no Yama: then nothing stands in the way of tracing.
+        # Fails without Yama: then nothing prevents tracing.
         prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(supervisor)), 0, 0, 0)
 
 

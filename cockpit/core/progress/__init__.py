@@ -1,1 +1,1 @@
-"""Numbers of training, read out of the lines that programs print."""
+"""Numbers of training, read from the lines that programs print."""

@@ -1,4 +1,4 @@
-"""How long a training program says that it will still take."""
+"""How much longer a training program says it will take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = {b"s": 1, b"m": 60, b"h": 3600}
 
 
 def time_left(line: bytes) -> float | None:
-    """Seconds that a line, in small letters, says are left; None: it does not say."""
+    """Seconds left according to a line in small letters; None: it does not say."""
     said = None
     for said in _SAID.finditer(line):  # noqa: B007  (the last one)
         pass

@@ -1,7 +1,7 @@
-"""What the numbers of a line are, worked out from the wordings between them.
+"""What the numbers of a line are, worked out from the words between them.
 
-What is measured in validation, means over a whole training, settings, and the bars of everything that is not
-training are left out: a number that is not there does less harm than a false one.
+Validation metrics, means over a whole training, settings, and bars of anything other than training are left
+out: a missing number does less harm than a wrong one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cockpit.core.progress.plan import NUMBER, PARTS, Kind, Plan
 from cockpit.core.progress.wordings import Place
 
 NUMBERS = 160
-"""Numbers in a line that is read at most."""
+"""A line with more numbers is not read."""
 
-# A step of so many, an epoch of so many.
+# A step out of a total, an epoch out of a total.
 _OF = re.compile(rb"[kmb]?\s{0,8}/\s{0,8}|\s{1,8}(?:of|out of|\(of)\s{1,8}")
 _AFTER_EPOCH = re.compile(rb"[\]\[\s:,|)(-]{1,8}")
 _IN_BRACKETS = re.compile(rb"\]|\s{0,4}\(")
@@ -43,14 +43,14 @@ _SPEEDS = frozenset(("samples_s", "tokens_s", "rate", "step_s"))
 
 
 def plan_of(line: bytes) -> Plan | None:
-    """How lines such as this one, in small letters, are read; None: they tell nothing."""
+    """How to read lines such as this one, in small letters; None: they have nothing to read."""
     if any(word in line for word in _SPOILT) or (b" ..." in line and _SETTING.search(line)):
         return None
     return _Line(line).plan()
 
 
 class _Step(NamedTuple):
-    """A number that may be the step; the smallest one is."""
+    """A number that may be the step; the smallest one is taken."""
 
     lacks_total: bool
     place: Place
@@ -71,7 +71,7 @@ class _Line:
         self.settings = 0
         self.parts = False
         self.trains = False
-        # field: (place, number, factor), and whether a heading says it
+        # field: (place, number, factor), and whether a heading gives it
         self.found: dict[str, tuple[Place, int, float]] = {}
         self.named: set[str] = set()
         self.steps: list[_Step] = []
@@ -119,7 +119,7 @@ class _Line:
         return tuple(sorted(places, key=lambda place: place[0] == "rate"))
 
     def _name(self, index: int) -> Name:
-        """What stands before a number; letters that hang on the number before are its own."""
+        """The text before a number; letters attached to the previous number belong to that one."""
         before = self.gaps[index]
         glued = _GLUED.match(before) if index else None
         return name_of(before[-NEAR:] if glued is None else before[glued.end() :][-NEAR:])
@@ -154,7 +154,7 @@ class _Line:
         return step is not None and step.place is not Place.LAST
 
     def _heads(self, step: _Step | None) -> bool:
-        """Whether a lone step, or epoch, stands over numbers to come; ``steps: 10`` is a setting."""
+        """Whether a lone step, or epoch, is a heading for numbers to come; ``steps: 10`` is a setting."""
         index = step.number if step is not None else self.found["epoch"][1]
         ends = {step.number, step.total} if step is not None else {index, index + 1}
         ends.add(self.found.get("epoch", (0, -1))[1])
@@ -172,7 +172,7 @@ class _Line:
         )
 
     def _times_a_step(self, stepped: bool) -> bool:
-        """Whether "time" is one of a step: only said beside what else is measured then."""
+        """Whether "time" is that of a step: only if other measurements of the step are beside it."""
         _, index, factor = self.found["time"]
         after = self.gaps[index + 1]
         return (
@@ -182,7 +182,7 @@ class _Line:
         )
 
     def _take_bar(self) -> bool:
-        """Find the bar in the line; return False where it is not one of training."""
+        """Find the bar in the line; return False if it is not one of training."""
         found = None
         for found in _BAR.finditer(self.line):  # noqa: B007  (the last one is the newest)
             pass
@@ -202,7 +202,7 @@ class _Line:
             return False
         index = len(NUMBER.findall(before))
         if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
-            self.found["epoch"] = Place.FIRST, 0, 1.0  # a row of Ultralytics's: "12/299   21.1g …"
+            self.found["epoch"] = Place.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
 
@@ -214,7 +214,7 @@ class _Line:
             index += taken
 
     def _take(self, index: int, after_epoch: bool) -> tuple[int, bool]:
-        """Take a number; return how many it was (one may be of another), and whether it was an epoch."""
+        """Take a number, or two ("3 of 10"); return how many it took, and whether it was an epoch."""
         before, after = self.gaps[index], self.gaps[index + 1]
         if self.bar is not None and index in self.bar[1:]:
             return 1, False
@@ -241,7 +241,7 @@ class _Line:
         return (count if name.field in ("step", "epoch") else 1), name.field == "epoch"
 
     def _outside(self, index: int, name: Name) -> Name:
-        """The name of ``lr (group 0)=0.1``: it stands before the brackets."""
+        """The name in ``lr (group 0)=0.1``: it is before the brackets."""
         outer = self.gaps[index - 1]
         return name_of(outer[: outer.rfind(b"(")][-NEAR:]) if b"(" in outer else name
 
@@ -271,7 +271,7 @@ class _Line:
         return percent.strip() == b"(" and name.field == "epoch" and self.gaps[index + 3][:1] == b"%"
 
     def _valid(self, index: int, name: Name) -> bool:
-        """Whether the number is whole, and not half of a time or a date."""
+        """Whether the number is whole, and not part of a time or a date."""
         before, after = self.gaps[index], self.gaps[index + 1]
         last = index + 1 == self.count
         if (not last and after in (b":", b"-")) or (index and before in (b":", b"-", b".")):
@@ -282,7 +282,7 @@ class _Line:
         if not name.field:
             return True
         if name.field in ("loss", "lr") and not last and after.isspace():
-            # Of two numbers behind one name, neither is sure; one with a unit is another thing.
+            # If two numbers follow one name, neither is sure; one with a unit is something else.
             return bool(unit_of(self.gaps[index + 2][:NEAR]).kind)
         if name.field in ("loss", "lr", "epoch", "total"):
             return unit.kind == "" or (name.field == "total" and unit.kind == "scaled")

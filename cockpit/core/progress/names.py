@@ -1,4 +1,4 @@
-"""What a number in a line of a training program is, by the words before it and the unit behind it."""
+"""What a number in a line of a training program is, by the words before it and the unit after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cockpit.core.progress import wordings
 from cockpit.core.progress.wordings import Place
 
 NEAR = 96
-"""Bytes before a number in which its name is looked for."""
+"""Bytes before a number that are searched for its name."""
 
 _OPENING = b" \t'\"[({*`#"
 _MADE_OF = re.compile(rb"\b(?:tensor|array|float\d*|np\.\w{1,12})\Z")
@@ -21,7 +21,7 @@ _BRACKETED = re.compile(rb"\(([^()]*)\)")
 _LEARNING_RATE = re.compile(rb"learning[ _-]?rate")
 _JOINT = re.compile(rb"[_/.\-@() ]+")
 _SCALES = {b"k": 1e3, b"m": 1e6, b"g": 1e9, b"b": 1e9}
-# The unit of the number before may stand there, too.
+# The unit of the previous number may be there, too.
 _UNITS = {unit for unit in (*wordings.TIMES, *wordings.UNITS, *wordings.LONG) if len(unit) > 1}
 _BEFORE_LOSS = wordings.LOSS_BESIDE | wordings.LOSS_AFTER | _UNITS
 _LETTERS = re.compile(rb"[a-z_]")
@@ -29,14 +29,14 @@ _LETTERS = re.compile(rb"[a-z_]")
 
 @dataclass(frozen=True)
 class Name:
-    """What the words before a number say of it.
+    """What the words before a number say about it.
 
-    :param field: it is for; empty: none that is known
-    :param place: among other numbers for the same field
+    :param field: the field it is for; empty: no known field
+    :param place: its place among other numbers for the same field
     :param factor: to seconds, for times
-    :param free: words before the name, which tell what the line is about
+    :param free: words before the name, which say what the line is about
     :param aside: the number belongs to an evaluation, or the like
-    :param told: something stands between name and number, as in ``step: 3``
+    :param told: something separates name and number, as in ``step: 3``
     :param words: the whole name, a space for each joint
     :param known: the part of it that is known
     """
@@ -53,7 +53,7 @@ class Name:
 
 @lru_cache(maxsize=4096)
 def name_of(gap: bytes) -> Name:
-    """What the end of a text before a number, in small letters, says of that number.
+    """What the end of a text before a number, in small letters, says about that number.
 
     :param gap: :data:`NEAR` bytes at most
     """
@@ -92,7 +92,7 @@ def _plain(name: bytes) -> bytes:
 
 
 def _field_of(part: bytes) -> Name:
-    """The field of a name in which some words may be of the text before it."""
+    """The field of a name whose first words may belong to the text before it."""
     special = _loss(part) or _lr(part)
     if special is not None:
         return special
@@ -133,7 +133,7 @@ def _known(name: bytes) -> tuple[tuple[str, Place] | None, float]:
 
 
 def _loss(part: bytes) -> Name | None:
-    """Whether it is the name of a loss, of training or not; None: of none."""
+    """Whether it is the name of the training loss; None: it names no loss."""
     tokens = part.split()
     for at, token in enumerate(tokens):
         words = _plain(token).replace(b"cross entropy", b"ce").split()
@@ -186,9 +186,9 @@ _WORD = re.compile(rb"(?P<space>\s?)(?P<word>[a-z]+)")
 
 @dataclass(frozen=True)
 class Unit:
-    """What the text behind a number says of it.
+    """What the text after a number says about it.
 
-    :param kind: a field, of which it is; "time"; "scaled" (a thousand, a million); "other"; empty: nothing
+    :param kind: the field it is for; "time"; "scaled" (a thousand, a million); "other"; empty: nothing
     """
 
     kind: str = ""
@@ -197,7 +197,7 @@ class Unit:
 
 @lru_cache(maxsize=4096)
 def unit_of(gap: bytes) -> Unit:
-    """What the beginning of a text behind a number, in small letters, says of that number."""
+    """What the beginning of a text after a number, in small letters, says about that number."""
     if gap[:1] in (b"%", b"_") or (gap[:1] == b"." and gap[1:2].isalnum()):
         return Unit("other")
     rate = _RATE.match(gap)

@@ -1,4 +1,4 @@
-"""How the lines of one shape are read: what each of their numbers is."""
+"""How to read the lines of one shape: what each of their numbers is."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _NUMBER = (
     rb"|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z_]))"
 )
 NUMBER = re.compile(rb"(?<![\w.])" + _NUMBER)
-"""A number in small letters, also NaN and infinity; not one in a word."""
+"""A number in small letters, also NaN and infinity; not a number inside a word."""
 PARTS = re.compile(rb"(?<![\w.])(" + _NUMBER + rb")")
-"""The same, to split a line by."""
+"""The same, for splitting a line."""
 
 _MOST = 1e15
 
 
 class Kind(Enum):
-    """How far a line alone is to be believed."""
+    """How far to trust a line by itself."""
 
     TOLD = "told"
     """Training, by its words."""
     BARE = "bare"
-    """A bar without a word: training, or an evaluation amid it."""
+    """A bar without a word: training, or an evaluation in between."""
     HEADING = "heading"
-    """A step or an epoch and nothing else: of the numbers in the lines below it."""
+    """A step or an epoch and nothing else: it belongs to the numbers in the lines below."""
     SPEED = "speed"
-    """How fast it goes, without a loss: of training in a rank that told a loss."""
+    """A speed without a loss: training, in a rank that has printed a loss."""
     ALONE = "alone"
-    """Numbers without a step: training below a heading, or if they change from line to line."""
+    """Numbers without a step: training if below a heading, or if they change from line to line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How the lines of one shape are read.
+    """How to read the lines of one shape.
 
-    :param count: of numbers in such a line
-    :param places: field, which number it is, and the factor
+    :param count: how many numbers such a line has
+    :param places: the field, the index of its number, and the factor
     :param eta: the line says how long it will take
-    :param label: what stands right before the loss; empty: there is none
+    :param label: the text right before the loss; empty: there is none
     :param plain: it is called a loss and nothing more
     """
 
@@ -55,11 +55,11 @@ class Plan:
     plain: bool = False
 
     def read(self, line: bytes) -> dict[str, float]:
-        """The numbers of a line of this shape, but for the time left."""
+        """The numbers of a line of this shape, without the time left."""
         numbers = NUMBER.findall(line)
         said: dict[str, float] = {}
         if len(numbers) != self.count:
-            return said  # of the same shape, but not of the same wording
+            return said  # the same shape, but other words
         for name, index, factor in self.places:
             value = _value(numbers[index]) * factor
             if name in ("loss", "lr"):
@@ -76,7 +76,7 @@ class Plan:
         return said
 
     def losses(self, lines: Sequence[bytes]) -> list[float]:
-        """The losses of lines of this shape, in their order."""
+        """The losses in lines of this shape, in order."""
         if not self.label:
             return []
         found = _after(self.label).findall(b"\n".join(lines))
@@ -90,7 +90,7 @@ class Plan:
 
 @lru_cache(maxsize=256)
 def _after(label: bytes) -> re.Pattern[bytes]:
-    """What finds the numbers behind a label, however many blanks are in it."""
+    """A pattern for the numbers after a label, however many blanks the label has."""
     blank = rb"[ \t]*"
     words = blank.join(re.escape(word) for word in label.split())
     return re.compile(words + (blank if label[-1:].isspace() else b"") + b"(" + _NUMBER + b")")

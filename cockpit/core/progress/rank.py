@@ -1,4 +1,4 @@
-"""One rank's log: from chunks of any size to numbers."""
+"""One rank's log: chunks of any size in, numbers out."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from cockpit.core.progress.reading import Reading
 from cockpit.core.progress.series import Series
 
 WINDOW = 16 << 10
-"""Bytes at the end of a chunk that are looked at."""
+"""Bytes at the end of a chunk that are read."""
 REST = 4096
-"""Bytes of an unfinished line that are kept for the next chunk; a longer one is not read."""
+"""Bytes of an unfinished line kept for the next chunk; a longer one is not read."""
 STALE = 60.0
-"""Seconds without a word after which what a rank said is old."""
+"""After this many silent seconds, what a rank said is old."""
 SILENT = 3.0
-"""Times the usual gap between two steps after which the time left is not known any more."""
+"""After this many times the usual gap between two steps, the time left is unknown."""
 FASTEST = 0.1
-"""Seconds a step: until a loss is printed, a bare bar with quicker steps is not read as training."""
+"""Seconds per step: until a loss is printed, a bare bar with quicker steps does not count as training."""
 RECENT = 9
-"""Times of steps by which the time left is reckoned."""
+"""Times of steps from which the time left is estimated."""
 HEADED = 64
 """Lines with numbers below a heading that may belong to it."""
 ALONE = 16
-"""Wordings with nothing but a loss that are kept in mind."""
+"""Wordings with only a loss that are remembered."""
 
 
 @dataclass
 class News:
-    """What one chunk tells: the newest of each field, all losses, the last line that says what is left."""
+    """What one chunk says: the newest of each field, all losses, the last line with the time left."""
 
     said: dict[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     timed: bytes = b""
 
     def add(self, said: dict[str, float], losses: list[float]) -> None:
-        """Add newer numbers; a total does not go with a step beyond it."""
+        """Add newer numbers; a step beyond the total drops the total."""
         if "total" not in said and said.get("step", 0.0) > self.said.get("total", math.inf):
             del self.said["total"]
         self.said.update(said)
@@ -47,7 +47,7 @@ class News:
 
 
 class RankLog:
-    """What is known of one rank, and what of its log waits for more."""
+    """What is known about one rank, and the part of its log that is not complete yet."""
 
     __slots__ = (
         *("_alone", "_bar", "_cut", "_heading", "_held", "_plain", "_rest", "_shown", "_told", "_trained"),
@@ -57,24 +57,24 @@ class RankLog:
 
     def __init__(self) -> None:
         self.last: dict[str, float] = {}
-        """What the last chunk with numbers told."""
+        """What the last chunk with numbers said."""
         self.latest = Reading()
         self.series: dict[str, Series] = {}
         self.stepped: tuple[int, float, float] | None = None
-        """A step, when it was new (unix seconds), and how long after the one before."""
+        """A step, when it was new (unix seconds), and how long after the previous one."""
         self.timed: tuple[float, float] | None = None
-        """What was said to be left, and when."""
+        """The time left as printed, and when."""
         self._rest = b""  # the line that is not finished yet
         self._shown = False  # it was given out already
         self._cut = False  # it was too long to be kept
         self._told = 0  # lines with numbers so far
         self._heading: tuple[dict[str, float], int] = {}, 0  # and which line it was
-        self._alone: dict[Plan, float] = {}  # losses that may be settings; NaN: they are none
-        self._plain = -HEADED  # which line told a loss and nothing else
-        self._trains = False  # a loss was told
+        self._alone: dict[Plan, float] = {}  # losses that may be settings; NaN: they are not
+        self._plain = -HEADED  # which line had a loss and nothing else
+        self._trains = False  # a loss was printed
         self._trained: float | None = None  # the total when it was; infinite: there is none
         self._bar: float | None = None  # the total of the last bar of training
-        self._held: dict[str, float] = {}  # a bar since that may be of an evaluation
+        self._held: dict[str, float] = {}  # a bar since then that may be of an evaluation
 
     def window(self, data: bytes) -> bytes:
         r"""The last finished lines, whole, each ended by a newline; what is unfinished waits."""
@@ -96,7 +96,7 @@ class RankLog:
         return data[start:] + b"\n" if self._shown else data[start:end]
 
     def tell(self, plan: Plan, lines: Sequence[bytes], news: News) -> None:
-        """Take lines of one wording, one below the other."""
+        """Take consecutive lines of one wording."""
         said = plan.read(lines[-1])
         if not said:
             if plan.eta and not plan.places and ("step" in news.said or self.latest.step is not None):
@@ -125,13 +125,13 @@ class RankLog:
             news.timed = lines[-1]
 
     def _is_part(self, plan: Plan) -> bool:
-        """Whether a loss with words of its own is a part of the plain one that was told with it."""
+        """Whether a loss with its own words is a part of the plain loss printed with it."""
         if plan.plain:
             self._plain = self._told
         return not plan.plain and self._told - self._plain < HEADED
 
     def _above(self, said: dict[str, float]) -> dict[str, float]:
-        """What the heading says that stands above these numbers."""
+        """What the heading above these numbers says."""
         heading, line = self._heading
         if not heading or self._told - line > HEADED:
             return {}
@@ -143,7 +143,7 @@ class RankLog:
             self._heading = {}, 0
             self._bar = said.get("total")
         elif losses and self._held:
-            said.update({**self._held, **said})  # no evaluation, for there are losses below its bar
+            said.update({**self._held, **said})  # not an evaluation: there are losses below its bar
             self._bar = self._held.get("total")
         elif not losses:
             return
@@ -153,11 +153,11 @@ class RankLog:
             self._trained = said.get("total", math.inf) if "step" in said else self._bar
 
     def _is_training(self, said: dict[str, float]) -> bool:
-        """Whether a speed is that of the steps at which losses are told."""
+        """Whether a speed is that of the steps at which losses are printed."""
         return self._trains and ("step" not in said or said.get("total", math.inf) == self._trained)
 
     def _is_aside(self, said: dict[str, float]) -> bool:
-        """Whether a bar without a word is not the one of training: of an evaluation between steps, say."""
+        """Whether a bar without a word is not that of training, but of an evaluation between steps, say."""
         total, latest = said.get("total"), self.latest
         if self._trained is not None:
             return total != self._trained
@@ -168,7 +168,7 @@ class RankLog:
         return latest.step < latest.total and total < latest.total
 
     def _confirmed(self, plan: Plan, losses: list[float]) -> list[float]:
-        """Losses alone in their lines: what is said once may be a setting; what changes is measured."""
+        """Losses alone in their lines: one seen once may be a setting; one that changes is measured."""
         if not losses:
             return []
         before = self._alone.get(plan)
@@ -182,9 +182,9 @@ class RankLog:
         return found if changes else []
 
     def time_left(self, now: float) -> float | None:
-        """Seconds until the last step: as the rank said, or else by its steps and their usual time.
+        """Seconds until the last step: as the rank says, or else from its steps and their usual time.
 
-        None: nobody knows, or what is known is too old.
+        None: unknown, or what is known is too old.
         """
         if self.stepped is None:
             return None
@@ -202,7 +202,7 @@ class RankLog:
 
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
-    """Lines with numbers, of each bar without a word only the first and the newest state."""
+    """Lines with numbers; of each bar without a word, only the first and the newest state."""
     if all(plan.kind is not Kind.BARE for plan in {plan for plan, _ in told}):
         return told
     bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Kind.BARE]

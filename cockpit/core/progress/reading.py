@@ -1,4 +1,4 @@
-"""What is known of a training at one moment."""
+"""What is known about a training at one moment."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True)
 class Reading:
-    """Numbers of training; None: not said.
+    """Numbers of training; None: unknown.
 
-    :param step: of the run or, where only that is said, of the epoch
-    :param total: steps there will be
+    :param step: of the run or, if only that is known, of the epoch
+    :param total: how many steps there will be
     :param epoch: which may be a fraction
     :param loss: of training; may be NaN or infinite
     :param lr: learning rate
-    :param samples_s: samples a second
-    :param tokens_s: tokens a second
-    :param step_s: seconds a step
-    :param eta_s: seconds that are left, of what ``total`` counts
+    :param samples_s: samples per second
+    :param tokens_s: tokens per second
+    :param step_s: seconds per step
+    :param eta_s: seconds left until ``total`` is reached
     """
 
     step: int | None = None
@@ -32,11 +32,11 @@ class Reading:
     eta_s: float | None = None
 
     def said(self) -> dict[str, float]:
-        """The fields that say something."""
+        """The fields that are known."""
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     def over(self, older: Reading) -> Reading:
-        """These numbers, and the older ones where these say nothing."""
+        """These numbers, and the older ones where these are unknown."""
         merged = replace(older, **self.said())  # type: ignore[arg-type]  # step and total stay whole
         if merged.step is not None and merged.total is not None and merged.step > merged.total:
             return replace(merged, total=self.total)
@@ -44,7 +44,7 @@ class Reading:
 
 
 FIELDS = tuple(each.name for each in fields(Reading))
-"""What a reading may say."""
+"""The fields of a reading."""
 
 
 def reading_of(said: Mapping[str, float]) -> Reading:

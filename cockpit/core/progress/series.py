@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class Series:
-    """Values with their times: evenly thinned when there are too many, the newest one always there.
+    """Values with their times: evenly thinned when there are too many, always with the newest one.
 
     :param limit: points that are kept at most
     """
@@ -23,12 +23,12 @@ class Series:
         self._newest: tuple[float, float] | None = None  # not among the others yet
 
     def add(self, at: float, values: Sequence[float]) -> None:
-        """Add values that came at one time, unix seconds."""
+        """Add values that arrived at one time, unix seconds."""
         if not values:
             return
         start = 0
         while start < len(values):
-            # What is kept until there are too many; then half as often.
+            # How often a value is kept; half as often once there are too many.
             room = (self._limit + 1 - len(self._at)) * self._every - self._skipped
             part = values[start : start + room]
             kept = part[self._every - 1 - self._skipped :: self._every]

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Place(IntEnum):
-    """Which of several numbers for one field is shown: that of the lowest place."""
+    """Of several numbers for one field, the one with the lowest place is shown."""
 
     FIRST = 0
     SECOND = 1
@@ -89,13 +89,13 @@ _FIELDS: tuple[tuple[str, Place, str], ...] = (
 NAMES: dict[bytes, tuple[str, Place]] = {
     name: (field, place) for field, place, names in _FIELDS for name in _names(names)
 }
-"""Whole names: the field each tells. "rate" is steps a second, "time" that of a step beside a loss."""
+"""Whole names, with the field of each. "rate" is steps per second, "time" beside a loss is that of a step."""
 
 GROUPS = _words(
     "train training trainer optim optimizer actor perf metrics throughput time progress timing_s global tr"
     " stats log info"
 )
-"""Words that may be joined to the front of a name and change nothing."""
+"""Words that may be joined to the front of a name without changing its meaning."""
 
 NOT_BEFORE = _words(
     "total max min warmup num number save eval logging log per every decay optimization accumulation each"
@@ -103,41 +103,41 @@ NOT_BEFORE = _words(
     " from last previous saved same any consumed ref rollout gen generation inner sub diffusion denoising"
     " base initial peak final end start init"
 )
-"""Words right before a name that make it another thing: "max steps"."""
+"""Words right before a name that make it something else: "max steps"."""
 
 LOSS = _words("loss losses crossentropyloss celoss lossmetric nll xent")
-"""What a loss is called."""
+"""Names of a loss."""
 
 LOSS_BESIDE = _words(
     "train training trainer tr lm total reduced avg avr average mean running global batch ce mlm gpt sft"
     " causal crossentropy step current curr cur iter iteration metrics now smooth smoothed interval actor act"
     " language model raw pretrain xent overall combined sum ctc epoch"
 )
-"""Words that may be joined to a loss which is the one of training."""
+"""Words that may be joined to the name of the training loss."""
 
 LOSS_MEAN = _words("avr avg average mean running smooth smoothed nll epoch")
-"""Words of a loss that is a mean: shown where nothing better is said."""
+"""Words for a loss that is a mean: shown if there is nothing better."""
 
 OTHER_LOSS = _words(
     "val valid validation eval evaluation test dev best min max aux auxiliary balancing balance router kl z"
     " old last previous target scale weight expected lowest ref reference improved initial final prev"
     " minimum moe load teacher student value policy pg vf critic"
 )
-"""Words near a loss that make it another one."""
+"""Words near a loss that make it a different loss."""
 
 LOSS_AFTER = _words("with the and info debug is has at done of a in got new")
-"""Words that may stand before a loss, with a blank between."""
+"""Words that may precede a loss, with a blank in between."""
 
 LR_BESIDE = _words(
     "lr train training trainer current cur curr actor optim optimizer opt group param main model adam adamw"
     " sgd lion muon decoupledadamw fusedadam scheduler sched new the metrics policy last pg default matrix"
 )
-"""Words that may be joined to the learning rate, with digits behind them, too."""
+"""Words that may be joined to the learning rate, also with digits after them."""
 
 EVALUATION = _words(
     "val valid validation validating validate eval evaluation evaluate evaluating evaluated test testing"
 )
-"""Words for a measurement that is not of training."""
+"""Words for a measurement outside training."""
 
 ASIDE = EVALUATION | _words(
     "tests dev infer inference predict predicting prediction sanity benchmark benchmarks benchmarking bench"
@@ -148,7 +148,7 @@ ASIDE = EVALUATION | _words(
     " dry-run sweep skipping skipped prepare preparing prepared calibrating calibration warmup warm-up"
     " warming"
 )
-"""Words in the text of a line that make its numbers none of training."""
+"""Words in a line that say its numbers are not of training."""
 
 SETTINGS = _names(
     "weight decay, betas, beta1, beta2, eps, seed, num epochs, epochs, num train epochs, hidden size, num"
@@ -178,7 +178,7 @@ _COUNTED = {
     "rate": "it its iter iters iteration iterations step steps ba batch batches update updates",
 }
 UNITS = {word: field for field, words in _COUNTED.items() for word in _words(words)}
-"""What is counted a second where ``/s`` stands behind it: the field it is for."""
+"""Things counted per second, if ``/s`` follows: the field each is for."""
 
 TIMES: dict[bytes, float] = {
     b"us": 1e-6,
@@ -189,19 +189,19 @@ TIMES: dict[bytes, float] = {
 """Units of time: seconds each."""
 
 STEPS = _words("it iter iteration step batch update")
-"""What a step is called behind a unit of time: ``ms/batch``."""
+"""Names of a step after a unit of time: ``ms/batch``."""
 
 LONG = _words("min mins minutes minute h hr hrs hour hours d day days gb gib mb mib kb kib b tb")
-"""Units behind a number that make it none of any field."""
+"""Units after a number that make it belong to no field."""
 
 GLUED: dict[bytes, str] = {b"it": "", b"epoch": "epoch"}
 """Words that may follow a number without a blank, and the field they name."""
 
 PARTS = _names("forward time, data loading time")
-"""Times of parts of a step: where they are said, no other is taken for the time of a step."""
+"""Times of parts of a step: a line that has one of these gives no time of a step."""
 
 HEADINGS = _names("step, iteration, iter, update, epoch, batch, total timesteps")
-"""Names of a step that stands alone over the numbers it is for, without a total."""
+"""Names of a step on a line of its own, without a total, above the numbers it is for."""
 
 OF_TRAINING = _names("currsamplespersec, cursamplespersec, samplespersec, step time, train step timing in s")
-"""Names of speeds that nothing but training has."""
+"""Names of speeds that only training has."""
