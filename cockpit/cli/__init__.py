@@ -1,1 +1,1 @@
-"""The command line: one module a verb, imported lazily."""
+"""The command line: one module per verb, imported lazily."""

@@ -15,7 +15,7 @@ from cockpit.errors import CockpitError
 _SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 _ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
-"""What a person may type; anything else, and nothing, leaves: the safe answer."""
+"""What a person may type; anything else, including nothing, means leave: the safe answer."""
 
 
 async def ask(question: str) -> str:
@@ -38,11 +38,11 @@ async def ask(question: str) -> str:
 
 @contextmanager
 def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP cancel what this task does in the block, which can then take it back.
+    """SIGINT, SIGTERM and SIGHUP cancel what this task does in the block, which can then undo it.
 
     A second signal cancels that too.
 
-    :param said: what to raise after a signal, once all has been taken back
+    :param said: what to raise after a signal, once everything has been undone
     :raises CockpitError: a signal came
     """
     loop = asyncio.get_running_loop()
@@ -71,18 +71,18 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
 
 
 class Asks:
-    """Turns signals and answers into wishes: ``leave``, ``stop`` or ``kill``.
+    """Turns signals and answers into requests: ``leave``, ``stop`` or ``kill``.
 
-    Where SIGTERM stands for ``stop``, a second one stands for ``kill``, and a third one for ``leave``.
+    If SIGTERM means ``stop``, a second one means ``kill``, and a third one ``leave``.
 
-    :param person: whether somebody sits at the terminal and can be asked
-    :param term: the wish that SIGTERM stands for
-    :param leaving: what leaving means, where not that the run goes on
+    :param person: whether there is somebody at the terminal to ask
+    :param term: the request that SIGTERM means
+    :param leaving: what leaving means, if not that the run goes on
     """
 
     def __init__(self, *, person: bool, term: str, leaving: str = "") -> None:
         self.asking = False
-        """Whether the question stands on the terminal: nothing else should print there."""
+        """Whether the question is on the terminal: nothing else should print there."""
         self._person = person
         self._term = term
         self._leaving = leaving or "the run goes on"
@@ -98,14 +98,14 @@ class Asks:
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
 
     def remove(self) -> None:
-        """Give the signals back."""
+        """Release the signals."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
         self._end_question()
 
     def take(self) -> str:
-        """The wish since the last call, or nothing."""
+        """The request since the last call, or nothing."""
         wish, self._wish = self._wish, ""
         return wish
 

@@ -67,7 +67,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
 
 
 async def _attach_job(args: argparse.Namespace) -> str:
-    """Show the job on the nodes of a hostfile until it is left; or the name of the run that it is."""
+    """Show the job on the nodes of a hostfile until the user leaves; if it is a run, return its name."""
     async with jobs.job_party(args) as (party, root):
         name = party.job.run
         if name:

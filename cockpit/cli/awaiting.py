@@ -1,4 +1,4 @@
-"""Who has answered and who is awaited, said while something is asked of many nodes."""
+"""Report which nodes have answered and which are pending, while many nodes are asked something."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from cockpit.engine.runs import RunFolder
 from cockpit.transport.base import UnknownHostKey
 
 FIRST_S = 1.5
-"""Nothing is said of nodes that answer sooner."""
+"""Nothing is said about nodes that answer sooner."""
 
 EVERY_S = 5.0
-"""Between two lines where there is no terminal to draw one line again and again."""
+"""Between two lines, if there is no terminal on which to redraw one line."""
 
 _LOOK_S = 0.1
 
 
 class Telling:
-    """Says on stderr how a roll call goes on: errors as they come, and who is awaited.
+    """Reports a roll call on stderr: errors as they arrive, and which nodes are pending.
 
-    :param look: gives the roll, until :meth:`stop`
-    :param failures: whether errors are said here; else somebody else does
+    :param look: returns the roll, until :meth:`stop`
+    :param failures: whether errors are reported here; else somebody else reports them
     """
 
     def __init__(self, look: Callable[[], Roll], *, failures: bool = True) -> None:
         self.told: set[str] = set()
-        """Errors that have been said."""
+        """Errors that have been reported."""
         self._look = look
         self._failures = failures
         self._progress = Progress()
         self._task = asyncio.get_running_loop().create_task(self._tell())
 
     async def stop(self) -> None:
-        """Say no more, except errors that nobody has read yet."""
+        """Report nothing more, except errors that nobody has read yet."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._say_failures()
@@ -67,7 +67,7 @@ class Telling:
         if not self._failures:
             return
         for error in list(self._look().failed.values()):
-            # Whether to trust a key is a question, and somebody else asks it.
+            # Whether to trust a key is a question that somebody else asks.
             if str(error) not in self.told and not isinstance(error, UnknownHostKey):
                 self.told.add(str(error))
                 self._progress.clear()
@@ -75,7 +75,7 @@ class Telling:
 
 
 async def started(folder: RunFolder) -> None:
-    """See that there is something to watch, and say meanwhile whom that is asked.
+    """Check that there is something to watch, and meanwhile report which nodes are asked.
 
     :raises CockpitError: see :func:`cockpit.engine.launching.check_started`
     """
@@ -86,7 +86,7 @@ async def started(folder: RunFolder) -> None:
 
 @asynccontextmanager
 async def telling(look: Callable[[], Roll], *, failures: bool = True) -> AsyncIterator[Telling]:
-    """Say how a roll call goes on, until the block ends (see :class:`Telling`)."""
+    """Report a roll call until the block ends (see :class:`Telling`)."""
     teller = Telling(look, failures=failures)
     try:
         yield teller

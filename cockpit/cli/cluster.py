@@ -123,7 +123,7 @@ class Launch:
 def parse(made: Parser, words: list[str]) -> Launch:
     """Options and hostfile to a job.
 
-    :raises CockpitError: anything wrong with them, all that can be said at once
+    :raises CockpitError: anything wrong with them, as many errors at once as possible
     """
     options, program = split_program(words)
     args, odd = made.parse_known_args(options)
@@ -160,7 +160,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
 
 
 def python(given: str, setup: str, launcher: str) -> str | None:
-    """The python of the ranks: what was given; what the setup brings (None); else this shell's environment.
+    """The python of the ranks: what was given; what the setup provides (None); else this shell's environment.
 
     :raises CockpitError: none of these
     """
@@ -173,7 +173,7 @@ def python(given: str, setup: str, launcher: str) -> str | None:
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if prefix := os.environ.get(variable):
             return os.path.join(prefix, "bin", "python")
-    # Started by its path out of an environment that was not activated: meant all the same, if it can launch.
+    # Started by path from an environment that is not activated: that one is meant, if it can launch.
     tool = "" if launcher == "command" else launcher
     if os.access(os.path.join(sys.prefix, "bin", tool), os.X_OK):
         return os.path.join(sys.prefix, "bin", "python")

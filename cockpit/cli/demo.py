@@ -24,13 +24,13 @@ from cockpit.engine.runs import RunFolder, new_name
 from cockpit.engine.session import Session
 
 LEAVING = "the demo ends, and stops its run"
-"""What leaving means here; of any other run it means that the run goes on."""
+"""What leaving means here; for any other run it means that the run goes on."""
 
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL when the demo's run is stopped."""
 
 STOP_S = 15.0
-"""Seconds a stop may take before the cluster is ended under it."""
+"""Seconds a stop may take before the cluster is ended regardless."""
 
 _EPILOG = """examples:
   cockpit demo                         two nodes with two ranks each, healthy
@@ -97,7 +97,7 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
     """The words of ``cockpit run`` that start the example on the cluster."""
     words = [str(made.hostfile), "--transport", "ssh", "--ssh-config", str(made.ssh_config), "--name", name]
     words += ["--cwd", str(made.folder / "examples"), "--python", chosen.python]
-    # The name node1 may mean something to the resolver here, and gloo asks it for this machine's own.
+    # The resolver here may know another node1, and gloo asks it for this machine's own address.
     words += ["--launcher", chosen.launcher, "--master-addr", "127.0.0.1", "--env", "GLOO_SOCKET_IFNAME=lo"]
     words += ["--env", "OMP_NUM_THREADS=1", "--env", "DS_ACCELERATOR=cpu", "--grace", f"{GRACE_S:g}"]
     watching = {
@@ -126,7 +126,7 @@ def _own_state(folder: Path) -> Iterator[None]:
 
 
 async def _stop(folder: RunFolder) -> None:
-    """Stop the run where it is not over yet, and watch until it is, so that its record here is whole."""
+    """Stop the run if it has not ended yet, and watch until it has, so that its record here is complete."""
     if folder.model().done:
         return
     say(f"demo: stopping {folder.name}")
@@ -144,7 +144,7 @@ async def _stop(folder: RunFolder) -> None:
 
 
 class _Nobody:
-    """Listens to a session, and does nothing about it."""
+    """Listens to a session and does nothing."""
 
     def joined(self, model: RunModel) -> None:
         """Pass over."""

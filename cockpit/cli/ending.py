@@ -1,4 +1,4 @@
-"""A stop that nobody watches: it ends in time, whatever the links do, and says what it leaves."""
+"""A stop that nobody watches: it ends in time, whatever the links do, and says what it leaves behind."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REACH_S = 60.0
 """For a stop to reach a node; its link may be lost, and come back."""
 
 REACH_HARD_S = 10.0
-"""The same, where somebody has lost patience."""
+"""The same, if somebody has lost patience."""
 
 MARGIN_S = 30.0
-"""For what a node does after the grace period: SIGKILL, what the run left behind, the last output."""
+"""For a node's work after the grace period: SIGKILL, leftovers of the run, the last output."""
 
 STUCK_S = 30.0
 """For this process to end after that: a disk or a name server may hold up a thread."""
 
 
 class Ending:
-    """A stop under way.
+    """A stop in progress.
 
     :param times: of the stop, as the run was started with
     :param reach_s: for the stop to reach a node
@@ -53,14 +53,14 @@ class Ending:
                 say(str(error))
 
     def given_up(self) -> list[str]:
-        """Once it helps no more to wait, what is left; else nothing."""
+        """What is left, once waiting no longer helps; else nothing."""
         waited = time.monotonic() - self._began
         waiting = [node for node in self._session.model.nodes.values() if not node.done]
         late = all(waited > (self._end_s if _told(node) else self._reach_s) for node in waiting)
         return self.left() if late else []
 
     def left(self) -> list[str]:
-        """What is left now, a line a node."""
+        """What is left now, one line per node."""
         run = self._session.folder.name
         return [_left(node, run) for node in self._session.model.nodes.values() if not node.done]
 
@@ -80,7 +80,7 @@ def _left(node: Node, run: str) -> str:
 
 
 def leave_soon(code: Exit) -> None:
-    """See that this process ends, even if a thread of it does not."""
+    """Make sure that this process ends, even if one of its threads does not."""
     timer = threading.Timer(STUCK_S, os._exit, (int(code),))
     timer.daemon = True
     timer.start()

@@ -34,7 +34,7 @@ def fleet_of(args: argparse.Namespace) -> Fleet:
 
 
 def names_run(target: str) -> bool:
-    """Whether a word is a run's whole name, or ``last``: whatever file lies here too."""
+    """Whether a word is a run's full name, or ``last``, even if there is a file of that name here."""
     if "/" in target:
         return False
     runs = paths.runs()
@@ -51,7 +51,7 @@ def names_run(target: str) -> bool:
 async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, Path]]:
     """Find the job, say which it is, and keep links to all nodes; and the folder for its snapshots.
 
-    :raises CockpitError: no job, several and none was named, or no node answers
+    :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
     hosts = filters.apply(hostfile.read(args.target), args.include, args.exclude)
     names = [host.name for host in hosts]

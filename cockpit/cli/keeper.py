@@ -1,4 +1,4 @@
-"""Put the terminal back in order even if the app is killed with SIGKILL, which it cannot do itself."""
+"""Restore the terminal even if the app is killed with SIGKILL, when it cannot do so itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SANE = (
     "\x1b[?1049l"  # the ordinary screen
     "\x1b[?25h"  # the cursor
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"  # no mouse reports
-    "\x1b[?2004l\x1b[?1004l\x1b[?2048l"  # nor of pastes, focus and size
+    "\x1b[?2004l\x1b[?1004l\x1b[?2048l"  # nor reports of pastes, focus and size
     "\x1b[<u\x1b[0m"  # ordinary keys, no colours
 )
 """Undoes what Textual's driver asks of a terminal (``textual/drivers/linux_driver.py``)."""
@@ -22,7 +22,7 @@ SANE = (
 
 @contextmanager
 def kept_terminal() -> Iterator[None]:
-    """A process beside us mends the terminal, if we end within without having done so."""
+    """Have a second process restore the terminal if we end within the block without doing so."""
     number = sys.stdout.fileno()
     before = termios.tcgetattr(number)
     ours, its = os.pipe()
@@ -34,7 +34,7 @@ def kept_terminal() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # it ended before us: killed by somebody
+        with suppress(OSError):  # it ended before us: somebody killed it
             os.write(its, b"well")
         os.close(its)
         with suppress(ChildProcessError):
@@ -42,10 +42,10 @@ def kept_terminal() -> Iterator[None]:
 
 
 def _keep(pipe: int, number: int, before: list[Any]) -> None:
-    """Wait for a word or the end of the other process; never returns."""
+    """Wait for a message from the other process, or its end; never returns."""
     try:
         os.setpgid(0, 0)
-        # Not in the foreground any more, it may touch the terminal only with this ignored.
+        # No longer in the foreground, it may touch the terminal only with this ignored.
         for each in (signal.SIGTTOU, signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)
         if not os.read(pipe, 4):

@@ -32,12 +32,12 @@ TICK_S = 0.1
 class Output:
     """Where a watched session goes.
 
-    :param json: an event stream on stdout in place of live lines
-    :param headless: nobody sits in front: SIGTERM stops the run, SIGHUP leaves it running
+    :param json: an event stream on stdout instead of live lines
+    :param headless: nobody is watching: SIGTERM stops the run, SIGHUP leaves it running
     :param give_up_s: how long to wait for lost links when all other nodes have ended
-    :param leaving: what leaving means, where not that the run goes on
+    :param leaving: what leaving means, if not that the run goes on
     :param times: of a stop, as the run was started with
-    :param fold: lines of many ranks that are alike are one
+    :param fold: fold similar lines of many ranks into one
     """
 
     json: bool = False
@@ -70,7 +70,7 @@ class Live:
         self._leaving = output.leaving
 
     def joined(self, model: RunModel) -> None:
-        """Tell people what events mean, by the model of the session."""
+        """Tell people what events mean, using the session's model."""
         self._narrator = Narrator(model)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
@@ -88,7 +88,7 @@ class Live:
             self._narrator.tell(event)
 
     def tick(self) -> None:
-        """Print what has come."""
+        """Print what has arrived."""
         self._printer.tick(time.monotonic())
 
     def over(self, model: RunModel, run: str, code: Exit) -> None:
@@ -108,9 +108,9 @@ class Live:
 
 
 async def watch(session: Session, live: Live, output: Output, roll: Roll | None = None) -> Exit:
-    """Watch until the run is over or the person leaves; print the summary; return the exit code.
+    """Watch until the run has ended or the person leaves; print the summary; return the exit code.
 
-    :param roll: of a session that has no links yet: who is awaited is said until each node was heard of once
+    :param roll: for a session without links yet: report pending nodes until each has been heard from once
     """
     asks = Asks(person=output.asks, term="stop" if output.headless else "leave", leaving=output.leaving)
     asks.install()
@@ -157,7 +157,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
             raise
         return leave(session, output.leaving)
     except CockpitError:
-        leave(session, output.leaving)  # our own trouble (a full disk here) is none of the run's
+        leave(session, output.leaving)  # our own trouble (a full disk here) does not concern the run
         raise
     finally:
         asks.remove()
@@ -172,7 +172,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
 
 
 def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> Exit:
-    """End, though the run has not: say what goes on where."""
+    """End although the run has not: say what goes on where."""
     if output.json:
         live.over(session.model, session.folder.name, Exit.NODE_UNFIT)
     live.close()
@@ -183,7 +183,7 @@ def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> E
 
 
 def _waiting(session: Session) -> list[str]:
-    """Nodes whose logs there is no room for, once these are all that is left to wait for."""
+    """Nodes whose logs do not fit here, once nothing else is left to wait for."""
     left = [name for name, node in session.model.nodes.items() if not node.done]
     return left if all(name in session.paused for name in left) else []
 

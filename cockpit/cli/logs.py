@@ -89,7 +89,7 @@ class _Wanted:
             )
 
     def takes(self, node: str, rank: int | None) -> bool:
-        """Whether a source is wanted; the launcher's console only where no rank was named."""
+        """Whether a source is wanted; the launcher's console only if no rank was named."""
         return (self.nodes is None or node in self.nodes) and (self.ranks is None or rank in self.ranks)
 
     def filter(self, node: str, rank: int | None, offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -163,7 +163,7 @@ async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) ->
 
 
 async def _catch_up(folder: RunFolder) -> None:
-    """Bring the spool up to what the nodes have now; a node that does not answer is said."""
+    """Bring the spool up to date with the nodes; report nodes that do not answer."""
     folder = RunFolder(folder.path)
     if not folder.lock():
         return  # another cockpit keeps the spool up to date
@@ -218,7 +218,7 @@ def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float)
                 live.log(*source, at, shown)
             else:
                 kept = last.setdefault(source, deque(maxlen=wanted.tail))
-                # What a filter lets through is one line; else lines go on from piece to piece.
+                # With a filter, each piece is one line; otherwise lines continue from piece to piece.
                 whole = wanted.grep is not None
                 lines = _Lines(at) if whole else splitters.setdefault(source, _Lines(at))
                 kept.extend(lines.feed(shown))

@@ -1,4 +1,4 @@
-"""The program ``cockpit``: finds the verb, imports its module alone, turns errors into lines."""
+"""The program ``cockpit``: finds the verb, imports only its module, turns errors into lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def usage() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb and return its exit code (docs/exit-codes.md).
 
-    :param argv: the words after the program's name; None: those that it was started with
+    :param argv: the words after the program's name; None: those it was started with
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -88,7 +88,7 @@ def _guard() -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """The last door: whatever ended a verb is said in a line; return the exit code."""
+    """The last door: report whatever ended a verb in one line; return the exit code."""
     from cockpit.cli import mishaps
 
     foreseen = error if isinstance(error, CockpitError) else mishaps.local_fault(error)
@@ -100,13 +100,13 @@ def _failed(error: BaseException) -> int:
         else:
             complain(foreseen)
     except OSError:
-        pass  # stderr takes nothing any more, and the exit code says that something went wrong
+        pass  # stderr takes nothing any more; the exit code still says that something went wrong
     _settle_streams()
     return Exit.INTERNAL if foreseen is None else foreseen.code
 
 
 def _settle_streams() -> None:
-    """Point streams that take nothing elsewhere: Python would complain at its end of what is left in them."""
+    """Redirect dead streams: at exit Python would complain about what is left in them."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -115,9 +115,9 @@ def _settle_streams() -> None:
 
 
 def _open_streams() -> None:
-    """Give a process that was started with closed streams (``2>&-``) ones that lead nowhere.
+    """Give a process that was started with closed streams (``2>&-``) streams that lead nowhere.
 
-    What it opens next, a socket or a log, would else get their numbers, and what is printed would land there.
+    Otherwise the next socket or log it opens would get their numbers, and output would land there.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""What nobody foresaw: a fault of cockpit's own becomes one line, and a file with the traceback.
+"""Unforeseen errors: a fault in cockpit itself becomes one line, and a file with the traceback.
 
 Tracebacks go where :mod:`cockpit.engine.traces` keeps them.
 """
@@ -17,7 +17,7 @@ from cockpit.engine import traces
 from cockpit.errors import CockpitError
 
 RAISE = "COCKPIT_TRACEBACK"
-"""Set it to 1, and faults are raised as Python does: for those who look for them."""
+"""Set it to 1, and faults are raised as usual in Python, for debugging."""
 
 _WHAT_TO_DO = {
     errno.ENOSPC: "make room and try again; runs on nodes go on",
@@ -32,12 +32,12 @@ _WHAT_TO_DO = {
 
 
 def wanted() -> bool:
-    """Whether faults are raised as Python does."""
+    """Whether faults are raised as usual in Python."""
     return os.environ.get(RAISE) == "1"
 
 
 def local_fault(error: BaseException) -> CockpitError | None:
-    """What the system refused on this machine, and what to do about it; None: it is a fault of ours."""
+    """What the system refused on this machine, and what to do about it; None: it is our fault."""
     if not isinstance(error, OSError) or error.errno not in _WHAT_TO_DO:
         return None
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
@@ -63,7 +63,7 @@ def saved(error: BaseException) -> str:
 
 
 class _Log(logging.Handler):
-    """Takes what libraries log: their own way is to write it to stderr as it is."""
+    """Takes what libraries log, which would otherwise go to stderr as it is."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
@@ -79,16 +79,16 @@ class _Logged(Exception):
 
 
 def keep_tracebacks_off_the_terminal() -> None:
-    """From here on, what fails beside the main thread becomes a line, or only a file, too."""
+    """From now on, failures outside the main thread also become a line, or only a file."""
 
     def thread_failed(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             tell(args.exc_value)
 
     def ignored(args: sys.UnraisableHookArgs) -> None:
-        # Nothing came of it (a transport that was collected after its loop); Python would print it.
+        # It did no harm (a transport collected after its loop), but Python would print it.
         if args.exc_value is not None:
-            with suppress(Exception):  # at the very end of Python nothing is sure to be there
+            with suppress(Exception):  # at the very end of the interpreter, nothing can be relied on
                 saved(args.exc_value)
 
     logging.getLogger().addHandler(_Log())

@@ -1,4 +1,4 @@
-"""What a person is told beside the output of the ranks: one line an event, on stderr, and the summary."""
+"""What a person is told besides the ranks' output: one line per event, on stderr, and the summary."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cockpit.core.timeline import Timeline
 
 
 class Narrator:
-    """Tells the news of one run.
+    """Reports the news of one run.
 
-    :param model: the run's model, to which an event told has been applied already
+    :param model: the run's model; an event is applied to it before it is reported
     """
 
     def __init__(self, model: RunModel) -> None:
@@ -30,7 +30,7 @@ class Narrator:
 
 
 def say_left(run: str, leaving: str = "") -> None:
-    """What leaving a run meant: how to come back to it or to end it, unless it is something else."""
+    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else."""
     if leaving:
         say(f"left: {leaving}")
         return

@@ -1,8 +1,8 @@
-"""The one door to stdout and stderr: whatever a verb prints passes here, and is made harmless.
+"""The one door to stdout and stderr: whatever a verb prints passes here and is made harmless.
 
-Node names, notes, file names, errors of other machines: who prints need not know what in a text came from
-where. A line is a line: a newline in it is shown as what it is, unless the text is given as lines. What
-belongs to the cockpit alone, colours and the line of progress, is added here or by
+Node names, notes, file names, errors of other machines: callers need not know where the parts of a text came
+from. A line is one line: a newline in it is shown escaped, unless the text is given as lines. What
+belongs to cockpit alone, colours and the progress line, is added here or by
 :class:`cockpit.cli.printer.Printer`, which sanitises what ranks print line by line.
 """
 
@@ -29,7 +29,7 @@ GAP = 2
 """Columns between two cells of a table."""
 
 LAST_CELL = 20
-"""Columns that a last cell which is cut may take, however narrow the terminal is."""
+"""Columns that a truncated last cell may take, however narrow the terminal is."""
 
 
 def out(text: str = "") -> None:
@@ -41,7 +41,7 @@ def out(text: str = "") -> None:
 
 
 def out_lines(lines: Iterable[str]) -> None:
-    """Several lines on stdout, at once: that nobody reads them (`| head`) is noticed here, not at our end.
+    """Several lines on stdout at once: a closed pipe (`| head`) is noticed here, not at exit.
 
     :raises CockpitError: they cannot be written
     """
@@ -51,7 +51,7 @@ def out_lines(lines: Iterable[str]) -> None:
 def table(rows: Sequence[Sequence[str]], *, cut: bool = False) -> None:
     """Rows of cells on stdout, in columns.
 
-    :param cut: on a terminal the last cell of a row loses its middle where it is too long for the line
+    :param cut: on a terminal the last cell of a row loses its middle if it is too long for the line
     :raises CockpitError: they cannot be written
     """
     shown = [[_harmless(cell) for cell in row] for row in rows]
@@ -106,12 +106,12 @@ def say(text: str) -> None:
 
 
 def complain(error: CockpitError) -> None:
-    """Errors on stderr, a line each; what goes on over several lines is indented below."""
+    """Errors on stderr, one line each; continuation lines are indented below."""
     if isinstance(error, ManyErrors):
         for each in error.errors:
             complain(each)
         return
-    # Where and what to do are one line, whatever is in them; what happened may quote more.
+    # The place and the hint are one line each, whatever is in them; what happened may quote more lines.
     first, *more = error.what.split("\n")
     say(str(CockpitError(first, where=error.where, hint=error.hint)))
     for line in more[:LINES_LIMIT]:
@@ -126,7 +126,7 @@ def prompt(*lines: str) -> None:
 
 
 def draw(text: str, width: int) -> None:
-    """The last line of the terminal on stderr, drawn anew; what does not fit is cut off."""
+    """The last line of the terminal on stderr, redrawn; what does not fit is cut off."""
     _write(sys.stderr, f"\r\x1b[K{clip(_harmless(text), width)}")
 
 
@@ -156,6 +156,6 @@ def _unwritable(where: str, error: OSError) -> CockpitError:
 
 
 def shows_unicode() -> bool:
-    """Whether stdout takes more than ASCII."""
+    """Whether stdout accepts more than ASCII."""
     encoding: Any = getattr(sys.stdout, "encoding", None)
     return str(encoding or "").lower().startswith("utf")

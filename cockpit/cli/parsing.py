@@ -39,14 +39,14 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def refuse(self, word: str) -> NoReturn:
-        """Say that a word is none of ours, and end with exit code 2."""
+        """Say that a word is unknown, and end with exit code 2."""
         option = word.partition("=")[0]
         if option.startswith("-"):
             self.error(f"no option {option!r}", near(option, self._option_string_actions))
         self.error(f"unexpected argument {word!r}")
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """``--opt -x`` as ``--opt=-x`` where the option takes words; an option of ours is no such word."""
+        """``--opt -x`` as ``--opt=-x`` if the option takes words; our own options are not such words."""
         joined: list[str] = []
         for word in words:
             if joined and joined[-1] in self.worded and word not in self._option_string_actions:
@@ -105,12 +105,12 @@ def rank_set(text: str) -> set[int]:
 
     :raises argparse.ArgumentTypeError: it is not one
     """
-    from ClusterShell.RangeSet import RangeSet, RangeSetParseError  # 30 ms that other verbs save
+    from ClusterShell.RangeSet import RangeSet, RangeSetParseError  # other verbs save 30 ms
 
     from cockpit.base.gate import RANK_LIMIT
 
     try:
-        # A typing error must not fill the memory.
+        # A typo must not fill the memory.
         if any(int(number) >= RANK_LIMIT for number in re.findall(r"\d+", text)):
             raise ValueError(f"no rank is {RANK_LIMIT:,} or more")
         ranks = {int(rank) for rank in RangeSet(text)}

@@ -1,4 +1,4 @@
-"""``cockpit plan HOSTFILE -- script``: print the exact shell of every node, run nothing, open no link."""
+"""``cockpit plan HOSTFILE -- script``: print the exact shell for every node, run nothing, open no link."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
     if job.secrets and not args.show_secrets:
         secrets = _write_secrets(job)
     for plan in chosen:
-        # What is quoted in it shows as what it is: the sanitiser changes nothing of it.
+        # Its quoting shows as it is: the sanitiser changes none of it.
         out_lines(paste_script(plan, secrets_file=secrets, show_secrets=args.show_secrets).split("\n"))
     for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
         say(f"note: {note}")

@@ -42,12 +42,12 @@ class _Unfinished:
 class Printer:
     r"""Writes lines ``node:rank | text``, equal ones of many ranks once as ``[0-3] ×4 | text``.
 
-    For a person, lines that differ in numbers only are one too (:mod:`cockpit.core.shapes`); a file or a
-    program gets each. One write a :meth:`tick`. Lines of a rank stay in order, a progress bar is printed as
+    For a person, lines that differ only in numbers also become one (:mod:`cockpit.core.shapes`); a file or a
+    program gets each. One write per :meth:`tick`. Lines of a rank stay in order, a progress bar is printed as
     its last state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
 
-    :param stream: gets text; where its encoding lacks a character, that is escaped
-    :param colour: let colours of ranks through, and colour the labels
+    :param stream: gets text; characters that its encoding lacks are escaped
+    :param colour: pass colours of ranks through, and colour the labels
     :param terminal: a person is watching: long lines are cut, unfinished ones shown now and then, and those
         that differ in numbers only are told as one
     :param names: node of each expected global rank; sets the width of the labels
@@ -106,7 +106,7 @@ class Printer:
             self._print(self._folder.flush())
 
     def say(self, line: str) -> None:
-        """Print a line of the cockpit's own, after what has been printed so far."""
+        """Print a line of cockpit's own, after what has been printed so far."""
         self._out.append(RemoteText.of(line).shown() + "\n")
 
     def tick(self, now: float) -> None:
@@ -120,7 +120,7 @@ class Printer:
         self._write()
 
     def close(self) -> None:
-        """Print all that is left, unfinished lines too. The stream stays open."""
+        """Print everything that is left, including unfinished lines. The stream stays open."""
         for source, log in self._logs.items():
             self._add(source, log.finish())
         self._print(self._folder.flush())
@@ -182,7 +182,7 @@ class Printer:
             self._out.append(label + sanitise(state, colour=self._colour, limit=self._limit) + "\n")
 
     def _label(self, sources: tuple[Source, ...]) -> str:
-        """Return, and keep, the beginning of a line that these printed."""
+        """Return, and cache, the beginning of a line that these sources printed."""
         label = RemoteText.of(_who(sources, self._nodes)).shown()
         count = f" ×{len(sources)}" if len(sources) > 1 else ""
         room = LABEL_LIMIT - len(count)
@@ -222,7 +222,7 @@ def _who(sources: tuple[Source, ...], order: Iterable[str]) -> str:
 
 
 class JsonPrinter:
-    """Writes one JSON object a line, in ASCII: safe for any terminal and any reader.
+    """Writes one JSON object per line, in ASCII: safe for any terminal and any reader.
 
     :param stream: gets text
     """

@@ -1,4 +1,4 @@
-"""One line on a terminal that says what is waited for, and is gone when it is over."""
+"""One line on a terminal that says what we are waiting for, and disappears afterwards."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cockpit.cli.output import draw
 
 
 class Progress:
-    """The last line of stderr, drawn anew each time; nothing where that is no terminal."""
+    """The last line of stderr, redrawn each time; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self.on = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        """Whether stderr is a terminal on which a line can be drawn anew."""
+        """Whether stderr is a terminal on which a line can be redrawn."""
         self._drawn = False
 
     def show(self, text: str) -> None:
-        """Say this in place of what was said before; cut short where it would not fit the line."""
+        """Show this instead of the previous text; cut off if it does not fit the line."""
         if self.on:
-            # One column less: a full line makes the cursor wrap, and what is drawn next would not be over it.
+            # One column less: a full line makes the cursor wrap, and the next text would not overwrite it.
             self._drawn = True
             draw(text, shutil.get_terminal_size().columns - 1)
 
     def clear(self) -> None:
-        """Take it away."""
+        """Remove it."""
         if self._drawn:
             self._drawn = False
             draw("", 0)

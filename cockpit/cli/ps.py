@@ -1,4 +1,4 @@
-"""``cockpit ps``: the runs known here and how they are, as their nodes say."""
+"""``cockpit ps``: the runs known here and their states, as reported by their nodes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _adopt(args: Namespace) -> None:
 
 
 async def _rows(folders: Sequence[RunFolder], *, connect: bool) -> list[dict[str, Any]]:
-    """One row a run; the nodes of all of them are asked at once."""
+    """One row per run; the nodes of all runs are asked at once."""
     from cockpit.cli.awaiting import telling
     from cockpit.engine.roll import Roll
 

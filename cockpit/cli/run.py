@@ -27,11 +27,11 @@ from cockpit.transport.base import UnknownHostKey
 def main(words: list[str], leaving: str = "") -> int:
     """Launch, watch, and collect at the end of a profiled run.
 
-    :param leaving: what leaving means, where not that the run goes on
+    :param leaving: what leaving means, if not that the run goes on
     """
     launch = cluster.parse(_parser(), words)
     config.load()
-    build_plans(launch.job)  # what is wrong with settings or job is said before any node is asked
+    build_plans(launch.job)  # errors in settings or job are reported before any node is asked
     if (paths.runs() / launch.job.run).exists():
         raise CockpitError(
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
@@ -116,7 +116,7 @@ async def _run(launch: cluster.Launch, output: Output) -> int:
 
 
 def _interrupted(run: str) -> CockpitError:
-    """What to say after a start that was interrupted; its folder tells whether all was taken back."""
+    """What to say after an interrupted start; its folder shows whether everything was undone."""
     if (paths.runs() / run).exists():
         what, hint = "interrupted: it may run on some nodes", f"to stop it there: cockpit stop {run}"
     else:
@@ -125,7 +125,7 @@ def _interrupted(run: str) -> CockpitError:
 
 
 def request(launch: cluster.Launch) -> Request:
-    """What the words of the command line ask to be launched."""
+    """What the command line asks to launch."""
     args = launch.args
     return Request(
         launch.job,
@@ -140,7 +140,7 @@ def request(launch: cluster.Launch) -> Request:
 
 
 class _Stages:
-    """Tells on stderr how a start goes on."""
+    """Reports the progress of a start on stderr."""
 
     live: Live
 
@@ -178,7 +178,7 @@ class _Stages:
         return self.live
 
     def untold(self, error: CockpitError) -> CockpitError:
-        """What of an error has not been said yet: errors of nodes were, as they came."""
+        """The part of an error not reported yet: errors of nodes were reported as they arrived."""
         told = set() if self._telling is None else self._telling.told
         errors = error.errors if isinstance(error, ManyErrors) else (error,)
         rest = [each for each in errors if str(each) not in told]
@@ -190,12 +190,12 @@ class _Stages:
         return ManyErrors([*rest, CockpitError(f"nothing was started: {failed}", code=error.code)])
 
     async def stop(self) -> None:
-        """Say no more."""
+        """Stop reporting."""
         if self._telling is not None:
             await self._telling.stop()
 
     def close(self) -> None:
-        """Print what is left of a start that failed."""
+        """Print any output that a failed start still holds."""
         if hasattr(self, "live"):
             self.live.close()
 

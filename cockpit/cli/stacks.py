@@ -1,4 +1,4 @@
-"""``cockpit stacks``: what every rank of a job does right now, merged, with a verdict."""
+"""``cockpit stacks``: what every rank of a job is doing right now, merged, with a verdict."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _meant(target: str) -> Path | RunFolder:
     if jobs.names_run(target) or not os.path.lexists(target):
         return _run_folder(target)
     path = Path(target)
-    # A shell that completes names ends at one of the files in it.
+    # A shell's completion ends at one of the files in it.
     return path.parent if path.suffix == ".json" and snapshots.is_snapshot(path.parent) else path
 
 
@@ -138,7 +138,7 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
     lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
     if lacking:
         say(f"it was taken without {' and '.join(lacking)}")
-    # What a rank waits for is known from the others, also from those that are not shown.
+    # What a rank waits for is known from the others, including those not shown.
     found = verdict(snapshot)
     if args.ranks is not None:
         for sample in snapshot.samples:
@@ -196,14 +196,14 @@ async def _party(meant: Path | RunFolder, args: argparse.Namespace) -> AsyncIter
 
 
 async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress) -> bool:
-    """Take the samples; False if Ctrl-C ended that: what has come by then stays."""
+    """Take the samples; False if Ctrl-C ended that: what has arrived by then stays."""
     loop = asyncio.get_running_loop()
     left = asyncio.Event()
 
     def leave() -> None:
         left.set()
         stacks.cancel()
-        # The next one ends all, as everywhere.
+        # The next one ends everything, as usual.
         loop.remove_signal_handler(signal.SIGINT)
 
     loop.add_signal_handler(signal.SIGINT, leave)

@@ -1,4 +1,4 @@
-"""What verbs say of a run whose start nobody saw end."""
+"""What verbs say about a run whose start nobody saw end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cockpit.engine.runs import RunFolder
 from cockpit.errors import CockpitError
 
 PATIENCE_S = 15.0
-"""A node that gets no further for so long is listed as one that does not answer: a table is a quick look."""
+"""A node without progress for this long is listed as not answering: a table is a quick look."""
 
 
 async def start_state(folder: RunFolder, roll: Roll, *, connect: bool) -> tuple[str, list[str]]:
-    """What to say of a run that nobody knows to have been launched, and who could not be asked; or nothing.
+    """What to say about a run not known to have been launched, and who could not be asked; or nothing.
 
     :param connect: whether nodes may be asked
     """

@@ -73,7 +73,7 @@ async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
             return Exit.OK
     told: set[str] = set()
     while True:
-        # Who could not be asked to stop is not asked how it goes either: each time it would take as long.
+        # A node that could not be asked to stop is not asked for its state either: that would take as long.
         model, unasked = await model_now(manifest, only=answers)
         unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
         # A supervisor that has vanished since can no longer carry it out: what it left is ended now.

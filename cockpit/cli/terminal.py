@@ -1,4 +1,4 @@
-"""Open the app on a terminal, and say afterwards, where it can be scrolled back to, how it went."""
+"""Open the app on a terminal, and afterwards say how it went, where one can scroll back to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cockpit.tui.screens.stacks import Source
 
 STUCK_S = 8.0
-"""The app ends at once if it has not so long after it was told to: nobody sees it any more."""
+"""The app is ended at once if it has not ended this long after it should: nobody sees it any more."""
 
 
 def add_options(parser: Parser) -> None:
@@ -38,14 +38,14 @@ def add_options(parser: Parser) -> None:
 
 
 def wanted(*, plain: bool, headless: bool, json: bool) -> bool:
-    """Whether the app can and should be opened: somebody sits at a terminal that can show it."""
+    """Whether the app can and should be opened: somebody is at a terminal that can show it."""
     if plain or headless or json or os.environ.get("TERM", "dumb") == "dumb":
         return False
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def needed() -> None:
-    """See that there is a terminal for the app, before anybody is asked anything.
+    """Check that there is a terminal for the app, before anybody is asked anything.
 
     :raises CockpitError: there is none
     """
@@ -60,7 +60,7 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     """
     from cockpit import config
     from cockpit.cli.keeper import kept_terminal
-    from cockpit.tui.app import CockpitApp  # a fifth of a second that everything else saves
+    from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
     with kept_terminal(), _leaves_on_signals(app):

@@ -1,1 +1,1 @@
-"""Hostfile, launchers, profilers, environment: pure functions that give one NodePlan a node."""
+"""Hostfile, launchers, profilers, environment: pure functions that give one NodePlan per node."""

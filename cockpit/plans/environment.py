@@ -1,4 +1,4 @@
-"""Which variables of this shell, of files and of options go to the ranks.
+"""Which variables from this shell, files and options go to the ranks.
 
 Later wins: this shell's variables with one of DeepSpeed's prefixes, ``.deepspeed_env`` (of the home folder,
 then of the working directory), ``--env-file``, ``--env``. The facts are those of DeepSpeed 0.19.8
@@ -34,14 +34,14 @@ _BASH = """
 
 @dataclass(frozen=True)
 class Environment:
-    """Variables for the ranks; ``secrets`` are the names of those whose values are shown nowhere."""
+    """Variables for the ranks; ``secrets`` are the names of those whose values are never shown."""
 
     values: Mapping[str, str] = field(repr=False)
     secrets: frozenset[str] = frozenset()
 
 
 def deepspeed_env_paths(environ: Mapping[str, str], home: str, cwd: str) -> tuple[str, ...]:
-    """Where ``.deepspeed_env`` is looked for, in reading order; ``DS_ENV_FILE`` gives another name."""
+    """Where to look for ``.deepspeed_env``, in reading order; ``DS_ENV_FILE`` gives another name."""
     name = environ.get("DS_ENV_FILE", ".deepspeed_env")
     paths = (os.path.join(folder, name) for folder in (home, cwd))
     return tuple(dict.fromkeys(paths))
@@ -80,7 +80,7 @@ def gather(
     """All variables for the ranks.
 
     :param environ: this shell's
-    :param files: (name, text) of the ``.deepspeed_env`` and ``--env-file`` files there are, in this order
+    :param files: (name, text) of the existing ``.deepspeed_env`` and ``--env-file`` files, in this order
     :param options: values of ``--env``: ``NAME=VALUE``, or ``NAME`` for this shell's value
     :raises ManyErrors: every bad line and option
     """
@@ -120,7 +120,7 @@ def _option(option: str, environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def is_variable(name: object) -> bool:
-    """Whether it is a name that a variable of a shell can have."""
+    """Whether it is a valid name for a shell variable."""
     return isinstance(name, str) and _NAME.match(name) is not None
 
 

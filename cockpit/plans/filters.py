@@ -43,7 +43,7 @@ def apply(hosts: Sequence[Host], include: str = "", exclude: str = "") -> tuple[
 
 
 def _choose(hosts: Sequence[Host], text: str, option: str) -> dict[str, set[int]]:
-    """Slots named for each host that is named; an empty set: the whole host."""
+    """The slots named for each named host; an empty set: the whole host."""
     known = {host.name: host for host in hosts}
     chosen: dict[str, set[int]] = {}
     errors: list[CockpitError] = []

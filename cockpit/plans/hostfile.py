@@ -1,6 +1,6 @@
 """The hostfile: DeepSpeed's grammar (checked against 0.19.8), and ranges like ``gpu[01-16] slots=8`` on top.
 
-Unlike DeepSpeed's own reader this one reports all bad lines at once, and a file that is missing is an error:
+Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.
 """
 
@@ -17,7 +17,7 @@ from ClusterShell.RangeSet import RangeSet, RangeSetException
 from cockpit.errors import CockpitError, ManyErrors
 
 MAX_HOSTS = 10_000
-"""Hosts of one file, ranges expanded: more is taken for a slip of the finger."""
+"""Hosts of one file, ranges expanded: more than this is taken for a typo."""
 MAX_SLOTS = 4096
 """Slots of one host, for the same reason."""
 _MAX_BYTES = 4 << 20
@@ -26,7 +26,7 @@ FORM = "write `NAME slots=N`, with ranges `NAME[01-16] slots=N`"
 
 # DeepSpeed's expression: whatever follows the digits is ignored.
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
-# Also a name of a folder and an argument of ssh: no leading "-" or ".", no "/", nothing a shell would read.
+# Also a folder name and an ssh argument: no leading "-" or ".", no "/", nothing a shell would interpret.
 _USER = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?"
 _NAME = re.compile(
     rf"(?=.{{1,255}}\Z){_USER}(?:[A-Za-z0-9_][A-Za-z0-9._:-]*|\[[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*\](?::[0-9]+)?)\Z"
@@ -37,7 +37,7 @@ _PIECE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\Z")
 
 @dataclass(frozen=True)
 class Host:
-    """A node and the slots of it that are used.
+    """A node and its slots in use.
 
     :param name: as written in the hostfile, ranges expanded: ``gpu01``, ``user@gpu01``, ``[::1]``
     :param slots: slot numbers, ascending; one rank each
@@ -128,14 +128,14 @@ def _entry(line: str) -> tuple[list[str], int]:
 
 
 def is_name(name: object) -> bool:
-    """Whether it is a name that a node can have here: one to ssh, to a file system and to a shell too."""
+    """Whether it is a valid node name here: for ssh, for a file system and for a shell."""
     return isinstance(name, str) and _NAME.match(name) is not None
 
 
 def expand(name: str) -> list[str]:
     """The names that ``gpu[01-03]`` or ``rack[1-2]n[01-16]`` stand for; ``[::1]`` stands for itself.
 
-    :raises CockpitError: not a name a host can have, a bad range, or too many names
+    :raises CockpitError: not a valid host name, a bad range, or too many names
     """
     parts = _BRACKET.split(name)
     choices: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""What is to be launched and what is known of each node: the input of ``build_plans``."""
+"""What to launch and what is known about each node: the input of ``build_plans``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cockpit.plans.hostfile import Host
 from cockpit.plans.profilers import NsysOptions
 
 DIR = "@COCKPIT_DIR@"
-"""Stands for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
+"""Placeholder for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
 
 DEFAULT_PORT = 29500
-"""torch's and DeepSpeed's, used where no node could be asked for a free one."""
+"""torch's and DeepSpeed's default, used if no node could be asked for a free port."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Job:
     :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
     :param setup: shell text run before anything else, like ``source venv/bin/activate``
     :param env: variables for the ranks, secrets included
-    :param secrets: names in ``env`` whose values are written nowhere
-    :param master_addr: None: the first node's, asked for
-    :param master_port: None: a free one, asked for
+    :param secrets: names in ``env`` whose values are never written
+    :param master_addr: None: ask the first node for its own
+    :param master_port: None: ask for a free one
     :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
     :param launcher_args: more words for the launcher
     :param nsys: profile every node with nsys
@@ -79,12 +79,12 @@ _FACTS: dict[str, Kind] = {
 
 
 def is_address(value: object) -> bool:
-    """Whether it is the name or the IP address of a host, as far as its letters tell."""
+    """Whether it looks like the name or the IP address of a host."""
     return _is(_ADDRESS, value)
 
 
 def is_port(value: object) -> bool:
-    """Whether it is the number of a TCP port."""
+    """Whether it is a TCP port number."""
     return _is(_PORT, value)
 
 
@@ -98,17 +98,17 @@ def _is(kind: Kind, value: object) -> bool:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What one node said when it was asked. It becomes shell, there and in part on all other nodes.
+    """What one node answered. It becomes shell, there and in part on all other nodes.
 
-    :param address: by which the other nodes reach it, or None: they resolve its name
-    :param port: a free TCP port of it
-    :param cores: those it allows us, like ``0-3,8``
-    :param numactl: path, or None: not there; likewise the other tools
+    :param address: the address at which the other nodes reach it, or None: they resolve its name
+    :param port: a free TCP port on it
+    :param cores: the cores it allows us, like ``0-3,8``
+    :param numactl: path, or None: not there; the same for the other tools
     :param python: absolute path
     :param deepspeed: version
     :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
     :param torch: version
-    :raises CockpitError: a field that cannot be what it should be
+    :raises CockpitError: a field has an impossible value
     """
 
     address: str | None = None

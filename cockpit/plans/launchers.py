@@ -1,6 +1,6 @@
-"""Command lines of the launchers, one a node: deepspeed 0.19.8, torchrun 2.13, and cockpit's own `command`.
+"""Command lines of the launchers, one per node: deepspeed 0.19.8, torchrun 2.13, and cockpit's own `command`.
 
-Each comes twice: as a person would type it, and as `cockpit run` starts it, where the launcher starts
+Each comes in two forms: as a person would type it, and as `cockpit run` starts it, where the launcher starts
 ``rankwrap K COMMAND`` for each rank. K is where ``--local_rank=N``, which DeepSpeed puts before all other
 arguments, belongs: ``3`` for ``python -u train.py``. The program gets the same arguments either way.
 """
@@ -66,7 +66,7 @@ class Command:
 
     :param argv: as typed by a person
     :param run_argv: as started by `cockpit run`
-    :param env: variables it needs beside the job's
+    :param env: variables it needs besides the job's
     :param files: files in the run folder by name
     """
 
@@ -121,14 +121,14 @@ def _wrapped(place: Place) -> tuple[str, ...]:
 
 
 def _ambiguous(program: tuple[str, ...], options: str) -> bool:
-    """Whether argparse (up to Python 3.11) would take some argument of the program for an ambiguous option.
+    """Whether argparse (up to Python 3.11) would mistake an argument of the program for an ambiguous option.
 
-    It looks at all words before it knows which of them are options, but not beyond a ``--``. It also throws
-    away a ``--`` that follows the program.
+    It looks at all words before it knows which of them are options, but not beyond a ``--``. It also drops
+    a ``--`` that follows the program.
     """
     args = program[2:] if program[0] == "-m" else program[1:]
     known = set(options.split())
-    # torchrun knows each of its names in both spellings.
+    # torchrun accepts both spellings of each of its names.
     known |= {option.replace("-", "_") for option in known}
     names = [word[2:].partition("=")[0] for word in args if word.startswith("--") and word != "--"]
     return args[:1] == ("--",) or any(
@@ -183,7 +183,7 @@ def _deepspeed(place: Place) -> Command:
     start += [*bind, *job.launcher_args]
     guard: list[str] = []
     if _ambiguous(program, _DEEPSPEED_OPTIONS):
-        # The deepspeed runner uses up one of them, launch.py the other.
+        # The deepspeed runner consumes one of them, launch.py the other.
         guard = ["--"] if direct else ["--", "--"]
     if program[0] == "-m":
         typed = ["--module", *guard, *program[1:]]
@@ -272,7 +272,7 @@ def _torchrun(place: Place) -> Command:
 
 
 def _devices(place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
-    """DeepSpeed shows its ranks their slots' devices itself; the others take the first ones there are."""
+    """DeepSpeed itself shows its ranks their slots' devices; the others take the first devices."""
     slots = place.host.slots
     if slots == tuple(range(len(slots))):
         return {}, ()

@@ -1,6 +1,6 @@
-"""One :class:`NodePlan` a node: everything that is done there, known before anything is done.
+"""One :class:`NodePlan` per node: everything that is done there, known before anything is done.
 
-Pure: what must be asked of a node comes in as :class:`NodeFacts`; without facts (`cockpit plan` opens no
+Pure: what a node must be asked comes in as :class:`NodeFacts`; without facts (`cockpit plan` opens no
 link) the notes say what `cockpit run` would ask.
 """
 
@@ -28,15 +28,15 @@ class NodePlan:
 
     :param run: name of the run
     :param node: name of the node
-    :param index: of the node, from 0
+    :param index: index of the node, from 0
     :param nodes: number of nodes
-    :param argv: the launcher as a person would type it; :data:`DIR` in it stands for the run folder
+    :param argv: the launcher as a person would type it; :data:`DIR` in it is the run folder
     :param run_argv: the launcher as `cockpit run` starts it, with the wrapper around each rank
     :param env: variables set, without secrets
     :param secrets: more variables, whose values are neither printed nor written into scripts
     :param cwd: absolute
     :param setup: shell text run first
-    :param python: of the ranks; its folder comes first on PATH where this is an absolute path
+    :param python: that of the ranks; if it is an absolute path, its folder comes first on PATH
     :param files: to be written into the run folder, by name
     :param ranks: global ranks expected here
     :param slots: slots used here; a rank's LOCAL_RANK is the launcher's business (DeepSpeed: RANK % slots)
@@ -96,7 +96,7 @@ def host_of(name: str) -> str:
 def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tuple[NodePlan, ...]:
     """The plans of all nodes, in hostfile order.
 
-    :param facts: of each host in order, or None where nothing was asked
+    :param facts: those of each host in order, or None if nothing was asked
     :raises CockpitError: the job makes no sense
     :raises ManyErrors: nodes that cannot run it, each named (exit code: node unfit)
     """

@@ -23,7 +23,7 @@ cockpit_status=$?
 echo $cockpit_status >"$COCKPIT_DIR"/launcher.status
 exit $cockpit_status
 """
-"""Stands between nsys and the launcher; :func:`profiled` waits for it."""
+"""Runs between nsys and the launcher; :func:`profiled` waits for it."""
 
 _PROFILED = """\
 cockpit_profiled() {
@@ -50,20 +50,20 @@ exit "$(cat "$COCKPIT_DIR"/launcher.status 2>/dev/null || echo $cockpit_status)"
 
 
 def profiled(command: str) -> str:
-    """Shell text that runs a command of nsys around :data:`HELD`, and ends as the launcher does."""
+    """Shell text that runs an nsys command around :data:`HELD`, and ends as the launcher does."""
     return _PROFILED % command
 
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """One report a node, around the launcher.
+    """One report per node, around the launcher.
 
     :param trace: what to trace, comma-separated
-    :param delay_s: start so many whole seconds after the launch
-    :param duration_s: trace so many whole seconds; the job goes on after them
+    :param delay_s: start this many whole seconds after the launch
+    :param duration_s: trace this many whole seconds; the job goes on afterwards
     :param capture_range: nsys's own, like ``cudaProfilerApi`` or ``nvtx``
     :param extra: more words for ``nsys profile``
-    :param path: nsys on the nodes; None: asked for, else found on PATH
+    :param path: nsys on the nodes; None: ask the nodes, else find it on PATH
     """
 
     trace: str = DEFAULT_TRACE
@@ -82,27 +82,27 @@ _OURS = {
     r"(-d|--duration\b)": "use cockpit's own: --duration",
     r"(-c|--capture-range(=|$))": "use cockpit's own: --capture-range",
 }
-"""What cockpit gives to nsys itself, which refuses an option that is given twice, and what to do instead."""
+"""Options that cockpit itself gives to nsys, which refuses duplicates, and what to use instead."""
 
 _DEFAULTS = {
     r"(-s|--sample\b)": "--sample=none",
     # 2022.4 often never finishes its report on a new kernel with them (6.18: 7 of 12 times; without never).
     r"--cpuctxsw\b": "--cpuctxsw=none",
 }
-"""What it gets unless a person's own words say otherwise."""
+"""What nsys gets unless the user's own words say otherwise."""
 
 
 def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
     """The words before the launcher's.
 
-    :param report: path without suffix; nsys adds ``.nsys-rep`` (or ``.qdstrm`` where its importer is missing)
-    :raises CockpitError: the extra words take away what cockpit relies on
+    :param report: path without suffix; nsys adds ``.nsys-rep`` (or ``.qdstrm`` if its importer is missing)
+    :raises CockpitError: the extra words disable what cockpit relies on
     """
     for word in options.extra:
         if hint := next((hint for pattern, hint in _OURS.items() if re.match(pattern, word)), ""):
             raise CockpitError(f"{word} cannot be given to nsys", where="--nsys-args", hint=hint)
     for name, value in (("delay", options.delay_s), ("duration", options.duration_s)):
-        # 2022.4 takes 0.5 for 0, and refuses it as a duration.
+        # 2022.4 reads 0.5 as 0, and refuses it as a duration.
         if value != int(value):
             raise CockpitError("nsys counts whole seconds", where=f"--{name} {value:g}", hint="round it")
     # By default nsys ends the job together with the trace.
@@ -122,5 +122,5 @@ def nsys_argv(options: NsysOptions, nsys: str, report: str) -> tuple[str, ...]:
 def report_name(run: str, node: str, index: int) -> str:
     """A file name for a node's report, without suffix; only ``A-Za-z0-9._-`` of the node's name stay."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", node)
-    # user@a and user_a must not become one.
+    # user@a and user_a must not collide.
     return f"{run}-{safe}" if safe == node else f"{run}-{safe}-n{index}"

@@ -1,6 +1,6 @@
 """Shell text of a plan: the ``launch.sh`` that `cockpit run` starts, and what `cockpit plan` prints.
 
-Both have the same ``launch.sh`` in them, but for the wrapper around each rank.
+Both contain the same ``launch.sh``, except for the wrapper around each rank.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def render_argv(argv: Iterable[str]) -> str:
 
 
 def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
-    """``launch.sh``: change directory, PATH, setup, variables, then the launcher in place of the shell.
+    """``launch.sh``: change directory, PATH, setup, variables, then exec the launcher.
 
     It needs COCKPIT_DIR, with the plan's files in it, and the secrets, in its environment.
 
@@ -51,7 +51,7 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     if plan.setup.strip():
         lines += ["{", verbatim(plan.setup.rstrip("\n")), "} || {"]
         lines += ['  echo "cockpit: the setup failed with status $?" >&2', "  exit 91", "}"]
-    # After the setup, so that what was asked for wins.
+    # After the setup, so that what the user asked for wins.
     lines += _exports(plan.env)
     if plan.report:
         lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
@@ -66,7 +66,7 @@ def _title(plan: NodePlan) -> str:
 
 
 def _exports(values: Mapping[str, str]) -> list[str]:
-    # A plan holds only names that a variable can have (NodePlan).
+    # A plan has only valid variable names (NodePlan).
     return [f"export {name}={quote(value)}" for name, value in sorted(values.items())]
 
 
@@ -76,10 +76,10 @@ def secrets_text(values: Mapping[str, str]) -> str:
 
 
 def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: bool = False) -> str:
-    """Text that a person pastes into a shell (bash, zsh) on the node.
+    """Text for a person to paste into a shell (bash, zsh) on the node.
 
     All of it is in a subshell: whatever happens, the person's shell stays as it is. The folder it makes is
-    removed at the end unless a report is in it.
+    removed at the end unless it contains a report.
 
     :param secrets_file: path on the node of a file with :func:`secrets_text`; None: the person has set them
     :param show_secrets: put the values into the text

@@ -1,4 +1,4 @@
-"""What every transport offers, and how it says that it cannot."""
+"""The interface of every transport, and its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LinkError(CockpitError):
 
 
 class UnknownHostKey(LinkError):
-    """A host that no known_hosts file has: a person may look at its key and trust it.
+    """A host that is in no known_hosts file: a person may look at its key and trust it.
 
     :param entry: the host as known_hosts names it: ``gpu01``, ``[gpu01]:2222``
     :param key: its public key in OpenSSH's form: ``ssh-ed25519 AAAA…``
@@ -40,7 +40,7 @@ class UnknownHostKey(LinkError):
 
 
 class Stage(Enum):
-    """How far the way to a node has come; the value says what is waited for."""
+    """How far a connection to a node has got; the value says what it is waiting for."""
 
     QUEUED = "its turn to connect"
     JUMP = "its jump host"
@@ -54,7 +54,7 @@ class Stage(Enum):
 
 
 class Progress:
-    """Where the way to one node is now, and since when."""
+    """Where the connection to one node is now, and since when."""
 
     def __init__(self) -> None:
         self.stage = Stage.QUEUED
@@ -62,7 +62,7 @@ class Progress:
         """When it got there (monotonic seconds)."""
 
     def reach(self, stage: Stage) -> None:
-        """It has come as far as ``stage``; to stay there changes nothing."""
+        """It has reached ``stage``; staying there changes nothing."""
         if stage is not self.stage:
             self.stage = stage
             self.since = time.monotonic()
@@ -105,7 +105,7 @@ class Transport(Protocol):
     kind: str
     """Name of the transport: ``ssh``, ``local``."""
     progress: Progress
-    """Kept up to date by :meth:`open`; whoever wants to see it may put one of its own here."""
+    """Kept up to date by :meth:`open`; a caller that wants to watch it may put its own here."""
 
     async def open(self, command: str) -> Pipe:
         """Start a shell command on the host.
@@ -128,7 +128,7 @@ class Tail:
         self._data = b""
 
     def add(self, data: bytes) -> None:
-        """Append, forgetting the oldest bytes over the limit."""
+        """Append, dropping the oldest bytes over the limit."""
         self._data = (self._data + data)[-self.LIMIT :]
 
     def text(self) -> str:

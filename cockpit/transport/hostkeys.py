@@ -1,4 +1,4 @@
-"""Trust host keys that a person has accepted, where ssh looks for them."""
+"""Store host keys that a person has accepted where ssh looks for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.transport.base import UnknownHostKey
 
 
 def trust(keys: Iterable[UnknownHostKey]) -> None:
-    """Append keys to their known_hosts files, as ssh does when one answers yes.
+    """Append keys to their known_hosts files, as ssh does when you answer yes.
 
     :raises CockpitError: a file cannot be written
     """
@@ -25,7 +25,7 @@ def trust(keys: Iterable[UnknownHostKey]) -> None:
             number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(number, "r+b", buffering=0) as known:
                 size = os.fstat(number).st_size
-                # A last line without its end would swallow ours.
+                # A last line without a newline would swallow ours.
                 start = "\n" if size and os.pread(number, 1, size - 1) != b"\n" else ""
                 known.write((start + "".join(new)).encode())
         except OSError as error:

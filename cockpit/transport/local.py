@@ -11,11 +11,11 @@ from cockpit.base import openfiles
 from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail
 
 ENDS_S = 2.0
-"""Seconds an agent has to end after its stdin did, and once more after SIGKILL: a disk may hold it."""
+"""Seconds an agent has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
 
 
 class LocalTransport:
-    """Runs commands as children of this process, each in a session of its own."""
+    """Runs commands as children of this process, each in its own session."""
 
     kind = "local"
 
@@ -40,7 +40,7 @@ class LocalTransport:
             )
         except OSError as error:
             raise LinkError(f"cannot start a shell: {error}", where=self._node) from None
-        openfiles.give_back(process.pid)  # what it starts may train
+        openfiles.give_back(process.pid)  # it may start a training process
         pipe = _LocalPipe(self._node, process)
         self._pipes.append(pipe)
         return pipe
@@ -74,7 +74,7 @@ class _LocalPipe:
     async def close(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        # The agent ends at the end of its stdin; one that does not is ours, and ends here.
+        # The agent exits at the end of its stdin; if it does not, it is our child, and we end it here.
         try:
             if not await self._ended():
                 with contextlib.suppress(ProcessLookupError):
@@ -82,7 +82,7 @@ class _LocalPipe:
                 await self._ended()
         finally:
             self._stderr.cancel()
-            # A child that it left behind may hold the other ends: ours would stay open as long as that lives.
+            # A child it left behind may hold the other ends: ours would stay open as long as it lives.
             self._process._transport.close()  # type: ignore[attr-defined]
 
     async def _ended(self) -> bool:
@@ -104,7 +104,7 @@ class _LocalPipe:
 def is_this_machine(name: str) -> bool:
     """Whether ``name`` is one of this machine's names or addresses.
 
-    Asks the resolver, so that an alias in ``/etc/hosts`` counts too; a name it does not know is not us.
+    Asks the resolver, so that an alias in ``/etc/hosts`` counts too; a name it does not know is not ours.
     """
     host = name.rpartition("@")[2]
     if host in {"localhost", socket.gethostname(), socket.getfqdn()}:
@@ -117,7 +117,7 @@ def is_this_machine(name: str) -> bool:
 
 
 def _own_addresses() -> set[str]:
-    import psutil  # takes as long to load as all of ours, and most names need no look at addresses
+    import psutil  # takes as long to load as all our code, and most names need no look at addresses
 
     own: Iterable[str] = (
         address.address.partition("%")[0]

@@ -1,7 +1,7 @@
 """Nodes over ssh (asyncssh): the user's own ssh configuration, keys and agent, and strict host keys.
 
-Time-outs, keep-alives and the limit on handshakes are set here, because asyncssh's defaults are none,
-none and none. Sources: asyncssh 2.24 (``connection.py``); OpenSSH ``MaxStartups 10:30:100``.
+Timeouts, keepalives and the limit on handshakes are set here, because asyncssh has no defaults for
+any of them. Sources: asyncssh 2.24 (``connection.py``); OpenSSH ``MaxStartups 10:30:100``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cockpit.base.shell import quote
 from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
-"""Unauthenticated connections one sshd is asked for at once: MaxStartups starts to drop at 10."""
+"""Unauthenticated connections to one sshd at a time: MaxStartups starts to drop them at 10."""
 
 _CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 """Preferred unless the user's configuration says otherwise: 1.6 times as fast as chacha20 here."""
@@ -33,10 +33,10 @@ _NO_HOSTS = b"# none\n"
 """No known host at all. Never None or empty: to asyncssh, None is "trust every key"."""
 
 _TRIES = 4
-"""Attempts where sshd drops the connection before the login."""
+"""Attempts if sshd drops the connection before the login."""
 
 _LOOK_S = 0.2
-"""Between two looks at how far a connection has come."""
+"""Between two checks of how far a connection has got."""
 
 _CLOSE_S = 3.0
 """For shared connections to close."""
@@ -52,15 +52,15 @@ class SshOptions:
     """How to connect; times in seconds."""
 
     config: Path | None = None
-    """An ssh configuration file in place of the user's and the system's (as ``ssh -F``)."""
+    """An ssh configuration file instead of the user's and the system's (as ``ssh -F``)."""
     stage_timeout: float = 30
-    """For each stage of a connection: a slow node takes long in all, but goes on; a dead one does not."""
+    """For each stage of a connection: a slow node takes long in total but progresses; a dead one does not."""
     keepalive_interval: float = 5
     keepalive_count: int = 3
 
 
 class SshHops:
-    """What the connections of one cockpit share: the gate a hop, and one connection a jump host."""
+    """What the connections of one cockpit share: a gate per hop, and one connection per jump host."""
 
     def __init__(self, options: SshOptions | None = None) -> None:
         self.options = options or SshOptions()
@@ -76,7 +76,7 @@ class SshHops:
     ) -> asyncssh.SSHClientConnection:
         """Open an authenticated connection; jump hosts of the user's configuration are shared.
 
-        :param progress: told how far it has come
+        :param progress: updated with how far it has got
         :raises LinkError: with the node, the cause and what to type next
         """
         progress = progress or Progress()
@@ -144,7 +144,7 @@ class SshHops:
         name: str,
         progress: Progress,
     ) -> asyncssh.SSHClientConnection:
-        """Connect, again after a moment where sshd drops us before the login: it does so when it is busy."""
+        """Connect; retry after a moment if sshd drops us before the login, as it does when busy."""
         for attempt in range(1, _TRIES + 1):
             client = _Client(progress)
             progress.reach(Stage.QUEUED)
@@ -167,7 +167,7 @@ class SshHops:
         :raises LinkError: it stayed in one stage for too long
         """
         client.progress.reach(Stage.DIALING)
-        # Tunnel again: left out, asyncssh would open the configured jump host once more, by itself.
+        # Pass the tunnel again: without it, asyncssh would itself open the configured jump host once more.
         dialing = asyncio.ensure_future(
             asyncssh.connect(
                 options.orig_host, options=options, tunnel=options.tunnel, client_factory=lambda: client
@@ -181,7 +181,7 @@ class SshHops:
             return await dialing
         finally:
             dialing.cancel()
-            # Nobody waits for it any more: what it still raises is of no interest.
+            # Nobody waits for it any more: its further errors do not matter.
             dialing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _options_for(
@@ -239,14 +239,14 @@ def _known_hosts() -> list[str] | bytes:
 
 
 def _read_once(hosts: object) -> object:
-    """Files of host keys read once for all nodes, and again when one has changed; anything else as it is."""
+    """Host key files, read once for all nodes and again when one has changed; anything else unchanged."""
     names = [hosts] if isinstance(hosts, str) else hosts
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return hosts
     try:
         seen = [(name, os.stat(name)) for name in names]
     except OSError:
-        return hosts  # asyncssh has the words for that
+        return hosts  # asyncssh has a message for that
     return _parsed(tuple((name, found.st_ino, found.st_mtime_ns, found.st_size) for name, found in seen))
 
 
@@ -256,7 +256,7 @@ def _parsed(files: tuple[tuple[str, int, int, int], ...]) -> asyncssh.SSHKnownHo
 
 
 class _Client(asyncssh.SSHClient):
-    """Tells how far a connection has come; keeps a host key that nobody knows, and refuses it."""
+    """Reports how far a connection has got; keeps an unknown host key, and refuses it."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -268,7 +268,7 @@ class _Client(asyncssh.SSHClient):
         self.progress.reach(Stage.BANNER)
 
     def look(self) -> None:
-        """See what the other side has sent: asyncssh calls nobody for a banner or for new keys."""
+        """Check what the other side has sent: asyncssh has no callback for a banner or for new keys."""
         if self._connection is None:
             return
         if self._connection.get_extra_info("recv_cipher"):
@@ -294,7 +294,7 @@ def _stuck(stage: Stage, name: str, seconds: float) -> LinkError:
 def _host_key_error(
     options: asyncssh.SSHClientConnectionOptions, name: str, text: str, shown: asyncssh.SSHKey | None
 ) -> LinkError:
-    """Tell a changed host key from an unknown one, which asyncssh does not."""
+    """Distinguish a changed host key from an unknown one, which asyncssh does not."""
     host = options.host_key_alias or options.host
     port = None if options.port == 22 else options.port
     known = asyncssh.match_known_hosts(options.known_hosts, host, "", port)

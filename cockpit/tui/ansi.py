@@ -1,4 +1,4 @@
-"""From the colours a program printed to styles: reads the SGR sequences that ``sanitise`` lets through."""
+"""Turns the colours a program printed into styles: reads the SGR sequences that ``sanitise`` passes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class _Pen(NamedTuple):
 
 
 def read_colours(text: str) -> tuple[str, list[Span]]:
-    """Split a text into what is printed and how.
+    """Split a text into characters and their styles.
 
-    Blinking is left out: nothing here blinks.
+    Blinking is dropped: nothing here blinks.
 
     :param text: what :func:`cockpit.core.text.sanitise` made with ``colour=True``
     :return: the text without its SGR sequences, and the spans of it that have a style, in order

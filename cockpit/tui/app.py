@@ -9,10 +9,10 @@ from cockpit.tui.screens.start import StartScreen
 
 
 class CockpitApp(Host):
-    """The cockpit: it begins with a start.
+    """The cockpit app: it begins with a start.
 
     :param flight: what it was opened for
-    :param read_only: nothing that changes the run
+    :param read_only: do nothing that changes the run
     """
 
     def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:

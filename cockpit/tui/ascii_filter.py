@@ -1,4 +1,4 @@
-"""Draws everything in ASCII, for terminals that can show nothing else."""
+"""Draws everything in ASCII, for terminals that can show only that."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SIGNS = str.maketrans(
         "↓": "v",
     }
 )
-"""The ASCII sign for each of ours; all are one cell wide."""
+"""The ASCII sign for each of our signs; all are one cell wide."""
 
 
 def in_ascii(text: str) -> str:
-    """A text in ASCII, as many cells wide: our signs as similar ones, whatever else as ``?``."""
+    """A text in ASCII, equally wide: our signs as similar ones, anything else as ``?``."""
     if text.isascii():
         return text
     known = text.translate(SIGNS)
     drawn = "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in known)
-    # Signs that join into one (emoji) are less wide together than one by one.
+    # Characters that join into one (emoji) are narrower together than one by one.
     return set_cell_size(drawn, cell_len(text))
 
 

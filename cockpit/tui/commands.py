@@ -14,7 +14,7 @@ GROUPS = ("Run", "Move", "Log", "Stacks", "View")
 """Headings in help and docs, in order."""
 
 NAMES = {"Stacks": "Stacks, after `s`"}
-"""Headings in the docs, where they say more."""
+"""Headings in the docs, if they say more than those in the app."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Command:
     :param title: what it does, in a few words
     :param short: its label in the footer
     :param group: heading in help
-    :param help: one or two sentences more
+    :param help: one or two more sentences
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
@@ -281,7 +281,7 @@ SHOWN = {
     "down": "↓",
     "f1": "F1",
 }
-"""How keys are written for people, where not as Textual spells them."""
+"""How keys are written for people, if not as Textual spells them."""
 
 
 def shown(key: str) -> str:

@@ -25,10 +25,10 @@ from cockpit.tui.units import clock_text, number_text, part_text, size_text, spa
 from cockpit.tui.widgets.text_pane import Line, Piece, fold, hanging
 
 STALE_S = 5.0
-"""Measurements older than this are said to be so: they come once a second."""
+"""Measurements older than this show their age: they arrive once a second."""
 
 LABEL = 11
-"""Columns of the names of values."""
+"""Columns for the names of values."""
 
 _VALUES = 24
 _BLANK = Line()
@@ -40,7 +40,7 @@ class Sight:
 
     :param rank: None: the detail is the node's
     :param entry: the node in the run's manifest
-    :param plan: what was planned for the node (``plan_json``); empty where nothing is known
+    :param plan: what was planned for the node (``plan_json``); empty if unknown
     :param environ: the answer of the verb ``environ`` for the rank; why there is none; None: not here yet
     :param now: unix seconds
     """
@@ -84,7 +84,7 @@ class _Paper:
         yield from self.flow(Piece(text, "title"), Piece(f"  {aside}" if aside else "", "label"))
 
     def row(self, label: str, text: str, role: str = "") -> Iterator[Line]:
-        """A value behind its name; nothing where there is no value."""
+        """A value after its name; nothing if there is no value."""
         if text:
             yield from hanging((Piece(f"{label:<{LABEL}}", "label"),), text, self.width, role)
 
@@ -92,7 +92,7 @@ class _Paper:
         yield from hanging((), text, self.width, role)
 
     def flow(self, *pieces: Piece) -> Iterator[Line]:
-        """Pieces side by side, on further lines where they do not fit."""
+        """Pieces side by side, on further lines if they do not fit."""
         line: list[Piece] = []
         used = 0
         for piece in pieces:
@@ -147,7 +147,7 @@ def _rank(sight: Sight, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
 
 
 def _age(node: Node, rank: Rank | None, now: float, paper: _Paper) -> Iterator[Line]:
-    """How old the measurements are, where that must be said."""
+    """How old the measurements are, if that needs saying."""
     if node.sampled_at is None:
         note = next((note for note in node.notes if note.startswith("no measurements")), "")
         if note or node.launched:
@@ -181,14 +181,14 @@ def _rank_measures(sight: Sight, node: Node, rank: Rank, local: int, paper: _Pap
     series = sight.metrics.series("step_s", rank.rank)
     steps = [value for _, value in series if number(value) is not None]
     if steps:
-        # Even steps stand at half height, so that a slow one shows.
+        # Equal steps are drawn at half height, so that a slow one stands out.
         high = max(2 * median(steps), max(steps))
         value = span_text(steps[-1]) + _most(steps, span_text)
         yield from paper.measure("step", steps, value, "rank", high=high)
 
 
 def _gpu_of(sight: Sight, node: Node, rank: Rank, local: int) -> int | None:
-    """The GPU that the rank's process is on; where the driver does not tell, the one of its slot."""
+    """The GPU that the rank's process is on; if the driver does not say, that of its slot."""
     for index, gpu in enumerate(node.gpus):
         if rank.pid and rank.pid in gpu.processes:
             return index
@@ -198,7 +198,7 @@ def _gpu_of(sight: Sight, node: Node, rank: Rank, local: int) -> int | None:
 
 
 def _span_of(points: Sequence[float]) -> dict[str, float]:
-    """Bounds in which growth shows and noise does not: at least a tenth of the value from bottom to top."""
+    """Bounds that show growth but not noise: at least a tenth of the value from bottom to top."""
     return {"low": min(points), "high": max(max(points), 1.1 * min(points))} if points else {}
 
 
@@ -237,7 +237,7 @@ def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) ->
 
 
 def _readings(sight: Sight, rank: int, paper: _Paper) -> Iterator[Line]:
-    """What the rank's own log says of the training."""
+    """What the rank's own log says about the training."""
     reading = sight.metrics.latest_of(rank)
     step = "" if reading.step is None else f"{reading.step:,}"
     total = f" of {reading.total:,}" if step and reading.total is not None else ""
@@ -352,13 +352,13 @@ def _link(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
 
 
 def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
-    """What the node had when it was asked before the launch."""
+    """What the node reported before the launch."""
     facts = mapping(entry.facts)
     yield from paper.heading("Node")
     yield from paper.row("host", f"{safe(entry.host or entry.name)}, reached by {safe(entry.transport)}")
     cores = facts.get("cores")
     if isinstance(cores, list) and cores:
-        # Folding is slow: for a node's cores, not for whatever it may send.
+        # Folding is slow: do it for a node's cores, not for anything it may send.
         plain = len(cores) <= 4096 and all(isinstance(core, int) and 0 <= core < 1 << 20 for core in cores)
         yield from paper.row("cores", f"{len(cores):,}" + (f" ({ranks_text(cores)})" if plain else ""))
     version = f" ({safe(facts.get('python_version'))})" if facts.get("python_version") else ""
@@ -421,7 +421,7 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: _Paper) 
     for name, value in sorted(got.items(), key=lambda item: str(item[0])):
         yield from _variable(name, value, paper)
         wanted = given.get(name)
-        # The values of secrets are known neither here nor there.
+        # The values of secrets are known neither here nor on the node.
         if wanted is not None and wanted != value and not _hidden((wanted, value)):
             yield from hanging((Piece("  the launch set "),), safe(wanted, 4000), paper.width, "warning")
     for name in sorted(set(given) - set(got)):
@@ -454,7 +454,7 @@ def safe(value: object, limit: int = 300) -> str:
 
 
 def number(value: object) -> float | None:
-    """A value that a node sent, if it is a number one can reckon with."""
+    """A value that a node sent, if it is a number one can calculate with."""
     if isinstance(value, (int, float)) and abs(value) < 1e30 and not math.isnan(value):
         return float(value)
     return None

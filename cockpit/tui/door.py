@@ -1,4 +1,4 @@
-"""The one door for errors in the app: what went wrong becomes words for a person, details go into a file."""
+"""The one door for errors in the app: people get a message, details go into a file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from cockpit.engine import traces
 from cockpit.errors import CockpitError, ManyErrors
 
 _CATCHERS = ("cockpit.tui.walls", "cockpit.tui.host")
-"""They are in every stack, and never where it happened."""
+"""These are in every stack, and never where the error happened."""
 
 SHOWN = 4
-"""Errors of many that are shown in one notice."""
+"""How many of several errors are shown in one notice."""
 
 QUIET_S = 5.0
-"""A problem that comes back sooner than this is the one that is on the screen already."""
+"""A problem that recurs sooner than this is the one already on the screen."""
 
 STORM, STORM_S = 1000, 5.0
-"""So many errors within so many seconds: the app does nothing else any more."""
+"""This many errors within this many seconds: the app does nothing else any more."""
 
 
 class Door:
-    """Decides what is said of an error, and whether it was just said.
+    """Decides what to say about an error, and whether it was just said.
 
     :param clock: seconds, only ever forwards
     """
@@ -45,9 +45,9 @@ class Door:
         return len(recent) == STORM and recent[-1] - recent[0] < STORM_S
 
     def take(self, error: BaseException, *, once: bool = False) -> CockpitError | None:
-        """What is to be said of an error; None where it is on the screen already.
+        """What to say about an error; None if it is already on the screen.
 
-        :param once: it is not said again, however much later it comes back
+        :param once: it is not said again, however much later it recurs
         """
         now = self._clock()
         self._recent.append(now)
@@ -61,7 +61,7 @@ class Door:
 
 
 def explained(error: BaseException) -> CockpitError:
-    """An error as one that a person can act on; the details of one that nobody foresaw go into a file."""
+    """The error in a form a person can act on; the details of an unforeseen one go into a file."""
     error = _bare(error)
     if isinstance(error, CockpitError):
         return error
@@ -74,7 +74,7 @@ def explained(error: BaseException) -> CockpitError:
 
 
 def kind_and_text(error: BaseException) -> str:
-    """An error that nobody foresaw in one harmless line: ``KeyError: 'rank'``."""
+    """An unforeseen error in one harmless line: ``KeyError: 'rank'``."""
     text = RemoteText.of(str(error)).shown(limit=200)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -99,12 +99,12 @@ def _bare(error: BaseException) -> BaseException:
 
 
 def _key(error: BaseException) -> str:
-    """What makes it the same problem as another one."""
+    """What identifies a problem: equal for the same one."""
     return str(error) if isinstance(error, CockpitError) else f"{type(error).__name__} {_place(error)}"
 
 
 def _place(error: BaseException) -> tuple[str, int]:
-    """The function where it happened (``log_view.render_line``), one of ours if any, and the line."""
+    """The function where it happened (``log_view.render_line``), ours if possible, and the line."""
     found = ("the app", 0)
     at: TracebackType | None = error.__traceback__
     ours = False

@@ -1,8 +1,8 @@
 """Draws in the 256 colours of xterm, for terminals that have no more.
 
-Rounding each part of a colour by itself, as is usual, makes navy of a dark blue-grey and pure red of a dark
-red-brown. Here what is behind a text becomes no more colourful than it was (often a grey), and the text can
-be read on it as before.
+Rounding each part of a colour by itself, as is usual, turns a dark blue-grey into navy and a dark red-brown
+into pure red. Here a background becomes no more colourful than it was (often a grey), and text on it stays as
+readable as before.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from textual.color import Color, Lab, rgb_to_lab
 from textual.filter import LineFilter
 
 LEVELS = (4.5, 7.0)
-"""Contrast ratios of WCAG 2.2 (AA, AAA): a text that has one of them keeps it."""
+"""Contrast ratios of WCAG 2.2 (AA, AAA): a text that reaches one of them keeps it."""
 
 CHROMA = 3.0
-"""How much more colourful (CIE L*a*b*) what is behind a text may become: nobody sees less."""
+"""How much more colourful (CIE L*a*b*) a background may become: less is invisible."""
 
 
 class _Seen(NamedTuple):
@@ -47,7 +47,7 @@ def _seen(colour: Color, number: int = 0) -> _Seen:
 def _palette() -> dict[int, _Seen]:
     """What xterm has: a cube of six by six by six, and 24 greys.
 
-    The sixteen before them are what the terminal's owner made of them.
+    The first sixteen depend on the terminal's settings.
     """
     every = ((number, RichColor.from_ansi(number).get_truecolor()) for number in range(16, 256))
     return {number: _seen(Color(*triplet), number) for number, triplet in every}
@@ -64,7 +64,7 @@ def _nearest(wanted: _Seen, among: Iterable[_Seen]) -> int:
 
 @lru_cache(maxsize=1024)
 def ground(colour: Color) -> int:
-    """The number of the colour that stands for this one behind a text."""
+    """The number of the colour that replaces this one behind a text."""
     wanted = _seen(colour)
     most = hypot(wanted.lab.a, wanted.lab.b) + CHROMA
     return _nearest(wanted, (each for each in _palette().values() if hypot(each.lab.a, each.lab.b) <= most))
@@ -72,7 +72,7 @@ def ground(colour: Color) -> int:
 
 @lru_cache(maxsize=4096)
 def text(colour: Color, behind: Color | None) -> int:
-    """The number of the colour that stands for this one in a text."""
+    """The number of the colour that replaces this one in a text."""
     wanted, every = _seen(colour), _palette()
     if behind is None:
         return _nearest(wanted, every.values())
@@ -84,7 +84,7 @@ def text(colour: Color, behind: Color | None) -> int:
 
 
 def _ours(colour: RichColor | None) -> Color | None:
-    """A colour that is to be changed; None: it is one of the terminal's own."""
+    """A colour to change; None: it is one of the terminal's own."""
     if colour is None or colour.type is not ColorType.TRUECOLOR or colour.triplet is None:
         return None
     return Color(*colour.triplet)
@@ -103,7 +103,7 @@ class FewColours(LineFilter):
     """The last look at the colours of every line before the terminal gets it."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The line in colours that there are."""
+        """The line in available colours."""
         return [
             Segment(segment.text, _styled(segment.style), segment.control) if segment.style else segment
             for segment in segments

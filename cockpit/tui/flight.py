@@ -1,4 +1,4 @@
-"""What the app was opened for: to launch a run, to join one, to look at one that is over."""
+"""What the app was opened for: to launch a run, to join one, or to look at one that has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Flight(Protocol):
 
     @property
     def launches(self) -> bool:
-        """Whether it starts anything on the nodes, which is taken back if it is given up halfway."""
+        """Whether it starts anything on the nodes, which is undone if the start is given up halfway."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class Flight(Protocol):
 
     @property
     def leaving(self) -> str:
-        """What leaving means, where not that the run goes on."""
+        """What leaving means, if not that the run goes on."""
         ...
 
     async def take_off(self, stages: Stages) -> Session:

@@ -1,4 +1,4 @@
-"""Signs for states, so that none is told by its colour alone; and whether a terminal can draw them."""
+"""Signs for states, so that none is shown by colour alone; and whether a terminal can draw them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATES = tuple(field.name for field in fields(Glyphs) if field.name != "ascii")
 
 
 def state_name(rank: Rank) -> str:
-    """The state as themes name its colour: ``waiting``, ``running``, ``done``, ``failed``, ``killed`` …"""
+    """The state by its name in themes: ``waiting``, ``running``, ``done``, ``failed``, ``killed`` …"""
     if rank.state is RankState.EXITED:
         return "failed" if rank.failed else "done"
     return str(rank.state.value)

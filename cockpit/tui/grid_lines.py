@@ -1,4 +1,4 @@
-"""What the rank grid says of a node, as pieces of lines for a pane of some width."""
+"""What the rank grid says about a node, as pieces of lines for a pane of some width."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Mark = tuple[str, int | None]
 """A node, or a rank on it."""
 
 GROUP = 4
-"""Ranks between two gaps: a row is easier to count so."""
+"""Ranks between two gaps, which make a row easier to count."""
 
 EDGE = 2
 """Columns before a node's name: the cursor, and whether it is marked."""
 
 SCARCE = 0.95
-"""The share of a node's memory in use from which on it is worth a colour."""
+"""From this share of a node's memory in use, it gets a colour."""
 
 NUMBERED = 6
-"""Columns of a bar from which on its number stands beside it: a gap, the bar, and at most ``100%``."""
+"""From this many columns a bar has its number beside it: a gap, the bar, and at most ``100%``."""
 
 STAGES = {
     "term": ("stopping", "stop"),
@@ -38,7 +38,7 @@ STAGES = {
     "kill": ("killing", "kill"),
     "sweep": ("sweeping", "sweep"),
 }
-"""What is said of a node that is being stopped, and the same for want of room."""
+"""What is said about a node that is being stopped, in full and in short."""
 
 # Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
 _WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
@@ -49,7 +49,7 @@ _LINK = 12
 class Piece(NamedTuple):
     """Some harmless text.
 
-    :param role: what it means; ``+first``, ``+mark`` and ``+cursor`` behind it are laid over its colour
+    :param role: what it means; a suffix ``+first``, ``+mark`` or ``+cursor`` is laid over its colour
     """
 
     text: str
@@ -84,11 +84,11 @@ class Columns:
         return _room(self.per_line)
 
     def lines(self, ranks: int) -> int:
-        """Lines that a node with so many ranks takes."""
+        """Lines that a node with this many ranks takes."""
         return max(1, -(-ranks // self.per_line))
 
     def rank_at(self, x: int) -> int | None:
-        """Which rank of a line is drawn in a column of the pane."""
+        """Which rank of a line is drawn in a given column of the pane."""
         at = x - self.cells_at
         if not 0 <= at < self.cells or at % (GROUP + 1) == GROUP:
             return None
@@ -97,7 +97,7 @@ class Columns:
 
 
 def _room(ranks: int) -> int:
-    """Columns for so many ranks, below the word for them."""
+    """Columns for this many ranks, below their heading."""
     return max(len("ranks"), _span(ranks))
 
 
@@ -114,11 +114,11 @@ def _bars(columns: int, gpu: bool) -> int:
 def columns_for(width: int, name: int, ranks: int, gpu: bool) -> Columns:
     """Divide a width.
 
-    Room is made by drawing bars close together, by cutting names, by leaving out the bars, and at last by
-    wrapping: each rank is always drawn, and the link where there is any room.
+    Room is made by drawing bars close together, by cutting names, by leaving out the bars, and finally by
+    wrapping: each rank is always drawn, and the link if there is any room.
 
     :param name: columns of the longest name
-    :param ranks: of the node that has most
+    :param ranks: of the node that has the most
     """
     ranks = max(1, ranks)
     cuts = dict.fromkeys(min(name, most) for most in (24, 12, 8))
@@ -140,7 +140,7 @@ def _wrapped(width: int, name: int, gpu: bool) -> Columns:
         link = 0
     room = max(1, room - _bars(columns, gpu) - link)
     count = (room + 1) // (GROUP + 1) * GROUP
-    # Eights are what one counts nodes in.
+    # People count a node's ranks in eights.
     count = count // 8 * 8 or count or room
     return Columns(name, count, columns, gpu, link)
 
@@ -150,9 +150,9 @@ class Look:
     """Everything but the model that a line depends on.
 
     :param first: the rank that failed first
-    :param cursor: what the cursor is on, where it is to be seen
-    :param names: what nodes are called here, where that is not their whole name
-    :param slow_s: the round trip from which on a link is slow
+    :param cursor: what the cursor is on, if it is visible
+    :param names: what nodes are called here, if not by their full name
+    :param slow_s: the round trip from which a link counts as slow
     :param now: unix seconds
     """
 
@@ -171,7 +171,7 @@ def shown_name(name: str) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """What nodes are called in little room: without the domain that all of them are in."""
+    """What nodes are called when there is little room: without their common domain."""
     labels = {name: shown_name(name).split(".") for name in names}
     shared = min((len(parts) for parts in labels.values()), default=1) - 1
     if any(parts[-1].isdigit() for parts in labels.values()):
@@ -195,7 +195,7 @@ def head_line(columns: Columns) -> list[Piece]:
 def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
     """One line of a node.
 
-    :param part: which one, where it takes several
+    :param part: which one, if it takes several
     """
     pieces = [*_edge(node, part, columns, look), *_name(node, part, columns, look)]
     start = part * columns.per_line
@@ -208,12 +208,12 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
 
 
 def stale(node: Node) -> bool:
-    """Whether what is known of a node is old: its link does not stand, and it is not over."""
+    """Whether what is known about a node is stale: its link is down, and it has not ended."""
     return node.link in ("stale", "gone") and not node.over
 
 
 def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
-    """The cursor, and ``◆`` where the node is marked, ``◇`` where one of its ranks is."""
+    """The cursor, and ``◆`` if the node is marked, ``◇`` if one of its ranks is."""
     ascii_only = look.glyphs.ascii
     here = look.cursor is not None and look.cursor[0] == node.name
     yield Piece((">" if ascii_only else "▌") if here else " ", "cursor")
@@ -252,7 +252,7 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
         if rank_number == look.first:
             sign, state = look.glyphs.failed, "failed+first"
         elif state == "failed":
-            # Only the one that failed first has its sign: it stands out among those that failed after it.
+            # Only the rank that failed first has the failure sign: it stands out among later failures.
             sign = look.glyphs.killed
         elif old and rank.state in LIVE:
             state = "stale"
@@ -274,7 +274,7 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
 
 
 def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
-    """Bars of a node's cores, memory and GPUs; blank where it has told nothing."""
+    """Bars of a node's cores, memory and GPUs; blank if it has reported nothing."""
     if not columns.bar:
         return
     sample = node.sample or NodeSample()
@@ -300,7 +300,7 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
-    """A part of a whole, 0 to 1; None where one of them is not known."""
+    """A part of a whole, 0 to 1; None if either is unknown."""
     return None if part is None or not whole else min(1.0, part / whole)
 
 
@@ -313,13 +313,13 @@ def _gpu_share(node: Node) -> float | None:
 
 def _link(node: Node, columns: Columns, look: Look) -> Piece:
     long, short, role = _link_words(node, look)
-    # A blank stays between the link and what is before it.
+    # Keep a blank between the link and what precedes it.
     text = long if len(long) < columns.link else short[: max(0, columns.link - 1)]
     return Piece(f"{text:>{columns.link}}" if columns.link else "", role)
 
 
 def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
-    """What is to be said of a link, the same for want of room, and its role."""
+    """What to say about a link, the same in short, and its role."""
     if node.lost:
         return "lost", "lost", "link-gone"
     if node.ended:
@@ -332,7 +332,7 @@ def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
     if node.link != "ok":
         return ("linking", "...", "link-ok") if look.glyphs.ascii else ("linking", "…", "link-ok")
     if node.rtt_s is None or node.rtt_s < look.slow_s:
-        return "", "", "link-ok"  # as it should be: only what stands out is said
+        return "", "", "link-ok"  # as it should be: only the unusual is said
     text = ago(node.rtt_s)
     return text, text, "link-stale"
 
@@ -341,7 +341,7 @@ def ago(seconds: float) -> str:
     """A time span in at most five columns: ``16ms``, ``1.2s``, ``34s``, ``12min``, ``3h``, ``4d``."""
     seconds = max(0.0, seconds)
     if not seconds < 1e8:
-        return "?"  # years, or no number at all
+        return "?"  # years, or not a number at all
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))}ms"
     if seconds < 9.95:

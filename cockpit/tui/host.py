@@ -1,4 +1,4 @@
-"""What every screen needs of the app: settings, keys, themes, the clipboard, a way out."""
+"""What every screen needs from the app: settings, keys, themes, the clipboard, a way out."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from cockpit.tui.typeahead import Typeahead
 from cockpit.tui.walls import wall
 
 URGENT = ("ctrl+q", "ctrl+z")
-"""Keys that work whatever else is going on."""
+"""Keys that always work."""
 
 READ_S, READ_ERROR_S = 1.5, 5.0
 """Seconds that a message, and an error, stay whatever is typed."""
 
 RELOAD_S = 1.0
-"""How often theme files are looked at for changes."""
+"""How often theme files are checked for changes."""
 
 
 class Host(App[int]):
     """The app without its screens.
 
-    :param read_only: nothing that changes the run
+    :param read_only: do nothing that changes the run
     """
 
     TITLE = "cockpit"
     ENABLE_COMMAND_PALETTE = False  # ours is a Finder
-    # Messages leave the last lines free: what is typed, the keys, and the status of the pane above them.
+    # Messages leave the last lines free: the input, the keys, and the status of the pane above them.
     CSS = "ToastRack { margin-bottom: 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", "leave", show=False, priority=True),
@@ -106,7 +106,7 @@ class Host(App[int]):
             self._keys_served.cancel()
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys and pastes wait for each other; what takes a person out of here waits for nothing."""
+        """Keys and pastes are queued; the keys that leave the app are not."""
         typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
         if typed and self._notifications and time.monotonic() >= self._unread_until:
             self.clear_notifications()
@@ -116,7 +116,7 @@ class Host(App[int]):
             await super().on_event(event)
 
     def _load_themes(self) -> None:
-        """Register what is new among the themes, and say once what is wrong with one."""
+        """Register new and changed themes, and say once what is wrong with one."""
         for problem in self._themes.refresh(self):
             self._warn(problem)
 
@@ -128,7 +128,7 @@ class Host(App[int]):
         return shown(self.commands[name].keys[0])
 
     def joined(self, session: Session) -> None:
-        """A session was made: it is closed when the app ends."""
+        """A session was created: close it when the app ends."""
         self.session = session
 
     def copy(self, text: str) -> None:
@@ -150,7 +150,7 @@ class Host(App[int]):
         self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning", markup=False)
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a message; the first key after it could be read takes it away."""
+        """Show a message; the first key after there was time to read it removes it."""
         seconds = READ_ERROR_S if how.get("severity") == "error" else READ_S
         self._unread_until = max(self._unread_until, time.monotonic() + seconds)
         super().notify(message, **how)
@@ -165,7 +165,7 @@ class Host(App[int]):
         self.push_screen(Finder(title, items), run)
 
     def theme_items(self) -> Iterator[Item]:
-        """The themes, to change to."""
+        """The themes to choose from."""
         for name, theme in sorted(self.available_themes.items()):
             if theme.variables.get("rank-running"):
                 use = partial(setattr, self, "theme", name)
@@ -187,7 +187,7 @@ class Host(App[int]):
                         session.folder.write(Event(time.time(), "", Left()))
                 await session.close()
         except Exception as error:
-            # Said once the terminal is back: nothing keeps anybody here.
+            # Said once the terminal is back: nothing must delay leaving.
             self.error = self.error or explained(error)
         finally:
             self.exit(int(code))
@@ -198,7 +198,7 @@ class Host(App[int]):
             self._running_loop.call_soon_threadsafe(self.leave)
 
     def action_leave(self) -> None:
-        """Of ctrl+q, which Textual would quit at once with."""
+        """For ctrl+q, on which Textual would quit at once."""
         self.leave()
 
     # The door for errors
@@ -209,14 +209,14 @@ class Host(App[int]):
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """What is raised in here becomes a notice; what comes after it goes on."""
+        """An error raised in this block becomes a notice; what follows the block goes on."""
         try:
             yield
         except Exception as error:
             self._handle_exception(error)
 
     def _handle_exception(self, error: Exception, *, once: bool = False) -> None:
-        """The door itself: Textual brings everything here that a worker, a timer or a handler raised.
+        """The door itself: Textual passes everything here that a worker, a timer or a handler raised.
 
         The app goes on, unless there is no screen to go on with.
 
@@ -233,7 +233,7 @@ class Host(App[int]):
             self._give_up(error)
             return
         if isinstance(pump, Screen) and pump is self._broken:
-            return  # it is being taken away; what else it raises comes of what was said
+            return  # it is being removed; its further errors follow from the one already shown
         if unborn:
             self._broken = pump
             self.call_later(self._take_away, pump)
@@ -245,7 +245,7 @@ class Host(App[int]):
         self._handle_exception(error, once=True)
 
     def _take_away(self, screen: Screen[object]) -> None:
-        """Close a screen that could not be built; who asked for it gets no answer."""
+        """Close a screen that could not be built; its caller gets no answer."""
         if self.screen is screen:
             screen.dismiss()
 
@@ -265,9 +265,9 @@ class Host(App[int]):
                 self._give_up(error)
                 raise  # there is no app yet: Textual gives the terminal back
             self._handle_exception(error)
-            await asyncio.sleep(0)  # one that fails for ever leaves the others their turn
+            await asyncio.sleep(0)  # one that keeps failing must not starve the others
 
-    # Textual starts scrollbars in the one, all other widgets and screens in the other.
+    # Textual starts scrollbars in the first, all other widgets and screens in the second.
 
     def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
         wall(child, self._handle_exception, self._cannot_draw)

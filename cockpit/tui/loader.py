@@ -1,4 +1,4 @@
-"""Work of many short steps that must not hold the loop."""
+"""Work in many short steps that must not block the loop."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 DRAW_S = 0.1
-"""Seconds between two drawings while it goes on."""
+"""Seconds between two drawings while it runs."""
 
 
 class Loader:
     """Runs one task of a widget at a time; a new one replaces the one that runs.
 
     :param widget: whose worker it is, so that it ends with it
-    :param group: of the worker
-    :param failed: told what a step raised, which ends its task
+    :param group: the worker's group
+    :param failed: called with what a step raised, which ends its task
     """
 
     def __init__(self, widget: Widget, group: str, failed: Callable[[Exception], None]) -> None:
@@ -30,7 +30,7 @@ class Loader:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is going on."""
+        """Whether a task is running."""
         return self._worker is not None
 
     def start(self, step: Callable[[], bool], done: Callable[[], None], still: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class Loader:
         except Exception as error:
             self._failed(error)
             return
-        # Not a coroutine yet: one that is cancelled before it began would complain.
+        # Not a coroutine yet: one cancelled before it started would cause a warning.
         self._worker = self._widget.run_worker(partial(self._go_on, step, done, still), group=self._group)
 
     def cancel(self) -> bool:

@@ -29,7 +29,7 @@ MIN_TEXT = 16
 
 @dataclass(frozen=True)
 class LogStyles:
-    """The styles of a log, each complete but for those that are laid over another.
+    """The styles of a log, each complete except those that are laid over another.
 
     :param cursor: over the line the cursor is on
     :param hit: over what a filter found
@@ -54,7 +54,7 @@ class LogStyles:
         def part(name: str) -> Style:
             return widget.get_component_rich_style(f"log-view--{name}", partial=True)
 
-        # Only the whole style has the cursor's background mixed with what is behind it.
+        # Only the complete style has the cursor's background blended with what is behind it.
         cursor = widget.get_component_rich_style("log-view--cursor")
         return cls(
             base=base,
@@ -75,12 +75,12 @@ class LogStyles:
 
 @dataclass(frozen=True)
 class LogLook:
-    """All that the look of a row depends on, but for the row.
+    """Everything that the look of a row depends on, except the row.
 
     :param width: columns of a strip
     :param labels: columns for who printed it; 0: not drawn
     :param times: whether to draw times
-    :param wrap: long lines go on in the next strip, else they are cut
+    :param wrap: long lines continue in the next strip, else they are cut
     :param left: columns of text scrolled out on the left, when not wrapping
     :param hits: what to highlight in the text
     """
@@ -96,7 +96,7 @@ class LogLook:
 
     @property
     def time_columns(self) -> int:
-        """Columns of the time: with milliseconds where there is room."""
+        """Columns of the time: with milliseconds if there is room."""
         if not self.times or self.width < MIN_TEXT + 16:
             return 0
         return 12 if self.width >= 70 else 8
@@ -132,9 +132,9 @@ class _Line:
 
 
 def shown(row: Row, dim: Style | None = None) -> tuple[str, list[Span]]:
-    """The text of a row for a screen, harmless, and the colours its program gave it.
+    """The text of a row for a screen, harmless, and its program's colours.
 
-    :param dim: the style of what says how much of an overlong line is left out
+    :param dim: the style of the note on how much of an overlong line is left out
     """
     text, spans = read_colours(sanitise(row.text, colour=True))
     if row.size > len(row.text):
@@ -175,7 +175,7 @@ class LogPainter:
         :param headed: draw time and label, also of a row that continues the one before
         :param selected: the selected characters of the row; an end of -1: to its end
         """
-        # The text too: a line whose bytes are not here yet gets another one.
+        # The text too: it changes when the bytes of the line arrive.
         key = (row.batch, row.index, row.text, part, number, cursor, headed, selected)
         strip = self._strips.get(key)
         if strip is None:
@@ -218,7 +218,7 @@ class LogPainter:
             overlays.append([Span(first, len(line.text) if last < 0 else last, look.styles.selection)])
         segments = [Segment(text, kind + look.styles.cursor if cursor else kind) for text, kind in prefix]
         if number is not None:
-            # Places before the text have negative numbers, so that a drag that begins there is known to.
+            # Places before the text have negative numbers, to recognise a drag that begins there.
             at = start - sum(len(segment.text) for segment in segments)
             segments = [_placed(segment, at, number) for segment in segments]
         for first, last, kind in _pieces(start, end, style, overlays):
@@ -245,7 +245,7 @@ class LogPainter:
         return parts
 
     def _range(self, line: _Line, part: int) -> tuple[int, int, bool]:
-        """The characters of a strip, and whether it says that the line goes on."""
+        """The characters of a strip, and whether it says that the line continues."""
         columns, text = self.look.text_columns, line.text
         if self.look.wrap:
             breaks = line.breaks
@@ -313,7 +313,7 @@ def _pieces(start: int, end: int, style: Style, overlays: list[list[Span]]) -> l
 
 
 def _fit(text: str, start: int, columns: int) -> int:
-    """The index up to which the text from ``start`` on fits into so many columns."""
+    """The index up to which the text from ``start`` on fits into this many columns."""
     if text.isascii():
         return min(len(text), start + columns)
     at = start
@@ -329,6 +329,6 @@ def _breaks(text: str, columns: int) -> list[int]:
     """Where the strips of a wrapped text begin."""
     breaks = [0]
     while (at := _fit(text, breaks[-1], columns)) < len(text):
-        # A character wider than the pane is cut by the strip, not waited for.
+        # A character wider than the pane is cut by the strip.
         breaks.append(max(at, breaks[-1] + 1))
     return breaks

@@ -1,4 +1,4 @@
-"""Where someone reads in a log: which lines are on the screen, on which the cursor is, whether it follows."""
+"""A reader's place in a log: which lines are on the screen, where the cursor is, whether it follows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from cockpit.engine.reader import Position, Query, Reader
 from cockpit.tui.log_window import BEGINNING, LogWindow, position_after, position_of
 
 BUDGET_S = 0.003
-"""Seconds of one read; up to three follow each other, so the loop is held for about 10 ms at most."""
+"""Seconds of one read; up to three follow each other, so the loop is blocked for about 10 ms at most."""
 
 SEEK_ROWS = 200
 """Rows looked through at a time for one of them."""
 
 FLOOD = 1_000
-"""New lines, while following everything, of which only the last ones are read."""
+"""While following everything: of more new lines than this, only the last ones are read."""
 
 Task = Callable[[], bool]
-"""Reads a little each time it is called; True: it has arrived, and what it changes is changed."""
+"""Reads a little each time it is called; True: it is done, and its changes are made."""
 
 
 class Line(NamedTuple):
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
     :param number: of the row in the window it was read in
     :param part: which of the row's lines it is
-    :param row: the row itself: while another part of the log is read, the window has it no more
+    :param row: the row itself: while another part of the log is read, the window no longer has it
     """
 
     number: int
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class LogPlace:
-    """A place in what a reader gives. Everything that may have to read for long is a :data:`Task`.
+    """A place in what a reader returns. Everything that may have to read for long is a :data:`Task`.
 
     :param parts: how many lines of the screen a row takes
     """
@@ -45,16 +45,16 @@ class LogPlace:
     def __init__(self, reader: Reader, parts: Callable[[Row], int]) -> None:
         self.window = LogWindow(reader)
         self.following = True
-        """The newest lines are on the screen, and no cursor."""
+        """The newest lines are on the screen, without a cursor."""
         self.cursor: int | None = None
         """The number of the row it is on."""
         self.lines: list[Line] = []
-        """What is on the screen; it stays there until what is read next has arrived."""
+        """What is on the screen; it stays there until the next read is complete."""
         self.gave_up = False
         """The reader stopped a search for rows further up."""
         self.height = 1
         """Lines of the screen."""
-        self._known_lines = reader.book.lines  # of the whole book, when the newest were read last
+        self._known_lines = reader.book.lines  # of the whole book, when the newest were last read
         self._top = (0, 0)
         self._parts = parts
 
@@ -75,7 +75,7 @@ class LogPlace:
 
     @property
     def progress(self) -> float:
-        """How much of the way through the log is read, 0 to 1."""
+        """How much of the log has been read, 0 to 1."""
         return 1 - self.window.fraction() if self.following else self.window.fraction_on()
 
     def stay(self) -> None:
@@ -87,13 +87,13 @@ class LogPlace:
                 self._top, self.cursor = self.lines[0][:2], self.lines[-1].number
 
     def follow(self) -> None:
-        """Follow from now on; :meth:`newest` reads what is to be seen then."""
+        """Follow from now on; :meth:`newest` reads what to show."""
         self.gave_up = False
         self.following = True
         self.cursor = None
 
     def lay_out(self, *, with_cursor: bool = False) -> None:
-        """Decide which lines stand on the screen, of the rows at hand.
+        """Decide which lines of the rows at hand are on the screen.
 
         :param with_cursor: bring the cursor into view
         """
@@ -120,7 +120,7 @@ class LogPlace:
         del self.lines[self.height :]
 
     def unwrapped(self) -> None:
-        """Rows take another number of lines now: let the first one begin at the top."""
+        """Rows now take a different number of lines: let the first one begin at the top."""
         self._top = (self._top[0], 0)
 
     # Tasks
@@ -137,7 +137,7 @@ class LogPlace:
             window.read_on(few, BUDGET_S)
             flood = not window.at_end and window.end - known >= few
         if flood:
-            # What lies between is not worth reading.
+            # What is in between is not worth reading.
             window.place(window.reader.end)
             window.at_end = True
         elif not window.at_end:
@@ -147,7 +147,7 @@ class LogPlace:
         return len(window.rows) >= self.height or window.at_start or self.gave_up
 
     def filled(self) -> bool:
-        """Task: read until the rows below the top fill the screen, as far as there are any."""
+        """Task: read until the rows below the top fill the screen, if there are enough."""
         return self._read_to(self._top[0] + self.height)
 
     def moved(self, rows: int) -> Task:
@@ -193,7 +193,7 @@ class LogPlace:
         """Task: put the cursor on the row at this place, with ``above`` lines above it."""
         window, height = self.window, self.height
         window.place(position)
-        # At once: a key may come before the rows do.
+        # At once: a key may arrive before the rows do.
         self.cursor = first = window.end
 
         def read() -> bool:
@@ -209,7 +209,7 @@ class LogPlace:
         return self.at(BEGINNING, 0)
 
     def on(self, row: Row, line: int) -> Task:
-        """Task: put the cursor on this row, read under another query, or the next one that is shown.
+        """Task: put the cursor on this row, which was read under another query, or on the next one shown.
 
         :param line: lines above it
         """
@@ -240,7 +240,7 @@ class LogPlace:
         return read
 
     def unfolded(self, row: Row) -> Task:
-        """Task: show one by one the lines that a row on the screen stands for, the cursor on the first."""
+        """Task: unfold a row on the screen into its lines, with the cursor on the first."""
         line = next((y for y, line in enumerate(self.lines) if line.row is row), 0)
         self.window.reader.unfold(row)
         return self.on(row, line)
@@ -259,7 +259,7 @@ class LogPlace:
         window, row = self.window, self.row
         at: Position | None = None
         if row is not None:
-            # While following there is no row one has been at, so the newest itself may be found.
+            # While following there is no previous place, so the newest itself may be found.
             at = position_after(row) if step < 0 and self.following else position_of(row)
         going: Task | None = None
 
@@ -322,5 +322,5 @@ class LogPlace:
 
 
 def _same(one: Row, other: Row) -> bool:
-    """Whether this has a line of the other, perhaps under another query."""
+    """Whether this has a line of the other, perhaps read under another query."""
     return one.batch == other.batch and not {*one.said}.isdisjoint(other.said)

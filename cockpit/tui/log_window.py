@@ -1,4 +1,4 @@
-"""The part of a log that is at hand: a contiguous piece of what a reader gives, grown at both ends."""
+"""The part of a log at hand: a contiguous piece of what a reader returns, grown at both ends."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from cockpit.engine.logbook import Row
 from cockpit.engine.reader import Position, Reader
 
 KEPT = 2_000
-"""Rows at hand; past it those at the far end are let go."""
+"""Rows at hand; beyond that, those at the far end are dropped."""
 
 BEGINNING: Position = (0, 0)
 
 
 class LogWindow:
-    """Rows of a reader, each with a number that stays its own as long as it is at hand.
+    """Rows of a reader, each with a number that it keeps as long as it is at hand.
 
     :param reader: where the rows come from
     """
@@ -23,12 +23,12 @@ class LogWindow:
         self.first = 0
         """The number of ``rows[0]``."""
         self.at_start = False
-        """Nothing stands before ``rows[0]``."""
+        """There is nothing before ``rows[0]``."""
         self.at_end = False
-        """Nothing stood after the last row when it was looked for."""
+        """There was nothing after the last row at the last look."""
         self.tail = reader.end
-        """Where reading forwards goes on."""
-        self._head = reader.end  # where reading back goes on
+        """Where reading forwards continues."""
+        self._head = reader.end  # where reading backwards continues
 
     @property
     def end(self) -> int:
@@ -45,7 +45,7 @@ class LogWindow:
         return self.rows[number - self.first]
 
     def place(self, position: Position) -> None:
-        """Let all rows go; read on from this place, both ways."""
+        """Drop all rows; read on from this place, both ways."""
         self.first = self.end
         self.rows = []
         self.at_start = position == BEGINNING
@@ -53,7 +53,7 @@ class LogWindow:
         self._head = self.tail = position
 
     def read_back(self, count: int, budget_s: float) -> None:
-        """Get up to ``count`` rows more at the front, or none within the budget."""
+        """Get up to ``count`` more rows at the front, or none within the budget."""
         page = self.reader.before(self._head, count, budget_s)
         self.rows[:0] = page.rows
         self.first -= len(page.rows)
@@ -65,7 +65,7 @@ class LogWindow:
             self.at_end = False
 
     def read_on(self, count: int, budget_s: float) -> None:
-        """Get up to ``count`` rows more at the back, or none within the budget."""
+        """Get up to ``count`` more rows at the back, or none within the budget."""
         page = self.reader.after(self.tail, count, budget_s)
         self.rows += page.rows
         self.tail = page.resume
@@ -78,16 +78,16 @@ class LogWindow:
             self.at_start = False
 
     def fraction(self) -> float:
-        """How far into the log reading back has come: 1 at its end, 0 at its beginning."""
+        """How far into the log reading backwards has got: 1 at its end, 0 at its beginning."""
         return self.reader.fraction(self._head)
 
     def fraction_on(self) -> float:
-        """How far into the log reading forwards has come."""
+        """How far into the log reading forwards has got."""
         return self.reader.fraction(self.tail)
 
 
 def position_of(row: Row) -> Position:
-    """Where a row stands under its query."""
+    """A row's place under its query."""
     return row.batch, row.index
 
 

@@ -18,7 +18,7 @@ def sparkline(
 ) -> str:
     """The last ``width`` values as columns of eight heights; exactly ``width`` characters.
 
-    What is not finite is left out. Values outside of ``low`` and ``high`` are drawn as these.
+    Values that are not finite are left out. Values outside ``low`` and ``high`` are clipped to them.
 
     :param low: the value of the lowest column; None: the least of those shown
     :param high: the value of the highest column; None: the greatest of those shown
@@ -35,6 +35,6 @@ def sparkline(
 
 
 def bar(fraction: float, ascii_only: bool = False) -> str:
-    """One character for a part of a whole, 0 to 1; what is no number is drawn as 0."""
+    """One character for a part of a whole, 0 to 1; what is not a number is drawn as 0."""
     signs = STEPS if ascii_only else BLOCKS
     return signs[round(min(1.0, max(0.0, fraction)) * 7)]

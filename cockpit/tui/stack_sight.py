@@ -1,4 +1,4 @@
-"""What the stack screen shows, worked out of a snapshot: nothing here knows of a terminal."""
+"""What the stack screen shows, computed from a snapshot: nothing here knows about a terminal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Folding = tuple[frozenset[Key], bool]
 
 @dataclass(frozen=True)
 class Sight:
-    """One look at a snapshot, as it was when it was worked out.
+    """One look at a snapshot, as it was when this was computed.
 
-    :param snapshot: with the samples up to the one that is shown
+    :param snapshot: with the samples up to the one shown
     :param classes: of that sample, the odd ones first
     :param tree: of that sample
     :param shown: the ranks that the filter lets through
-    :param moved: ranks that are elsewhere than in the sample before
+    :param moved: ranks that are elsewhere than in the previous sample
     :param folding: how :attr:`rows` were folded: the keys of the unfolded ones, and whether all frames of
         libraries are shown
     :param rows: the tree as lines
@@ -56,14 +56,14 @@ class Sight:
         return self.verdict.ranks if self.verdict is not None else 0
 
     def folded(self, folding: Folding) -> Sight:
-        """The same with its rows folded so."""
+        """The same with its rows folded this way."""
         if folding == self.folding:
             return self
         unfolded, library = folding
         return replace(self, folding=folding, rows=rows(self.tree, unfolded, self.odd, library=library))
 
     def dump(self, rank: int) -> Dump | None:
-        """What a rank answered in the sample that is shown."""
+        """What a rank answered in the sample shown."""
         return None if self.sample is None else self.sample.dumps.get(rank)
 
     def class_of(self, rank: int) -> RankClass | None:
@@ -72,14 +72,14 @@ class Sight:
 
 
 def look(snapshot: Snapshot, at: int, pattern: str, folding: Folding, *, judge: bool) -> Sight:
-    """Work out a sight.
+    """Compute a sight.
 
-    :param snapshot: nobody may change it any more
+    :param snapshot: must not change any more
     :param at: the sample to show, from 0
     :param pattern: see :func:`filtered`
     :param folding: how the rows are to be folded
-    :param judge: whether there is to be a verdict
-    :raises CockpitError: the pattern is none
+    :param judge: whether to give a verdict
+    :raises CockpitError: the pattern is invalid
     """
     if not snapshot.samples:
         return Sight(snapshot)
@@ -100,7 +100,7 @@ def look(snapshot: Snapshot, at: int, pattern: str, folding: Folding, *, judge: 
 
 
 def _unheard(snapshot: Snapshot, every: Sequence[RankClass]) -> list[RankClass]:
-    """Ranks that have told nothing, by why; those that may still answer stand last."""
+    """Ranks without an answer, by reason; those that may still answer come last."""
     heard = 0
     for each in every:
         heard |= each.ranks
@@ -115,7 +115,7 @@ def _unheard(snapshot: Snapshot, every: Sequence[RankClass]) -> list[RankClass]:
 
 
 def narrowed(found: RankClass, shown: int) -> RankClass:
-    """A class with those of its ranks only that are shown."""
+    """A class with only those of its ranks that are shown."""
     ranks = found.ranks & shown
     if ranks == found.ranks:
         return found
@@ -124,11 +124,11 @@ def narrowed(found: RankClass, shown: int) -> RankClass:
 
 
 def filtered(pattern: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
-    """The ranks that a pattern is about: numbers (``13``, ``8-15``), a node, or what is on a stack of theirs.
+    """The ranks that match a pattern: numbers (``13``, ``8-15``), a node, or what is on one of their stacks.
 
     Everything but numbers is a regular expression; small letters match capitals too; a leading ``!`` inverts.
 
-    :raises CockpitError: it is no regular expression
+    :raises CockpitError: it is not a regular expression
     """
     world = snapshot.world
     text = pattern.strip()

@@ -14,7 +14,7 @@ class Source(Protocol):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What there is so far; it grows while a sample is taken."""
+        """What has arrived so far; it grows while a sample is taken."""
         ...
 
     @property

@@ -14,14 +14,14 @@ STATES = {
     "Z": "dead, not reaped (Z)",
     "X": "dead",
 }
-"""States of a process that are worth a word."""
+"""States of a process that are worth mentioning."""
 
 USUAL = {"R": "runs (R)", "S": "sleeps (S)"}
 """The other ones."""
 
 
 def state_text(state: str) -> str:
-    """What the kernel says of a process: ``sleeps (S)``."""
+    """What the kernel says about a process: ``sleeps (S)``."""
     return STATES.get(state) or USUAL.get(state, f"state {state}")
 
 
@@ -37,5 +37,5 @@ def frame_text(frame: Frame) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """At most so many columns of a text."""
+    """A text cut to at most this many columns."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…" * (width > 0)

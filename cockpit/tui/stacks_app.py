@@ -1,4 +1,4 @@
-"""The app for stacks alone: of a job that cockpit did not start, or of a snapshot from disk."""
+"""The app for stacks only: those of a job that cockpit did not start, or of a snapshot from disk."""
 
 from __future__ import annotations
 

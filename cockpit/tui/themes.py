@@ -28,7 +28,7 @@ SHIPPED = next(
 """Folder of the themes that come with cockpit."""
 
 DEFAULT = "dark"
-"""The theme that is used where no other can be."""
+"""The theme to use if no other can be."""
 
 TABLES = {
     "base": (
@@ -51,7 +51,7 @@ TABLES = {
 """Tables of a theme file and the colours in each (docs/themes.md)."""
 
 FLAGS = ("dark", "ansi")
-"""What stands in a theme file outside of its tables, true or false."""
+"""The keys of a theme file outside its tables, true or false."""
 
 FOLLOWS = {
     "rank-starting": "accent",
@@ -71,7 +71,7 @@ FOLLOWS = {
     "link-ok": "dim",
     "log-time": "dim",
 }
-"""The colour that a variable has where a theme leaves it out."""
+"""The colour of a variable that a theme leaves out."""
 
 BLENDS = {
     "surface": ("background", 0.0, "foreground"),
@@ -80,7 +80,7 @@ BLENDS = {
     "frame": ("background", 0.25, "foreground"),
     "notice": ("background", 0.25, "error"),
 }
-"""What a colour that a theme leaves out is mixed of: the first one, and a part of the second."""
+"""How to mix a colour that a theme leaves out: the first one, and a part of the second."""
 
 SCROLLBARS = {
     "scrollbar": "frame",
@@ -91,15 +91,15 @@ SCROLLBARS = {
     "scrollbar-background-active": "background",
     "scrollbar-corner-color": "background",
 }
-"""Textual's variables of scrollbars, which are quiet: each is one of the theme's own colours."""
+"""Textual's variables for scrollbars, in quiet colours: each is one of the theme's own."""
 
 
 SELECTED = 0.3
-"""How much of the primary colour is behind text that is selected with the mouse."""
+"""How much of the primary colour is behind text selected with the mouse."""
 
 
 class ThemeError(ValueError):
-    """A theme file is wrong; the text says in what."""
+    """A theme file is wrong; the text says how."""
 
 
 def defaults() -> dict[str, str]:
@@ -124,7 +124,7 @@ def read(path: Path) -> Theme:
     own = _variables(data)
     rest = _variables(shipped)
     if ansi:
-        # Textual's own style sheets need these wherever a theme is of the terminal's colours. It leaves the
+        # Textual's own style sheets need these if a theme uses the terminal's colours. It leaves the
         # cursor of a list without focus undrawn.
         rest |= BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables
         rest["block-cursor-blurred-background"] = "ansi_bright_black"
@@ -137,7 +137,7 @@ def read(path: Path) -> Theme:
 
 
 def _selection(base: dict[str, str], ansi: bool) -> dict[str, str]:
-    """Textual's variables of selected text, which without them has the colour of its background."""
+    """Textual's variables for selected text, which otherwise has the colour of its background."""
     if ansi:
         behind, text = base["secondary"], "ansi_black"
     else:
@@ -168,7 +168,7 @@ def _variables(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _blend(data: dict[str, Any], shipped: dict[str, str]) -> None:
-    """Fill in the colours that are mixed of the theme's own, where it has a background of its own."""
+    """Fill in the colours mixed from the theme's own, if it has its own background."""
     given = data.setdefault("base", {})
     if "background" not in given:
         return
@@ -209,7 +209,7 @@ def _near(word: str, known: tuple[str, ...]) -> str:
 
 
 class Themes:
-    """Keeps an app's themes as the files are."""
+    """Keeps an app's themes in step with their files."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, int] = {}
@@ -217,7 +217,7 @@ class Themes:
         self._undrawable: set[str] = set()
         self._wrong: set[str] = set()
         self._missed = ""
-        """The theme that was asked for and could not be had; it is used as soon as it can."""
+        """The theme that was requested but is not available; it is used as soon as it is."""
 
     @property
     def names(self) -> list[str]:
@@ -225,9 +225,9 @@ class Themes:
         return sorted(self._source)
 
     def use(self, app: App[Any], name: str) -> str:
-        """Draw an app in a theme, or in the default one where there is no theme of that name.
+        """Draw an app in a theme, or in the default one if there is no theme of that name.
 
-        :return: one sentence if the theme cannot be had, and :meth:`refresh` has not said why
+        :return: one sentence if the theme is not available and :meth:`refresh` has not said why
         """
         if name in self._source:
             app.theme = name
@@ -246,7 +246,7 @@ class Themes:
         A file that is wrong leaves the theme as it was. Themes of the terminal's own colours are left out
         where NO_COLOR is set: Textual then draws in greys, and has none for those.
 
-        :return: one sentence a file that is wrong, once for each change of it
+        :return: one sentence per wrong file, once for each change of it
         """
         problems = []
         # Shipped ones first: a person's own of the same name wins.
@@ -256,7 +256,7 @@ class Themes:
             try:
                 stamp = path.stat().st_mtime_ns
             except FileNotFoundError:
-                continue  # it went between two looks
+                continue  # it disappeared between two looks
             if self._seen.get(path) == stamp:
                 continue
             self._seen[path] = stamp
@@ -285,7 +285,7 @@ class Themes:
             app.theme = theme.name
 
     def _forget(self, app: App[Any], files: list[Path]) -> None:
-        """Take away themes whose file has gone; the shipped one of that name comes back."""
+        """Remove themes whose file is gone; the shipped one of that name comes back."""
         for path in self._seen.keys() - set(files):
             del self._seen[path]
             if self._source.get(path.stem) != path:

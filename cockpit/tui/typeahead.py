@@ -1,6 +1,6 @@
-"""Keys one at a time: what a key does is done before the next one is looked at.
+"""Keys one at a time: the effect of a key is complete before the next one is looked at.
 
-Textual hands all keys that wait to whoever has the focus when they are read. In a burst (a paste, a slow
+Textual hands all waiting keys to the widget with the focus when they are read. In a burst (a paste, a slow
 link, a screen that takes long to draw) the text meant for a search would be commands of the screen below it.
 """
 
@@ -17,21 +17,21 @@ from textual.app import App
 from textual.message_pump import MessagePump
 
 PATIENCE_S = 10.0
-"""Seconds that a key may take. What was typed meanwhile is dropped then: nobody can know what it meant."""
+"""Seconds that a key may take. After that, what was typed meanwhile is dropped: its meaning is unclear."""
 
 ROUNDS = 12
-"""Times that everybody is asked at most; each one takes a message a step further."""
+"""How often everybody is asked at most; each time takes a message one step further."""
 
 CLOSED_S = 0.05
-"""Seconds between two looks at whether somebody who is waited for has closed meanwhile."""
+"""Seconds between two checks whether a part that is waited for has closed meanwhile."""
 
 
 class Typeahead:
-    """The keys and pastes that wait.
+    """The queue of keys and pastes.
 
     :param app: whose keys they are
     :param handle: what the app does with one
-    :param dropped: told how many were dropped, since the one before them took too long
+    :param dropped: called with how many were dropped because the one before them took too long
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Typeahead:
         return self._waiting.empty() and not self._under_way
 
     def put(self, event: events.Event) -> None:
-        """Take a key or a paste; it is its turn once all before it are done."""
+        """Take a key or a paste; its turn comes once all before it are done."""
         self._waiting.put_nowait(event)
 
     async def serve(self) -> None:
@@ -88,7 +88,7 @@ class Typeahead:
         return self._app.focused or self._app.screen
 
     async def _settled(self, target: MessagePump) -> None:
-        """Wait until nothing is left of a key: neither a message on its way up nor a screen that opens."""
+        """Wait until a key has no effects pending: no message on its way up, no screen that is opening."""
         quiet = 0
         before: list[MessagePump] = []
         for _ in range(ROUNDS):
@@ -104,7 +104,7 @@ class Typeahead:
 
 
 def _chain(target: MessagePump) -> list[MessagePump]:
-    """Whom a key passes, in this order."""
+    """The parts that a key passes, in order."""
     found: list[MessagePump] = []
     each: MessagePump | None = target
     while each is not None:

@@ -16,7 +16,7 @@ def size_text(size: float) -> str:
 
 
 def part_text(part: float, whole: float) -> str:
-    """Bytes of bytes, in one unit: ``79.1/80.0 GiB``, ``412/1,008 GiB``."""
+    """Part and total in bytes, in one unit: ``79.1/80.0 GiB``, ``412/1,008 GiB``."""
     unit = min(_scaled(whole)[1], _SIZES.index("GiB"))
     return f"{_rounded(part / 1024**unit)}/{_rounded(whole / 1024**unit)} {_SIZES[unit]}"
 
@@ -36,7 +36,7 @@ def _rounded(number: float) -> str:
 def span_text(seconds: float) -> str:
     """A time span: ``0.4 ms``, ``118 ms``, ``1.2 s``, ``12 min 41 s``, ``3 h 05 min``, ``2 d 4 h``.
 
-    What is no time (nodes may say anything) is ``?``.
+    What is not a time (nodes may say anything) is ``?``.
     """
     if not math.isfinite(seconds):
         return "?"
@@ -70,7 +70,7 @@ def number_text(number: float) -> str:
 def clock_text(at: float, columns: int = 12) -> str:
     """A time of day: ``12:04:36.771``, or only its first columns.
 
-    What is no time (nodes may say anything) is dashes.
+    What is not a time (nodes may say anything) is dashes.
     """
     try:
         second = int(at)
@@ -85,7 +85,7 @@ def _second(at: int) -> str:
 
 
 def day_text(at: float) -> str:
-    """The day of a time, ``Saturday 21 November 2026``; empty for what is no time."""
+    """The day of a time, ``Saturday 21 November 2026``; empty for what is not a time."""
     try:
         return _day(int(at // 900))
     except (OverflowError, ValueError, OSError):
@@ -94,5 +94,5 @@ def day_text(at: float) -> str:
 
 @lru_cache(maxsize=256)
 def _day(quarter: int) -> str:
-    """The day of a quarter of an hour since 1970: no time zone is shifted by less."""
+    """The day of a quarter of an hour counted since 1970: no time zone is offset by less."""
     return time.strftime("%A %d %B %Y", time.localtime(quarter * 900))

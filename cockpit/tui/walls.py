@@ -1,7 +1,7 @@
-"""Walls around a widget: what it raises ends neither its own messages nor the drawing of the others, and
+"""Walls around a widget: an error in it stops neither its own messages nor the drawing of the others, and
 nothing that it draws acts on the terminal.
 
-Textual ends the loop of a widget that raises, and draws nothing at all where one widget cannot be drawn.
+Textual ends the loop of a widget that raises, and draws nothing at all if one widget cannot be drawn.
 Every widget gets its walls when it is started, Textual's own ones too, so none can be forgotten.
 """
 
@@ -26,11 +26,11 @@ Tell = Callable[[Exception], None]
 def wall(widget: Widget, raised: Tell, undrawn: Tell) -> None:
     """Put walls around a widget that is not started yet.
 
-    :param raised: told what a handler of a message raised: the widget goes on with the next message
-    :param undrawn: told why the widget cannot be drawn or measured: one line in its place says so
+    :param raised: called with what a message handler raised: the widget goes on with the next message
+    :param undrawn: called with why the widget cannot be drawn or measured: one line in its place says so
     """
     if "render_lines" in vars(widget):
-        return  # it was started before, and has them
+        return  # it was already started, and has them
     for name, walled in (
         ("_dispatch_message", _handling(widget, raised)),
         ("render_lines", _drawing(widget, undrawn)),
@@ -49,7 +49,7 @@ def _handling(widget: Widget, raised: Tell) -> object:
             await inner(message)
         except Exception as error:
             raised(error)
-            await asyncio.sleep(0)  # one that fails for ever leaves the others their turn
+            await asyncio.sleep(0)  # one that keeps failing must not starve the others
 
     return dispatch
 
@@ -71,13 +71,13 @@ def _drawing(widget: Widget, undrawn: Tell) -> object:
 def _harmless(strip: Strip) -> Strip:
     """A line without what may act on a terminal, whoever forgot to sanitise it."""
     if strip.text.isprintable():
-        return strip  # as nearly always, and quick
+        return strip  # nearly always so, and quick
     parts = [Segment(harmless(text), style, control) for text, style, control in strip]
     return Strip(parts).adjust_cell_length(strip.cell_length)
 
 
 def _instead(error: Exception, crop: Region) -> Strip:
-    """The line that is drawn in place of a widget."""
+    """The line drawn in place of a widget."""
     text = set_cell_size(f"cannot be drawn: {kind_and_text(error)}"[crop.x :], crop.width)
     return Strip([Segment(text)], crop.width)
 

@@ -23,9 +23,9 @@ from cockpit.core.text import RemoteText
 class Answer:
     """One way to answer.
 
-    :param key: a letter that gives it
-    :param grave: drawn as a warning, and its letter only chooses it: enter gives it, and only one that was
-        typed when the question could be read. So nothing that was typed for something else gives it.
+    :param key: the letter that gives it
+    :param grave: drawn as a warning; its letter only selects it, and enter gives it, but only if pressed once
+        the question could be read. So nothing that was typed for something else gives it.
     """
 
     id: str
@@ -35,14 +35,14 @@ class Answer:
 
 
 MOST_LINES = 16
-"""Lines of words that are shown at once."""
+"""Lines of text shown at once."""
 
 AROUND = 8
-"""Rows that are not for words: the frame, the answers, and what stays free around it."""
+"""Rows that are not for text: the frame, the answers, and the margin around it."""
 
 
 class Question(ModalScreen[str]):
-    """Ask one thing; the first answer is the safe one: it is chosen, and esc gives it.
+    """Ask one thing; the first answer is the safe one: it is preselected, and esc gives it.
 
     :param title: the question in a few words
     :param lines: what it is about, and what each answer does
@@ -102,7 +102,7 @@ class Question(ModalScreen[str]):
 
     @property
     def readable(self) -> bool:
-        """Whether it has been drawn: enter gives a grave answer from then on."""
+        """Whether it has been drawn: only then does enter give a grave answer."""
         return self._readable_since < math.inf
 
     def _drawn(self) -> None:
@@ -123,7 +123,7 @@ class Question(ModalScreen[str]):
         return self.query_one(f"#answer-{answer.id}", Button)
 
     def on_resize(self, event: events.Resize) -> None:
-        # What it is about scrolls, so that there is always room for the answers.
+        # The text scrolls, so that there is always room for the answers.
         self._words.styles.max_height = max(1, min(MOST_LINES, event.size.height - AROUND))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
@@ -139,7 +139,7 @@ class Question(ModalScreen[str]):
         (self.focus_next if step > 0 else self.focus_previous)()
 
     def action_scroll(self, how: str) -> None:
-        """What it is about may be longer than the box."""
+        """The text may be longer than the box."""
         getattr(self._words, f"scroll_{how}")(animate=False)
 
     @property

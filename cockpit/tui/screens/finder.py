@@ -1,4 +1,4 @@
-"""What can be done or gone to, by name: type to search; enter runs one; what cannot work says why."""
+"""Find commands and places by name: type to search; enter runs one; what cannot work says why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cockpit.core.text import RemoteText
 from cockpit.tui.commands import Command, shown
 
 MOST = 200
-"""Lines that are listed; a cluster has thousands of ranks."""
+"""How many lines are listed; a cluster has thousands of ranks."""
 
 Run = Callable[[], object]
 
@@ -31,14 +31,14 @@ Run = Callable[[], object]
 class Item:
     """A line of the list.
 
-    :param name: by which it is found beside its title
+    :param name: found by this name as well as by its title
     :param title: what it does, or where it leads
     :param run: what enter does
-    :param keys: that do the same, as people write them
+    :param keys: keys that do the same, as people write them
     :param group: its heading
     :param about: a sentence or two
     :param why_not: why it cannot work now; empty if it can
-    :param changes: whether it changes the run: enter never runs it unless it was asked for by name
+    :param changes: whether it changes the run: enter never runs it unless its name was typed
     """
 
     name: str
@@ -73,7 +73,7 @@ def command_items(
 
 
 def found(items: Iterable[Item], query: str) -> list[Item]:
-    """The items that are meant, best first; without a query all of them as they are."""
+    """The matching items, best first; without a query all of them in their order."""
     words = query.lower().split()
     if not words:
         return list(items)
@@ -87,7 +87,7 @@ _ABOUT = 4
 
 
 def _rank(item: Item, words: Sequence[str]) -> int:
-    """How well an item fits, 1 is best; 0: not at all."""
+    """How well an item matches: 1 is best; 0: not at all."""
     title = item.title.lower()
     if " ".join(words) in (item.name, title, item.keys):
         return 1
@@ -100,10 +100,10 @@ def _rank(item: Item, words: Sequence[str]) -> int:
 
 
 class Finder(ModalScreen[Run]):
-    """A list that narrows while one types; dismissed with what is to be run, or None.
+    """A list that narrows as you type; dismissed with what to run, or None.
 
     :param title: what is listed
-    :param items: with headings those of one group stand together
+    :param items: under a heading, the items of one group are together
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -135,7 +135,7 @@ class Finder(ModalScreen[Run]):
         self._title = title
         self._items = list(items)
         self._listed: list[Item] = []
-        # Kept, not looked up: an app that ends while this opens has none of them in its tree.
+        # Kept, not looked up: if the app ends while this opens, none of them is in its tree.
         self._list = OptionList(id="list", compact=True)
         self._list.can_focus = False  # what is typed is always searched for
         self._about = Static("", id="about", markup=False)
@@ -153,7 +153,7 @@ class Finder(ModalScreen[Run]):
         self._point("")
 
     def _options(self, query: str) -> list[Option]:
-        """The lines for what is meant, which is listed from now on."""
+        """The lines for the matching items, which are listed from now on."""
         meant = found(self._items, query)
         self._listed = meant[:MOST]
         options: list[Option] = []
@@ -170,7 +170,7 @@ class Finder(ModalScreen[Run]):
         return options
 
     def _point(self, query: str) -> None:
-        """The cursor on the first one; what changes the run only where it was asked for by its name."""
+        """Put the cursor on the first item; on one that changes the run only if its name was typed."""
         words = query.lower().split()
         for at, item in enumerate(self._listed):
             named = words and _rank(item, words) < 3
@@ -211,7 +211,7 @@ class Finder(ModalScreen[Run]):
         self.dismiss(None)
 
     def action_move(self, how: str) -> None:
-        """The cursor of the list, also while the search has the focus."""
+        """Move the list's cursor, even while the search has the focus."""
         getattr(self._list, f"action_{how}")()
 
 

@@ -28,7 +28,7 @@ def launched_commands(manifest: Manifest) -> list[Command]:
 
 
 def _launch(plan: Mapping[str, Any]) -> str:
-    """The launch of one node as a person would type it; secrets are left out of manifests."""
+    """The launch of one node as a person would type it; manifests have no secrets."""
     lines = [f"cd {quote(str(plan.get('cwd')))}"]
     lines += [f"export {name}={quote(str(value))}" for name, value in plan.get("env", {}).items()]
     if plan.get("setup"):

@@ -47,16 +47,16 @@ SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
 NARROW, LOW, SMALL = 100, 30, (50, 12)
-"""Columns below which panes are stacked; rows below which the left has the grid alone; the least of both."""
+"""Columns below which panes are stacked; rows below which the left has only the grid; the minimum of both."""
 
 BEHIND = 1_000_000
-"""Bytes of logs that are still to come, above which it is said."""
+"""If more bytes of logs than this are outstanding, it is shown."""
 
 LAG_BYTES = 256 << 10
-"""Bytes of logs that are still to come, from which on we are behind and not only polling."""
+"""From this many outstanding bytes of logs, we are behind and not just polling."""
 
 LACKING_S = 5.0
-"""Seconds that the spool may lack what has come here, before its writer is said to be silent."""
+"""Seconds that the spool may lack what has arrived here before its writer is called silent."""
 
 SHORT_STAGES = {
     "term": "stopping, SIGTERM sent",
@@ -69,9 +69,9 @@ SHORT_STAGES = {
 class RunScreen(RunActions):
     """One run.
 
-    :param board: what the session told
+    :param board: the session's board
     :param session: launched or joined, not yet watched; the app closes it
-    :param notes: what the start had to say
+    :param notes: the notes of the start
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -123,7 +123,7 @@ class RunScreen(RunActions):
         self._lacking_since: float | None = None
         self._outcome = ""
         self.recorded = session.model.done
-        """Whether the run was over, with all its output here, before this screen opened: nothing is live."""
+        """Whether the run had ended, with all its output here, before this screen opened: nothing is live."""
 
     def compose(self) -> ComposeResult:
         glyphs = self.app.glyphs
@@ -207,7 +207,7 @@ class RunScreen(RunActions):
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
         except Exception as error:
-            # Whatever it is: it stays on the screen until the watch goes on.
+            # Whatever it is, it stays on the screen until the watch goes on.
             self._trouble = explained(error)
             return
         if self._flight.collects and not self.app.read_only:
@@ -282,7 +282,7 @@ class RunScreen(RunActions):
             commands.show(self._ran)
 
     def _of_interest(self) -> tuple[str, int | None] | None:
-        """What is looked at before anything is chosen: the rank that failed first, else the first one."""
+        """What is shown before anything is chosen: the rank that failed first, else the first one."""
         first = self.board.model.first_failure()
         return self._grid.first if first is None else (first.node, first.rank)
 
@@ -306,7 +306,7 @@ class RunScreen(RunActions):
         )
 
     def _ask_environ(self, node: str, rank: int) -> None:
-        """Once a process, whether it runs or is over: what it was started with does not change."""
+        """Once per process, running or ended: what it was started with does not change."""
         now = self.board.model.ranks[rank]
         key = (rank, now.attempt)
         if key in self._asked or now.state in (RankState.WAITING, RankState.STARTING):
@@ -329,7 +329,7 @@ class RunScreen(RunActions):
                 self._asked.discard(key)  # asked again when the link is back
 
     def _measure_lag(self, now: float) -> None:
-        """How long we have been behind the nodes' logs, where it is worth a word."""
+        """How long we have been behind the nodes' logs, if it is worth mentioning."""
         if sum(self.session.behind.values()) < LAG_BYTES:
             self._behind_since = None
         elif self._behind_since is None:
@@ -337,7 +337,7 @@ class RunScreen(RunActions):
         self._log.behind_s = None if self._behind_since is None else now - self._behind_since
 
     def _say_what_is_waited_for(self, now: float) -> None:
-        """An empty log says what the run does meanwhile."""
+        """An empty log says what the run is doing."""
         if self.board.book.lines:
             return
         model = self.board.model
@@ -360,7 +360,7 @@ class RunScreen(RunActions):
             self._log.refresh()
 
     def _name_tabs(self) -> None:
-        """Every pane on the right carries the names of all of them on its frame: to read and to click."""
+        """Every pane on the right has the names of all of them on its frame, to read and to click."""
         for tab in TABS:
             names = []
             for number, name in enumerate(TABS, 2):
@@ -370,7 +370,7 @@ class RunScreen(RunActions):
         self.query_one("#recent").border_title = _title("", "events")
 
     def _say_status(self) -> None:
-        """What the log shows, and whether it follows; a filter hides lines, so it is not to be overlooked."""
+        """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
         pattern = RemoteText.of(self._log.filter).shown(limit=40)
         status = RemoteText.of(f"{self._log.title} · {self._log.status}").shown()
         kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
@@ -402,7 +402,7 @@ class RunScreen(RunActions):
         return ""
 
     def _reading_along(self) -> str:
-        """Who writes the spool in place of us, and whether it still does."""
+        """Who writes the spool instead of us, and whether it still does."""
         now = time.time()
         if not self.board.book.logs.lacks():
             self._lacking_since = None
@@ -417,7 +417,7 @@ class RunScreen(RunActions):
         )
 
     def _tell_outcome(self) -> str:
-        """How the run ended, in one line; it does not change any more."""
+        """How the run ended, in one line; this no longer changes."""
         model = self.board.model
         times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
@@ -458,7 +458,7 @@ class RunScreen(RunActions):
         if self._activities:
             return next(iter(self._activities.values()))
         nodes = [node for node in self.board.model.nodes.values() if not node.over]
-        # A node may say what it likes; only stages that we know are shown.
+        # A node may say anything; only stages that we know are shown.
         stages = {node.name: node.stage for node in nodes if node.stage in SHORT_STAGES}
         if stages:
             stage = max(stages.values(), key=list(SHORT_STAGES).index)
@@ -472,7 +472,7 @@ class RunScreen(RunActions):
             return Activity(f"{behind / 1e6:,.1f} MB of logs behind")
         return None
 
-    # What widgets tell
+    # Messages of widgets
 
     @on(RankGrid.Selected)
     def _selected(self, event: RankGrid.Selected) -> None:
@@ -529,13 +529,13 @@ class RunScreen(RunActions):
         self._draw_details(time.time())
 
     def _narrow(self) -> None:
-        """The log shows whom it should."""
+        """Make the log show the right sources."""
         sources, title = self._narrowed()
         self._log.show(sources, title)
         self._say_status()
 
     def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
-        """Whose lines the log shows, and how that is called."""
+        """Whose lines the log shows, and what that is called."""
         marks = self._grid.marks
         if marks:
             wanted = frozenset(source for mark in marks for source in self._sources(*mark))

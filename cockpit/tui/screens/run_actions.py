@@ -54,7 +54,7 @@ PAST_VIEWS = 50
 class RunActions(Screen[None], inherit_bindings=False):
     """The commands of the run's screen: ``_do_ID`` does one, ``_no_ID`` says why it cannot be done now.
 
-    :param board: what the session told
+    :param board: the session's board
     :param session: launched or joined, not yet watched; the app closes it
     """
 
@@ -332,7 +332,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         self.focus_previous(".pane")
 
     def _pane(self) -> Any:
-        """The pane that moves: the one with the focus, else the one shown on the right."""
+        """The pane that movement keys act on: the one with the focus, else the one shown on the right."""
         focused = self.focused
         while focused is not None and not focused.has_class("pane"):
             focused = focused.parent if isinstance(focused.parent, Widget) else None
@@ -407,7 +407,7 @@ class RunActions(Screen[None], inherit_bindings=False):
             self._do_copy()
 
     def _open_row(self, row: Row) -> None:
-        """Narrow the log to whom a line is from: one rank, or for a launcher's line its node."""
+        """Narrow the log to the source of a line: one rank, or for a launcher's line its node."""
         self._select(*row.sources[0])
 
     def _do_back(self) -> None:
@@ -416,7 +416,7 @@ class RunActions(Screen[None], inherit_bindings=False):
             steps[0]()
 
     def _steps_back(self) -> list[Callable[[], object]]:
-        """What esc takes back, the nearest first."""
+        """What esc undoes, the nearest first."""
         steps: list[Callable[[], object]] = []
         if self._filter_bar.display:
             steps.append(self._filter_bar.cancel)
@@ -514,12 +514,12 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _do_pager(self) -> None:
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
-        # Through `cockpit logs`, which makes harmless what ranks printed: a pager may not.
+        # Through `cockpit logs`, which makes the ranks' output harmless: a pager may not.
         self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
 
     @work(group="pager", exclusive=True)
     async def _page(self, command: str) -> None:
-        """Give the terminal to a pager; the links go on being served meanwhile."""
+        """Give the terminal to a pager; the links are still served meanwhile."""
         with self.app.batch_update(), self.app.suspend():
             pager = await asyncio.create_subprocess_exec("/bin/sh", "-c", command)
             await pager.wait()

@@ -43,17 +43,17 @@ from cockpit.tui.widgets.verdict_bar import Told, VerdictBar
 __all__ = ["Source", "StackScreen"]
 
 TICK_S = 0.1
-"""Seconds between two looks at what has come."""
+"""Seconds between two looks at what has arrived."""
 
 PATIENCE_S = 2.0
-"""Seconds after which a sample that is not complete is shown, and judged, as far as it has come."""
+"""Seconds after which an incomplete sample is shown and judged as it is."""
 
 MIDDLE, NARROW, LOW, FLAT, SMALL = 130, 100, 32, 16, (50, 12)
-"""Columns below which the left is narrower, or above; rows below which little is said, and below which there
-is no room for one pane above another; the least of both."""
+"""Columns below which the left pane is narrower, or on top; rows below which less is said, and below which
+panes do not fit one above the other; the minimum of both."""
 
 GOOD = ("moving", "over")
-"""Kinds of verdicts that find nothing wrong."""
+"""Kinds of verdict that find nothing wrong."""
 
 
 class StackScreen(StackActions):
@@ -104,12 +104,12 @@ class StackScreen(StackActions):
     def __init__(self, stacks: Source, *, root: bool = False) -> None:
         super().__init__(stacks, root=root)
         self._done: object = None
-        """What the present sight was worked out of."""
+        """What the current sight was computed from."""
         self._working = False
         self._not_before = 0.0
         self._low = False
         self._came_from: Widget | None = None
-        """What had the focus before a pane took the tree's place."""
+        """What had the focus before a pane replaced the tree."""
 
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
@@ -172,7 +172,7 @@ class StackScreen(StackActions):
 
     @property
     def settled(self) -> bool:
-        """Whether everything that has come is drawn."""
+        """Whether everything that has arrived is drawn."""
         return not self._working and self._done == self._wanted()
 
     @property
@@ -184,8 +184,8 @@ class StackScreen(StackActions):
     def number(self) -> int:
         """The sample that is shown, from 0; -1 if there is none.
 
-        The newest one, unless a person chose another; one that is still being taken only once it is clear
-        that somebody lets us wait, for the screen would else be empty for a moment.
+        The newest one, unless a person chose another; an unfinished one only once it is clear that some rank
+        keeps us waiting, since the screen would otherwise be empty for a moment.
         """
         samples = self.stacks.snapshot.samples
         last = len(samples) - 1
@@ -212,7 +212,7 @@ class StackScreen(StackActions):
         return number, told, len(snapshot.ranks), gone, self._pattern
 
     def _judges(self, sample: Sample) -> bool:
-        """Whether it is time for a verdict: not while everybody is about to answer."""
+        """Whether it is time for a verdict: not while answers are about to arrive."""
         return not self._under_way(sample) or self._waited_long(sample)
 
     def _tick(self) -> None:
@@ -249,9 +249,9 @@ class StackScreen(StackActions):
         self._draw()
 
     def _set_filter(self, pattern: str) -> None:
-        """Narrow to what a pattern is about.
+        """Narrow to what matches a pattern.
 
-        :raises CockpitError: it is no regular expression
+        :raises CockpitError: it is not a regular expression
         """
         wrong = problem(pattern)
         if wrong:
@@ -325,7 +325,7 @@ class StackScreen(StackActions):
         return RankSight(rank, place, dump, why, self._wish if alone is not None else ())
 
     def _sides(self, rank: int) -> tuple[Side, Side]:
-        """What is compared: first the other one, then the chosen rank in the sample that is shown."""
+        """What is compared: first the other one, then the chosen rank in the sample shown."""
         number, other = self.number, self._diff_with()
         if other is None:
             return self._side(rank, number, True), self._side(rank, number, True)
@@ -369,7 +369,7 @@ class StackScreen(StackActions):
         return Part(((f"{answered:,} of {world:,} ranks answered", style), (took, "dim")), 2, short)
 
     def _answered_mask(self, sample: Sample) -> int:
-        """Kept for each state of a sample: a thousand ranks are not counted ten times a second."""
+        """Cached for each state of a sample: a thousand ranks must not be counted ten times a second."""
         key = id(sample), len(sample.dumps), sample.took_s
         if self._counted is None or self._counted[0] != key:
             self._counted = key, sample.answered
@@ -425,7 +425,7 @@ class StackScreen(StackActions):
         return f"{len(sample.dumps):,} of {self.stacks.asked:,} ranks, {age:.1f} s"
 
     def _draw_notice(self) -> None:
-        """What stays: a recorded snapshot, somebody who refuses, a snapshot that cannot be kept."""
+        """What stays on the screen: a recorded snapshot, a refusal, a snapshot that cannot be kept."""
         text = " · ".join(self._notices())
         notice = self.query_one("#notice", Static)
         notice.set_class(bool(text), "-shown")
@@ -443,7 +443,7 @@ class StackScreen(StackActions):
             texts.append(RemoteText.of(f"not kept on disk: {trouble}").shown(limit=300))
         sample = self._sight.sample
         if sample is not None:
-            # In a low terminal the verdict leaves out what to do next.
+            # In a terminal with few rows the verdict leaves out what to do next.
             told = self._sight.verdict.next if self._sight.verdict is not None and not self._low else ()
             hints: dict[str, int] = {}
             for rank, dump in sample.dumps.items():
@@ -474,7 +474,7 @@ class StackScreen(StackActions):
         return f"/{self._pattern} · {shown:,} of {world:,} ranks"
 
     def _movement_text(self) -> str:
-        """What moved since the sample before."""
+        """What moved since the previous sample."""
         number = self.number
         if number < 0:
             return ""
@@ -529,7 +529,7 @@ class StackScreen(StackActions):
         # A pane has no width before it is laid out.
         self.call_after_refresh(self._draw)
 
-    # What widgets tell
+    # Messages of widgets
 
     @on(CursorPane.Moved)
     def _moved(self, event: CursorPane.Moved) -> None:
@@ -554,7 +554,7 @@ class StackScreen(StackActions):
 
 
 def _whose(title: str) -> Part:
-    """The job; what is said of it after a comma makes room first."""
+    """The job; the part after a comma is dropped first if there is no room."""
     long, short = (
         Part((("cockpit ", "name"), (text, "strong")), 0) for text in (title, title.partition(",")[0])
     )

@@ -30,7 +30,7 @@ from cockpit.tui.widgets.thread_list import ThreadList
 from cockpit.tui.widgets.verdict_bar import VerdictBar
 
 FIRST, INTERVAL_S = 2, 1.0
-"""Samples taken as the screen opens, and seconds between them: one alone cannot tell what moves."""
+"""Samples taken as the screen opens, and seconds between them: one alone cannot show what moves."""
 
 RIGHT = ("tree", "rank", "diff")
 """The panes on the right, one at a time."""
@@ -57,9 +57,9 @@ class StackActions(Screen[None], inherit_bindings=False):
         self._marked: int | None = None
         self._right = "tree"
         self._beneath = "tree"
-        """What was on the right before what differs."""
+        """What was on the right before the diff."""
         self._wish: tuple[str, ...] = ()
-        """What the chosen rank alone is asked for."""
+        """What only the chosen rank is asked for."""
         self._looks: dict[tuple[int, tuple[str, ...]], Dump] = {}
         self._looking: Worker[None] | None = None
         self._sampling: Worker[None] | None = None
@@ -206,7 +206,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         self._draw()
 
     def _turn_to(self, rank: int) -> None:
-        """Make this the chosen rank; what another one was asked for is not asked of it."""
+        """Make this the chosen rank; requests to another one do not apply to it."""
         if rank != self.rank:
             self._wish = ()
         self._chosen = rank
@@ -352,7 +352,7 @@ class StackActions(Screen[None], inherit_bindings=False):
     def _go(self, name: str) -> None:
         pane = self.query_one(f"#{name}")
         if not pane.is_on_screen and name == "threads":
-            # Where there is no room for the list, the pane that has more takes its place.
+            # If there is no room for the list, the pane that has more replaces it.
             self._show_right("rank")
             pane = self.query_one("#rank")
         else:
@@ -360,7 +360,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         self.call_after_refresh(pane.focus)
 
     def _reveal(self, pane: Widget) -> None:
-        """Show the side that a pane is on; the other one too, unless there is room for one only."""
+        """Show the side that a pane is on; the other one too, unless there is room for only one."""
         side, other = ("right", "left") if pane.id in RIGHT else ("left", "right")
         self.remove_class(f"-zoom-{other}")
         if self.has_class("-one"):
@@ -379,7 +379,7 @@ class StackActions(Screen[None], inherit_bindings=False):
             self.focus_previous(".pane")
 
     def _pane(self) -> Any:
-        """The pane that moves: the one with the focus, else the one on the right."""
+        """The pane that movement keys act on: the one with the focus, else the one on the right."""
         focused = self.focused
         while focused is not None and not focused.has_class("pane"):
             focused = focused.parent if isinstance(focused.parent, Widget) else None
@@ -436,7 +436,7 @@ class StackActions(Screen[None], inherit_bindings=False):
         self._steps_back()[0]()
 
     def _steps_back(self) -> list[Callable[[], object]]:
-        """What esc takes back, the nearest first."""
+        """What esc undoes, the nearest first."""
         steps: list[Callable[[], object]] = []
         if self._filter_bar.display:
             steps.append(self._filter_bar.cancel)
@@ -547,5 +547,5 @@ class StackActions(Screen[None], inherit_bindings=False):
         self.app.push_screen(Question(title, lines, [Answer("ok", "close", "q")]))
 
     def verdict_text(self) -> str:
-        """What the bar on top says, for the clipboard."""
+        """The text of the bar at the top, for the clipboard."""
         return self.query_one(VerdictBar).text

@@ -29,11 +29,11 @@ from cockpit.tui.screens.dialogs import Answer, Question
 from cockpit.tui.screens.run import RunScreen
 
 SLOW_S = 1.5
-"""After so long it is said which nodes are waited for, and for what."""
+"""After this long, the screen says which nodes it is waiting for, and for what."""
 
 
 class StartScreen(Screen[None]):
-    """Shows how a start goes on, and turns into the run's screen.
+    """Shows the progress of a start, and turns into the run's screen.
 
     :param flight: what to start
     """
@@ -90,7 +90,7 @@ class StartScreen(Screen[None]):
             assert self._board is not None
             self.app.joined(worker.result)
             if self._asked is not None and self._asked.is_current:
-                self._asked.action_safe()  # there is no start to take back any more
+                self._asked.action_safe()  # there is no start left to undo
             self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))
         elif event.state is WorkerState.CANCELLED:
             self.app.exit(130)
@@ -107,7 +107,7 @@ class StartScreen(Screen[None]):
         self._stage = "connecting"
 
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
-        """One question for all nodes whose host key nobody knows yet."""
+        """One question for all nodes whose host key is unknown."""
         lines = [
             "Nobody has logged in to these machines from here yet.",
             "Compare the fingerprints with what your admin says, or with `ssh-keygen -lf` on the node:",
@@ -168,7 +168,7 @@ class StartScreen(Screen[None]):
         box.border_subtitle = " q quit "
 
     def key_q(self) -> None:
-        """Quit; where that takes back what was launched, ask first."""
+        """Quit; if that undoes what was launched, ask first."""
         if not self._worker.is_running or self._worker.is_cancelled:
             self.app.exit(int(self.error.code) if self.error else 130)
         elif not self._flight.launches:
@@ -188,14 +188,14 @@ class StartScreen(Screen[None]):
             self._worker.cancel()
 
     async def take_back(self) -> None:
-        """End a start that is under way; what was launched is ended with it."""
+        """End a start in progress; what was launched is ended with it."""
         self._stage = "taking back what was started"
         self._worker.cancel()
         with suppress(WorkerError):
             await self._worker.wait()
 
     def key_enter(self) -> None:
-        """Try again after an error. No letter does: what is typed for something else starts nothing."""
+        """Try again after an error. No letter does this: what is typed for something else starts nothing."""
         if self.error is not None:
             self._launch()
 

@@ -1,4 +1,4 @@
-"""Where one is on the run's screen: what ``-`` goes back to."""
+"""A place on the run's screen: what ``-`` goes back to."""
 
 from __future__ import annotations
 

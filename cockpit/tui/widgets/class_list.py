@@ -15,7 +15,7 @@ from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
 
 CLOSE = 12
-"""Classes from which on they stand without empty lines between them."""
+"""With this many classes or more, there are no empty lines between them."""
 
 
 class ClassList(CursorPane[RankClass]):
@@ -30,7 +30,7 @@ class ClassList(CursorPane[RankClass]):
         self._few = True
         self._low = False
         self._drawn: dict[int, tuple[tuple[object, ...], Sequence[Line]]] = {}
-        """What was drawn of each class: of a thousand, one or two change at a time."""
+        """What was drawn for each class: of a thousand, one or two change at a time."""
         self.empty: Sequence[str] = ()
         """Why there is none, line by line."""
 
@@ -47,10 +47,10 @@ class ClassList(CursorPane[RankClass]):
         """Draw these.
 
         :param odd: ranks that the verdict names
-        :param moved: ranks that are elsewhere than in the sample before
+        :param moved: ranks that are elsewhere than in the previous sample
         :param chosen: the rank whose threads are shown
         :param marked: the rank that a person marked
-        :param low: there is room for little
+        :param low: there is little room
         """
         self._named, self._moved, self._chosen, self._marked = odd, moved, chosen, marked
         self._few, self._low = len(classes) < CLOSE, low

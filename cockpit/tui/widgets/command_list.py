@@ -48,7 +48,7 @@ class CommandList(ItemPane[Command]):
                 yield Line((Piece(indent), Piece(piece, role)), len(indent), joins=number > 0)
 
     def empty_lines(self) -> Sequence[Line]:
-        """Nothing was run so far."""
+        """Nothing has been run so far."""
         return [Line((Piece("no command was run yet", "label"),))]
 
     def copy_text(self) -> str:

@@ -1,4 +1,4 @@
-"""A text pane of items with a cursor that stays on its item, and where it is, when others come and go."""
+"""A text pane of items with a cursor that stays on its item, in place, when other items come and go."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ class CursorPane(TextPane, Generic[T]):
         """Whether a person has moved the cursor."""
 
     def key_of(self, item: T) -> Hashable:
-        """What an item is known by when all are told again."""
+        """What identifies an item when all are set again."""
         raise NotImplementedError
 
     def item_lines(self, item: T, width: int) -> Sequence[Line]:
-        """The lines of an item; those at its end that are headings only keep it apart from the next."""
+        """The lines of an item; headings at its end only separate it from the next."""
         raise NotImplementedError
 
     def empty_lines(self, width: int) -> Sequence[Line]:
-        """What is said when there is no item."""
+        """What to show when there is no item."""
         return ()
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many lines as there are at that width: those of now were made for the one before."""
+        """As many lines as there are at that width: the current ones were made for the previous width."""
         width -= self.scrollbar_size_vertical
         return len(self.lines if width in (0, self.scrollable_size.width) else self.build(width))
 
@@ -73,7 +73,7 @@ class CursorPane(TextPane, Generic[T]):
             self._at = next(found, min(self._at, max(0, len(items) - 1)))
         else:
             self._at = 0
-        # Nothing is built while the pane is hidden: the lines of the old items are not those of the new ones.
+        # Nothing is built while the pane is hidden: the old items' lines are not those of the new ones.
         self._starts = ()
         self.rebuild()
         if self.touched and self._starts:
@@ -94,7 +94,7 @@ class CursorPane(TextPane, Generic[T]):
         return lines or self.empty_lines(width)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lines depend on the width; what a person put the cursor on stays in view."""
+        """Lines depend on the width; the item a person put the cursor on stays in view."""
         self.rebuild()
         if self.touched:
             self._put(self._at, tell=False)
@@ -109,7 +109,7 @@ class CursorPane(TextPane, Generic[T]):
     def put_on(self, key: Hashable, *, touched: bool = True) -> bool:
         """Put the cursor on an item.
 
-        :return: whether there is one of this key
+        :return: whether there is an item with this key
         """
         for place, item in enumerate(self.items):
             if self.key_of(item) == key:

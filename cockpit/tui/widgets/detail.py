@@ -32,10 +32,10 @@ class Detail(TextPane):
         environ: EnvironAnswer | str | None,
         now: float,
     ) -> None:
-        """Draw a node, or one rank of it; to be called again when anything of it may have changed.
+        """Draw a node, or one rank of it; call it again when anything about it may have changed.
 
         :param entry: the node in the run's manifest
-        :param plan: the node's plan in the run's manifest; empty where there is none
+        :param plan: the node's plan in the run's manifest; empty if there is none
         :param environ: what the node answered to ``environ`` for this rank, or why it did not; None: no
             answer yet
         :param now: unix seconds
@@ -47,7 +47,7 @@ class Detail(TextPane):
             self.home()
 
     def build(self, width: int) -> Sequence[Line]:
-        """The lines of what is shown."""
+        """The lines shown."""
         if self._sight is None:
             return [Line((Piece("nothing is selected", "label"),))]
         return detail_lines(self._sight, width, self.ascii_only)

@@ -14,18 +14,18 @@ from cockpit.tui.widgets.item_pane import ItemPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
 
 WIDE = 70
-"""Columns from which on times have milliseconds."""
+"""From this width on, times have milliseconds."""
 
 
 class EventList(ItemPane[Entry]):
     """The entries of a timeline in the order they happened, the newest last."""
 
     SIGNS: ClassVar[dict[str, tuple[str, str]]] = {"warning": ("!", "!"), "error": ("✖", "X")}
-    """By level, for terminals with and without Unicode: colour is never all there is."""
+    """By level, for terminals with and without Unicode: never colour alone."""
 
     @dataclass
     class Opened(Message):
-        """An entry was opened: its rank or node is to be shown."""
+        """An entry was opened: show its rank or node."""
 
         events: EventList
         entry: Entry
@@ -36,7 +36,7 @@ class EventList(ItemPane[Entry]):
             return self.events
 
     def show(self, entries: Iterable[Entry]) -> None:
-        """Show these; what came late is put where it belongs."""
+        """Show these; late entries are put where they belong."""
         self.show_items(sorted(entries, key=_at))
 
     def opened(self, item: Entry) -> None:
@@ -57,10 +57,10 @@ class EventList(ItemPane[Entry]):
         yield from hanging((Piece(f"{at} ", "time"), Piece(f"{sign} ", role)), item.text, width, role)
 
     def empty_lines(self) -> Sequence[Line]:
-        """Nothing happened so far."""
+        """Nothing has happened so far."""
         return [Line((Piece("nothing has happened yet", "label"),))]
 
 
 def _at(entry: Entry) -> float:
-    # A node may say that it is NaN o'clock, which no order stands.
+    # A node may say that it is NaN o'clock, which would break any order.
     return entry.at if entry.at == entry.at else 0.0

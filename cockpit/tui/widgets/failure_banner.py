@@ -1,4 +1,4 @@
-"""Who failed first, why, what came of it, and what will happen: the answer before the question."""
+"""Who failed first, why, with what consequences, and what happens next: the answer before the question."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from cockpit.tui.units import clock_text, span_text
 from cockpit.tui.widgets.line import Part, fit
 
 GROUPS = 3
-"""Ways in which other ranks ended that are told, at most."""
+"""At most this many ways in which other ranks ended are listed."""
 
 AGES = 1e9
-"""Seconds (three decades) beyond which a span is no span between two ranks: a node may say any time."""
+"""Seconds (three decades): a longer span between two ranks is not real: a node may send any time."""
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
@@ -55,7 +55,7 @@ class FailureBanner(Widget):
         self._keys = keys
         self.lines: list[list[Part]] = []
         self._told: tuple[dict[str, list[int]], Part] | None = None
-        """The other ranks by how they ended, and the sentence: to fold thousands of numbers takes long."""
+        """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
 
     def show(self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float) -> None:
         """Draw what is known.
@@ -121,7 +121,7 @@ class FailureBanner(Widget):
             parts = [Part(((cause.summary.shown(limit=300), "strong"),), 0)]
             frames = [frame.shown(limit=120) for frame in cause.frames]
             if frames:
-                # Where there is little room, the innermost frame is the one to keep.
+                # If there is little room, the innermost frame is the one to keep.
                 parts.append(Part(((" → ".join(frames), ""),), 3, Part(((frames[-1], ""),), 1)))
         parts.append(Part(((f"{self._keys('failed_log')}: its log", "dim"),), 2))
         return parts
@@ -145,7 +145,7 @@ class FailureBanner(Widget):
         return parts
 
     def _then(self, others: Sequence[Rank]) -> Part:
-        """What came of it: how the others ended."""
+        """The consequences: how the others ended."""
         ended: dict[str, list[int]] = {}
         for rank in others:
             ended.setdefault(rank.text, []).append(rank.rank)
@@ -164,7 +164,7 @@ class FailureBanner(Widget):
 
 
 def _silent(first: Rank) -> str:
-    """What is to be said of a rank that did not say why it failed."""
+    """What to say about a rank that did not say why it failed."""
     if first.state is not RankState.KILLED:
         return "no traceback in its output"
     if first.signal in CRASHES:
@@ -189,5 +189,5 @@ def _count(ranks: int) -> str:
 
 
 def _shown(text: str) -> str:
-    """Words of a node, harmless."""
+    """Text from a node, made harmless."""
     return RemoteText.of(text).shown(limit=200)

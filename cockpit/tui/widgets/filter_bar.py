@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from cockpit.errors import CockpitError
 
 WAIT_S = 0.05
-"""Seconds without a key after which what is typed is applied."""
+"""After this many seconds without a key, the typed pattern is applied."""
 
 HISTORY = 50
 """Patterns remembered."""
@@ -27,9 +27,9 @@ HINT = "enter keeps · esc clears"
 
 
 class FilterBar(Horizontal):
-    """Applies a pattern while it is typed. Enter keeps it, esc clears it, up and down bring back old ones.
+    """Applies a pattern while it is typed. Enter keeps it, esc clears it, up and down recall earlier ones.
 
-    It is hidden until :meth:`open`, takes the focus then, and gives it back when it closes. It has the class
+    It is hidden until :meth:`open`, then takes the focus, and returns it when it closes. It has the class
     ``-open`` meanwhile.
 
     :param apply: called with the pattern; what it raises as :class:`CockpitError` is shown in the bar
@@ -49,7 +49,7 @@ class FilterBar(Horizontal):
 
     @dataclass
     class Closed(Message):
-        """The bar is hidden again.
+        """The bar was hidden again.
 
         :param pattern: what was kept; empty if the filter was cleared
         """
@@ -78,7 +78,7 @@ class FilterBar(Horizontal):
         yield Static(HINT, classes="filter-bar--says", markup=False)
 
     def open(self, pattern: str = "") -> None:
-        """Show the bar with a pattern to go on from."""
+        """Show the bar with an initial pattern."""
         self._before = self.screen.focused
         self._place, self._draft = len(self._history), pattern
         field = self.query_one(_Pattern)
@@ -114,7 +114,7 @@ class FilterBar(Horizontal):
         self._finish("")
 
     def recall(self, step: int) -> None:
-        """Bring back an earlier (-1) or later (1) pattern."""
+        """Recall an earlier (-1) or later (1) pattern."""
         field = self.query_one(_Pattern)
         if self._place == len(self._history):
             self._draft = field.value
@@ -156,7 +156,7 @@ class _Pattern(Input):
     ]
 
     def action_bar(self, name: str, *arguments: int) -> None:
-        """What keys of the field do to the bar."""
+        """What keys in the field do to the bar."""
         bar = self.parent
         assert isinstance(bar, FilterBar)
         if name == "clear":

@@ -17,8 +17,8 @@ T = TypeVar("T")
 class ItemPane(TextPane, Generic[T]):
     """Items of one or more lines each.
 
-    It follows until the cursor moves: then that item stays where it is. Moving past the last one follows
-    again.
+    It follows until the cursor moves; then that item stays where it is. Moving past the last one resumes
+    following.
     """
 
     following: var[bool] = var(True)
@@ -37,7 +37,7 @@ class ItemPane(TextPane, Generic[T]):
         raise NotImplementedError
 
     def empty_lines(self) -> Sequence[Line]:
-        """What is said when there is no item."""
+        """What to show when there is no item."""
         raise NotImplementedError
 
     def opened(self, item: T) -> None:
@@ -51,9 +51,9 @@ class ItemPane(TextPane, Generic[T]):
         top = self.scroll_offset.y
         at = self._cursor
         above = self._starts[at] - top if at is not None and at < len(self._starts) else 0
-        self._items = tuple(items)  # the caller may go on filling his list
+        self._items = tuple(items)  # the caller may go on filling its list
         if at is not None:
-            # Where it is gone itself (the oldest go first) the cursor stays as near as it can.
+            # If the item itself is gone (the oldest go first), the cursor stays as near as it can.
             found = (place for place, item in enumerate(items) if item is current)
             self._cursor = next(found, min(at, len(items) - 1)) if items else None
         self.rebuild()
@@ -61,7 +61,7 @@ class ItemPane(TextPane, Generic[T]):
             self._bring(self._starts[self._cursor] - above)
 
     def build(self, width: int) -> Sequence[Line]:
-        """Every item's lines; those of items that were there before are not made again."""
+        """Every item's lines; those of earlier items are not made again."""
         if width != self._columns:
             self._columns = width
             self._drawn.clear()

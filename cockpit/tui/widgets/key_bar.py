@@ -1,4 +1,4 @@
-"""The last line: keys that work right now, and what goes on in the background."""
+"""The last line: keys that work right now, and background activity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textual.widget import Widget
 from cockpit.tui.commands import Command, shown
 
 SLOTS = 6
-"""Keys shown at most: more are not read."""
+"""Keys shown at most: nobody would read more."""
 
 GAP = 2
 """Columns between two keys."""
@@ -30,7 +30,7 @@ class Activity:
     """Background work.
 
     :param text: what is going on
-    :param share: how much of it is done, 0 to 1; None: nobody knows
+    :param share: how much of it is done, 0 to 1; None: unknown
     """
 
     text: str
@@ -67,7 +67,7 @@ class KeyBar(Widget):
     def show(self, commands: Sequence[Command], activity: Activity | None) -> None:
         """Draw these keys (the first six) and this activity.
 
-        Where there is no room for all, the last two stay longest.
+        If there is no room for all, the last two stay longest.
         """
         if (commands, activity) != (self._commands, self._activity):
             self._commands, self._activity = commands, activity
@@ -91,7 +91,7 @@ class KeyBar(Widget):
         return Strip([*segments, Segment(" " * gap, text), *right]).adjust_cell_length(width, text)
 
     def _fitting(self, room: int) -> list[tuple[str, Command]]:
-        """The keys for so many columns, with how they are written."""
+        """The keys that fit into this many columns, as they are written."""
         kept = [(shown(command.keys[0]), command) for command in self._commands[:SLOTS] if command.keys]
         while kept and sum(cell_len(name) + 1 + cell_len(c.short) + GAP for name, c in kept) > room:
             del kept[-3 if len(kept) > 2 else -1]

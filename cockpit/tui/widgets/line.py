@@ -1,4 +1,4 @@
-"""One line of styled parts: for want of room the least important are said in fewer words, then not at all."""
+"""One line of styled parts: if room is short, the least important are shortened first, then left out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Part:
     """A part of a line.
 
     :param pieces: (text, style name) each, from left to right
-    :param rank: how important it is, 0 most: the others make room first
-    :param less: what is said instead where there is less room
+    :param rank: how important it is; 0 is the most important: the others make room first
+    :param less: what to say instead if there is less room
     """
 
     pieces: tuple[tuple[str, str], ...]
@@ -35,7 +35,7 @@ class Part:
 def fit(parts: Sequence[Part], width: int) -> list[tuple[str, str]]:
     """The pieces of a line of at most ``width`` columns; what stays keeps its order.
 
-    Each part is said in fewer words before any is left out.
+    Each part is shortened before any is left out.
     """
     kept = list(parts)
     while kept and sum(part.width for part in kept) + GAP * (len(kept) - 1) > width:

@@ -1,4 +1,4 @@
-"""The log of a run: a viewport over the spool of any length, that follows until the reader wants to read."""
+"""The log of a run: a viewport over a spool of any length that follows until the reader starts reading."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from cockpit.tui.log_place import BUDGET_S, LogPlace, Task
 from cockpit.tui.log_window import position_of
 
 WHEEL = 3
-"""Lines a notch of the wheel moves."""
+"""Lines that a notch of the wheel moves."""
 
 NEW_LIMIT = 1_000
-"""New lines counted one by one in a narrowed log; from there on there are "1,000+"."""
+"""New lines counted one by one in a narrowed log; beyond that it says "1,000+"."""
 
 SHORT_S = 0.01
-"""Seconds that reading the newest lines may take before it rests."""
+"""Seconds that reading the newest lines may take before it pauses."""
 
 REST = 5
-"""Times as long as it took to read the newest lines until they are read again: keys come between."""
+"""The pause before the newest lines are read again, as a multiple of the time it took: for keys."""
 
 BEHIND_S = 1.0
-"""Seconds of lag that are worth saying."""
+"""Seconds of lag that are worth mentioning."""
 
 LEVEL_WORDS = {Level.ERROR: "error", Level.WARNING: "warning"}
 
@@ -51,8 +51,8 @@ LEVEL_WORDS = {Level.ERROR: "error", Level.WARNING: "warning"}
 class LogView(Widget, can_focus=True):
     """Lines of a :class:`~cockpit.engine.logbook.Logbook`, newest at the bottom.
 
-    It has a cursor on one line unless it follows. Moving the cursor, the wheel or a click stop the
-    following; moving past the last line begins it again. Keys are the screen's business, but for left and
+    It has a cursor on one line unless it follows. Moving the cursor, the wheel or a click stops
+    following; moving past the last line resumes it. The screen handles the keys, except left and
     right.
     """
 
@@ -90,13 +90,13 @@ class LogView(Widget, can_focus=True):
 
     @dataclass
     class StatusChanged(Message):
-        """``status`` or ``title`` is another one now."""
+        """``status`` or ``title`` has changed."""
 
         log: LogView
 
         @property
         def control(self) -> LogView:
-            """The log whose it is."""
+            """The log it belongs to."""
             return self.log
 
     @dataclass
@@ -120,7 +120,7 @@ class LogView(Widget, can_focus=True):
         self.behind_s: float | None = None
         """Seconds between a line being printed and its arrival here, where that is known."""
         self.ellipsis = "…"
-        """The sign that a line goes on; another one where the terminal lacks it."""
+        """The sign that a line continues; a different one if the terminal lacks it."""
         self.frozen = False
         """Whether new lines are kept off the screen; see :meth:`freeze`."""
         self._book: Logbook | None = None
@@ -129,9 +129,9 @@ class LogView(Widget, can_focus=True):
         self._loader = Loader(self, "log", self._cannot_read)
         self._waiting: tuple[Task, str] | None = None  # to load once there is a screen
         self._hidden = False
-        self._anchor: Row | None = None  # where the cursor was put last, whatever the query was since
+        self._anchor: Row | None = None  # where the cursor was last put, whatever the query since then
         self._hits: Pattern | None = None
-        self._hits_text = ""  # what n and N look for, also once the filter is cleared
+        self._hits_text = ""  # what n and N look for, even once the filter is cleared
         self._highlight = False
         self._labels = 0
         self._timestamps = True
@@ -141,12 +141,12 @@ class LogView(Widget, can_focus=True):
         self._pending: list[Row] = []
         self._busy = ""  # what is being loaded, and how far it is
         self._trouble = ""  # why nothing could be read the last time
-        self._note = ""  # what came of the last key, until the next one
+        self._note = ""  # the result of the last key, until the next one
         self._said = ""
         self._rests_until = 0.0
         self._resting: Timer | None = None
-        # What is new since the newest lines were on the screen: lines of the whole book by the difference to
-        # this number, lines of a narrowed one by reading on from this place.
+        # What is new since the newest lines were on the screen: for the whole book, the difference to
+        # this number; for a narrowed one, what reading on from this place finds.
         self._seen_lines = 0
         self._seen: Position = (0, 0)
         self._new = 0
@@ -170,7 +170,7 @@ class LogView(Widget, can_focus=True):
     def show(self, sources: frozenset[Source] | None, title: str) -> None:
         """Narrow the log to some sources, or widen it to all (None), at the same time of the log.
 
-        :param title: what is shown then
+        :param title: what is then shown
         """
         self.title = title
         if sources != self._query.sources:
@@ -182,7 +182,7 @@ class LogView(Widget, can_focus=True):
     def set_filter(self, pattern: str) -> None:
         """Show only lines that match; all lines if ``pattern`` is empty.
 
-        :raises CockpitError: it is no regular expression; the old filter stays
+        :raises CockpitError: it is not a regular expression; the old filter stays
         """
         if pattern == self.filter:
             return
@@ -201,7 +201,7 @@ class LogView(Widget, can_focus=True):
 
     @property
     def searching(self) -> bool:
-        """Whether it is looking for something, or reading, which :meth:`cancel_search` would stop."""
+        """Whether it is searching or reading, which :meth:`cancel_search` would stop."""
         return self._loader.busy
 
     @property
@@ -235,7 +235,7 @@ class LogView(Widget, can_focus=True):
         return " · ".join(words)
 
     def refresh_log(self) -> None:
-        """Show what is new; to be called at most ten times a second, after the book has changed."""
+        """Show what is new; call it at most ten times a second, after the book has changed."""
         if self._place is None or self._hidden or not self.size.height:
             return
         if not self._shows_newest:
@@ -248,7 +248,7 @@ class LogView(Widget, can_focus=True):
         self._say_status()
 
     def _rests(self) -> bool:
-        """Whether the newest lines were read just now, in a flood that takes long to read; they come soon."""
+        """Whether the newest lines were just read, in a flood that takes long to read; they appear soon."""
         left = self._rests_until - time.perf_counter()
         if left > 0 and self._resting is None:
             self._resting = self.set_timer(left, self._rested)
@@ -259,7 +259,7 @@ class LogView(Widget, can_focus=True):
         self.refresh_log()
 
     def freeze(self, frozen: bool) -> None:
-        """Keep new lines off the screen, or let them come again."""
+        """Keep new lines off the screen, or let them appear again."""
         self.frozen = frozen
         self.refresh_log()
         self._draw()
@@ -273,7 +273,7 @@ class LogView(Widget, can_focus=True):
             self.end()
 
     def toggle_wrap(self) -> None:
-        """Let long lines go on in the next one, or cut them."""
+        """Wrap long lines, or cut them."""
         self._wrap = not self._wrap
         self._left = 0
         if self._place is not None:
@@ -338,7 +338,7 @@ class LogView(Widget, can_focus=True):
         self._find(level, step, f"no {LEVEL_WORDS[level]}")
 
     def cancel_search(self) -> bool:
-        """Stop reading or looking for something; False if nothing was going on."""
+        """Stop reading or searching; False if nothing was running."""
         if not self._loader.cancel():
             return False
         self._busy = ""
@@ -360,29 +360,29 @@ class LogView(Widget, can_focus=True):
         return shown(row)[0] if row is not None else ""
 
     def open_row(self) -> None:
-        """Show the lines that the one under the cursor stands for; if it is one, say that it was opened."""
+        """Unfold the lines behind the one under the cursor; if it is a single line, report it as opened."""
         row = self.current_row()
         if row is None:
             return
         if row.fold is None:
             self.post_message(self.RowOpened(self, row))
         elif (place := self._stay()) is not None:
-            self._painter = None  # rows of the batch have other numbers
+            self._painter = None  # the batch's rows now have different numbers
             self._load(place.unfolded(row), "reading")
 
     @property
     def unfolded(self) -> bool:
-        """Whether lines that are told as one otherwise are shown one by one."""
+        """Whether folded lines are shown one by one."""
         return self._place is not None and self._place.window.reader.unfolded
 
     def fold(self) -> None:
-        """Tell as one again what :meth:`open_row` has unfolded."""
+        """Fold again what :meth:`open_row` has unfolded."""
         if (place := self._stay()) is not None:
             self._painter = None
             self._load(place.folded(), "reading")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text: without times and labels, a line a row."""
+        """The selected text: without times and labels, one line per row."""
         if self._place is None:
             return None
         window = self._place.window
@@ -407,7 +407,7 @@ class LogView(Widget, can_focus=True):
         return self.following and not self.frozen
 
     def _restart(self) -> None:
-        """Read under the present query: the newest lines, or from where the cursor was."""
+        """Read under the current query: the newest lines, or from where the cursor was."""
         if self._book is None:
             return
         old = self._place
@@ -431,7 +431,7 @@ class LogView(Widget, can_focus=True):
         self._load(task, "filtering" if self.filter else "reading")
 
     def _stay(self) -> LogPlace | None:
-        """Stop following; return the place to go on from."""
+        """Stop following; return the place to continue from."""
         self._note = ""
         self._anchor = None
         if self._place is not None:
@@ -457,7 +457,7 @@ class LogView(Widget, can_focus=True):
         self._load(search, "searching")
 
     def _elsewhere(self, test: Level | str, none: str) -> Task:
-        """Task: say that there is none and, where not all lines are shown, who else has one."""
+        """Task: say that there is none and, if not all lines are shown, who else has one."""
         self._tell(none)
         if self._book is None or self._query == Query():
             return lambda: True
@@ -500,7 +500,7 @@ class LogView(Widget, can_focus=True):
         self._loader.start(task, done, still)
 
     def _cannot_read(self, error: Exception) -> None:
-        """Say so here: it is tried again with the next line and the next key."""
+        """Say so here: the next line and the next key try again."""
         foreseen = isinstance(error, CockpitError)
         why = f"{error.what}: {error.where}" if isinstance(error, CockpitError) else kind_and_text(error)
         self._busy = ""
@@ -523,7 +523,7 @@ class LogView(Widget, can_focus=True):
         self._draw()
 
     def _unfinished(self, count: int) -> list[Row]:
-        """Progress bars and prompts, as they stand now."""
+        """Progress bars and prompts, as they are now."""
         assert self._book is not None
         rows = self._book.pending(self._query.sources)
         if self._hits is not None and self._hits_text == self.filter:
@@ -536,7 +536,7 @@ class LogView(Widget, can_focus=True):
         self.refresh()
 
     def _relook(self) -> None:
-        """Draw in another way, at the same place."""
+        """Draw in a different way, at the same place."""
         self._painter = None
         self._lay_out(with_cursor=True)
 
@@ -614,7 +614,7 @@ class LogView(Widget, can_focus=True):
     # What is new, and the status
 
     def _mark_seen(self) -> None:
-        """All there is is on the screen."""
+        """Everything is on the screen."""
         assert self._book is not None
         assert self._place is not None
         self._new = 0
@@ -635,7 +635,7 @@ class LogView(Widget, can_focus=True):
             self._draw()
 
     def _count(self) -> int | None:
-        """How many lines there are under the query, where that is known."""
+        """How many lines there are under the query, if known."""
         if self._book is None or self._place is None:
             return None
         if self._query == Query():
@@ -740,7 +740,7 @@ class LogView(Widget, can_focus=True):
             self._load(self._place.newest if self._shows_newest else self._place.filled, "reading")
 
     def on_hide(self) -> None:
-        """Nothing is read for a log that is not seen."""
+        """Stop reading: the log is hidden."""
         self._hidden = True
 
     def on_show(self) -> None:

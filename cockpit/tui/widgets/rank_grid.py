@@ -1,4 +1,4 @@
-"""Nodes and ranks at a glance: one row a node, one cell a rank."""
+"""Nodes and ranks at a glance: one row per node, one cell per rank."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROLES = (
 """What a piece of a line may mean; each has a component class."""
 
 MANY = 8
-"""Rows that are drawn again one by one, at most: beyond, all of them at once is less work."""
+"""At most this many rows are redrawn one by one: beyond that, redrawing all at once is less work."""
 
 LAID_OVER = {
     "first": Style(bold=True),
@@ -54,7 +54,7 @@ LAID_OVER = {
 class _Layout:
     """Which lines the nodes take.
 
-    :param starts: the first line of each node, and behind them the number of all lines
+    :param starts: the first line of each node, followed by the total number of lines
     """
 
     width: int
@@ -142,18 +142,18 @@ class RankGrid(ScrollView, can_focus=True):
         self._rows: dict[str, int] = {}
         self._short: dict[str, str] = {}
         self._gpu = False
-        """Whether any node has told of a GPU."""
+        """Whether any node has reported a GPU."""
         self._first: int | None = None
         self._now = 0.0
         self._slow_s = SLOW_S
         self._cursor: tuple[int, int | None] = (0, None)
         """The node, as its place in the order, and the rank's place on it."""
         self._shown = False
-        """Whether anybody has moved the cursor: only then something is selected."""
+        """Whether anybody has moved the cursor: only then is something selected."""
         self._styles: dict[str, Style] = {}
         self._laid: _Layout | None = None
         self._strips: dict[int, tuple[list[Piece], Strip]] = {}
-        """What was drawn last in each line; -1 is the head."""
+        """What was last drawn in each line; -1 is the head."""
 
     # What is drawn
 
@@ -189,17 +189,17 @@ class RankGrid(ScrollView, can_focus=True):
             self._refresh_row(row)
 
     def _seen(self) -> range:
-        """The nodes that are to be seen, as their places in the order."""
+        """The visible nodes, as their places in the order."""
         layout, top = self._layout, self.scroll_offset.y
         first = layout.at(top)
         last = layout.at(min(top + self.size.height, layout.starts[-1]) - 1)
         return range(first[0], last[0] + 1) if first and last else range(0)
 
     def _may_be_first(self, changed: set[str | int]) -> bool:
-        """Whether the first failure may be another one now.
+        """Whether the first failure may now be a different one.
 
-        To look through all ranks takes long where there are thousands. What only shifts times (a clock that
-        is measured better) has time until all rows are drawn.
+        Checking thousands of ranks takes long. What only shifts times (a clock that is measured more
+        accurately) can wait until all rows are drawn.
         """
         ranks = self._model.ranks
         return any(
@@ -215,7 +215,7 @@ class RankGrid(ScrollView, can_focus=True):
         return rank.node if rank else ""
 
     def _refresh_row(self, row: int) -> None:
-        """Draw a node again, where it is to be seen."""
+        """Redraw a node if it is visible."""
         starts = self._layout.starts
         top = starts[row] + 1 - self.scroll_offset.y
         end = starts[row + 1] + 1 - self.scroll_offset.y
@@ -230,7 +230,7 @@ class RankGrid(ScrollView, can_focus=True):
         self._lay_out()
 
     def notify_style_update(self) -> None:
-        """Another theme: other colours."""
+        """A new theme has new colours."""
         super().notify_style_update()
         self._styles.clear()
         self._strips.clear()
@@ -288,7 +288,7 @@ class RankGrid(ScrollView, can_focus=True):
         return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 
     def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
-        """A line; the same one as before if nothing in it has changed: what is made of it is kept too."""
+        """A line; the same object as before if nothing changed, so that what is made from it is kept."""
         before = self._strips.get(line)
         if before is not None and before[0] == pieces and before[1].cell_length == width:
             return before[1]
@@ -309,7 +309,7 @@ class RankGrid(ScrollView, can_focus=True):
 
     @property
     def first(self) -> Mark | None:
-        """The first rank of the run: what one looks at before anything is selected."""
+        """The first rank of the run: what is shown before anything is selected."""
         node = next(iter(self._model.nodes.values()), None)
         return None if node is None else (node.name, node.ranks[0] if node.ranks else None)
 
@@ -321,7 +321,7 @@ class RankGrid(ScrollView, can_focus=True):
         return node.name, None if place is None or place >= len(node.ranks) else node.ranks[place]
 
     def select(self, node: str, rank: int | None) -> None:
-        """Put the cursor on a node or rank; what is not of the run changes nothing."""
+        """Put the cursor on a node or rank; one that is not part of the run changes nothing."""
         if node not in self._rows:
             return
         ranks = self._model.nodes[node].ranks

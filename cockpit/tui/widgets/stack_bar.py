@@ -1,4 +1,4 @@
-"""The first line of the stack screen: whose stacks, of when, and how many answered."""
+"""The first line of the stack screen: whose stacks, from when, and how many ranks answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cockpit.tui.widgets.top_bar import TopBar
 
 
 class StackBar(TopBar):
-    """One line; draws what :meth:`tell` was told last."""
+    """One line; draws what :meth:`tell` was last given."""
 
     def tell(self, parts: Sequence[Part]) -> None:
         """Draw these parts, in the styles of the bar of a run."""

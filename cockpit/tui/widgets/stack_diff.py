@@ -15,7 +15,7 @@ from cockpit.tui.units import span_text
 from cockpit.tui.widgets.text_pane import Line, Piece, TextPane
 
 FOLD = 3
-"""So many frames of libraries in a row and more are one line."""
+"""This many library frames in a row or more become one line."""
 
 AROUND = 2
 """Common frames that are shown on either side of a difference."""
@@ -86,7 +86,7 @@ def _state(side: Side) -> Iterator[Piece]:
 
 
 def _work(one: Dump, other: Dump) -> Iterator[Line]:
-    """What the process did between two samples of it."""
+    """What the process did between two samples."""
     if one.rank != other.rank or one.process is None or other.process is None:
         return
     span = other.at - one.at
@@ -125,7 +125,7 @@ def _threads(name: str, one: Thread | None, other: Thread | None, width: int) ->
 
 
 def _only(sign: str, role: str, frames: Sequence[Frame], width: int) -> Iterator[Line]:
-    """Frames that one side has alone; many of libraries in a row are one line."""
+    """Frames that only one side has; many library frames in a row become one line."""
     for library, group in groupby(frames, lambda frame: kind(frame) == "library"):
         found = list(group)
         if library and len(found) >= FOLD:

@@ -21,10 +21,10 @@ from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece
 
 RANKS = (4, 14)
-"""Columns for the ranks in front, least and most."""
+"""Columns for the ranks in front, minimum and maximum."""
 
 MEASURED = 100
-"""Sets of ranks whose length is looked at before the columns are set."""
+"""How many rank sets are measured before the columns are set."""
 
 PLACE = 8
 """Columns below which a file is not worth drawing."""
@@ -44,7 +44,7 @@ class StackTreePane(CursorPane[Row]):
         self._arrived: dict[Key, int] = {}
         """Where ranks have moved to: the innermost line of each of them, with the ranks."""
         self._sources: dict[Key, str] = {}
-        """The line of code at a frame, where it is known."""
+        """The line of code at a frame, if known."""
         self.empty = ""
         """Why there is no stack."""
 
@@ -83,7 +83,7 @@ class StackTreePane(CursorPane[Row]):
         self.show_items(found)
 
     def build(self, width: int) -> Sequence[Line]:
-        """One line a row; each is made when it is drawn, for there may be tens of thousands."""
+        """One line per row; each is made when it is drawn, since there may be tens of thousands."""
         if not self.items:
             return super().build(width)
         self._starts = range(len(self.items))
@@ -100,7 +100,7 @@ class StackTreePane(CursorPane[Row]):
     def toggle(self) -> bool:
         """Fold or unfold the row under the cursor.
 
-        :return: whether there was something to
+        :return: whether there was something to fold or unfold
         """
         row = self.current
         if row is None or not row.folded:
@@ -119,7 +119,7 @@ class StackTreePane(CursorPane[Row]):
         return item.key, item.frame is None
 
     def item_lines(self, item: Row, width: int) -> Sequence[Line]:
-        """The ranks, the frame, and what there is to say of it."""
+        """The ranks, the frame, and what there is to say about it."""
         return [Line(tuple(self._pieces(item, width)))]
 
     def empty_lines(self, width: int) -> Sequence[Line]:
@@ -165,7 +165,7 @@ class StackTreePane(CursorPane[Row]):
             return f"{which}moved here", "running"
         if row.missing:
             here, missing = f"{count(row.here):,} here", f"{count(row.missing):,} missing"
-            # Where there is little room, the name is what tells more.
+            # If there is little room, the name says more.
             return (f"{here} · {missing}" if room > 50 else here), "warning" if row.odd else "label"
         if row.kind in WAITING:
             return "waits", "waits"

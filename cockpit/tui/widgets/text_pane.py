@@ -28,7 +28,7 @@ VARIABLES = {
     },
     **{f"link-{state}": f"link-{state}" for state in ("ok", "stale", "gone")},
 }
-"""What a piece of text may mean, and the theme's colour for it; ``title`` is bold, all else is plain."""
+"""What a piece of text may mean, and the theme's colour for it; ``title`` is bold, the rest is plain."""
 
 
 class Piece(NamedTuple):
@@ -43,8 +43,8 @@ class Line(NamedTuple):
 
     :param pieces: from left to right
     :param indent: characters at its start that only place it; they are not copied
-    :param joins: it goes on where the line before was cut: no newline between them when copied
-    :param heading: it stands above an item without being part of it
+    :param joins: it continues the previous line where that was cut: no newline between them when copied
+    :param heading: it is above an item without being part of it
     """
 
     pieces: tuple[Piece, ...] = ()
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 
 
 def fold(text: str, columns: int) -> list[str]:
-    """Cut a text into pieces of at most so many columns, after spaces or else punctuation if there is some.
+    """Cut a text into pieces of at most this many columns, after spaces or else punctuation if there is any.
 
     The pieces together are the text; there is at least one, and none but the only one is empty.
     """
@@ -88,9 +88,9 @@ def _fitting(text: str, columns: int) -> int:
 
 
 def hanging(head: Sequence[Piece], text: str, width: int, role: str = "") -> Iterator[Line]:
-    """A text behind ``head``, its further lines below its first one.
+    """A text after ``head``, with its further lines below the first one.
 
-    :param width: columns of the pane; in a very narrow one the text stands below the head
+    :param width: columns of the pane; in a very narrow one the text is below the head
     """
     indent = cell_len("".join([piece.text for piece in head]))
     if len(text) <= width - indent and text.isascii():
@@ -106,9 +106,9 @@ def hanging(head: Sequence[Piece], text: str, width: int, role: str = "") -> Ite
 
 
 class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
-    """Shows lines that :meth:`build` makes for the present width; text in it can be selected.
+    """Shows lines that :meth:`build` makes for the current width; text in it can be selected.
 
-    :param ascii_only: draw nothing that is not ASCII but what others wrote
+    :param ascii_only: draw only ASCII, except for what others wrote
     """
 
     DEFAULT_CSS = """
@@ -141,15 +141,15 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
         super().__init__(id=id)
         self.ascii_only = ascii_only
         self.lines: Sequence[Line] = ()
-        """What it shows, whatever part of it is on the screen."""
+        """Everything it shows, on the screen or not."""
         self._styles_of: dict[str, Style] = {}
 
     def build(self, width: int) -> Sequence[Line]:
-        """The lines for a pane of so many columns."""
+        """The lines for a pane of this many columns."""
         raise NotImplementedError
 
     def rebuild(self) -> None:
-        """Build the lines again; nothing is drawn where they are the same."""
+        """Build the lines again; nothing is drawn if they are the same."""
         width = self.scrollable_size.width
         if width <= 0:
             return
@@ -169,7 +169,7 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
     # Moving
 
     def move(self, rows: int) -> None:
-        """Scroll by so many lines."""
+        """Scroll by this many lines."""
         self._scroll_by(rows)
 
     def page(self, step: int) -> None:
@@ -206,7 +206,7 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
     # Drawing
 
     def watch_show_vertical_scrollbar(self, shown: bool) -> None:
-        """Let the scrollbar begin where the text is: Textual tells it of moves only while it is shown."""
+        """Let the scrollbar begin where the text is: Textual reports moves to it only while it is shown."""
         if shown:
             self.vertical_scrollbar.position = self.scroll_y
 

@@ -15,17 +15,17 @@ from cockpit.tui.widgets.cursor_pane import CursorPane
 from cockpit.tui.widgets.text_pane import Line, Piece, hanging
 
 FOLD = 3
-"""So many frames of libraries in a row and more are one line."""
+"""This many library frames in a row or more become one line."""
 
 
 @dataclass(frozen=True)
 class RankSight:
-    """What is known of one rank.
+    """What is known about one rank.
 
     :param place: where it is
-    :param dump: the dump that is shown; None: there is none
+    :param dump: the dump shown; None: there is none
     :param why: why there is no dump
-    :param asked: what was asked of this rank alone (``native``, ``locals``, ``children``)
+    :param asked: what only this rank was asked for (``native``, ``locals``, ``children``)
     """
 
     rank: int
@@ -36,7 +36,7 @@ class RankSight:
 
 
 class ThreadList(CursorPane[Thread]):
-    """One line a thread: its name, what it does, its innermost frame."""
+    """One line per thread: its name, what it does, its innermost frame."""
 
     _sight: RankSight | None = None
 
@@ -55,7 +55,7 @@ class ThreadList(CursorPane[Thread]):
         return self._at
 
     def key_of(self, item: Thread) -> Hashable:
-        """Its number for the kernel, or its name."""
+        """Its thread id in the kernel, or its name."""
         return item.tid or item.name
 
     def item_lines(self, item: Thread, width: int) -> Sequence[Line]:
@@ -89,7 +89,7 @@ class Shown:
 
 
 class RankPane(CursorPane[Shown]):
-    """Everything that is known of one rank."""
+    """Everything that is known about one rank."""
 
     def show(self, sight: RankSight, kinds: Sequence[Sequence[str]], *, library: bool) -> None:
         """Draw this.
@@ -158,7 +158,7 @@ def _child_line(child: Child) -> Line:
 
 
 def _head(sight: RankSight, width: int) -> Iterator[Line]:
-    """Where it is, how its process is, what there is to note."""
+    """Where it is, the state of its process, and its notes."""
     dump = sight.dump
     local = "" if sight.place.local_rank is None else f", local rank {sight.place.local_rank}"
     yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {sight.place.node}{local}")))
@@ -229,7 +229,7 @@ def _thread_items(
 
 
 def _folds(thread: Thread, kinds: Sequence[str], number: int, frame: Frame) -> bool:
-    """Whether a frame is one of a library that says little: not the innermost, none that was asked for."""
+    """Whether a frame is a library's and says little: not the innermost, and not one that was asked for."""
     kind = kinds[number] if number < len(kinds) else "user"
     ends = number in (0, len(thread.frames) - 1)
     return kind == "library" and not ends and not frame.native and not _locals(thread, number)

@@ -1,4 +1,4 @@
-"""The first line: which run, how it is, how far, how well."""
+"""The first line: which run, its state, its progress, and how well it goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cockpit.tui.units import number_text, span_text
 from cockpit.tui.widgets.line import Part, fit
 
 AGES = 1e9
-"""Seconds (three decades) beyond which a span is none: a node may say any time."""
+"""Seconds (three decades): a longer span is not real: a node may send any time."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Head:
 
 
 class TopBar(Widget):
-    """One line; draws what :meth:`show` was told last."""
+    """One line; draws what :meth:`show` was last given."""
 
     DEFAULT_CSS = """
     TopBar {
@@ -126,7 +126,7 @@ class TopBar(Widget):
 
 
 def _goes_on(head: Head) -> bool:
-    """Whether the run may come to its last step."""
+    """Whether the run may reach its last step."""
     model = head.model
     return not (head.recorded or model.over or model.stop_reason or model.first_failure())
 
@@ -158,7 +158,7 @@ def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICOD
 
 
 def elapsed_text(seconds: float) -> str:
-    """``00:12:41``; days in front where there are any."""
+    """``00:12:41``; with days in front if there are any."""
     whole = int(seconds)
     days = f"{whole // 86400}d " if whole >= 86400 else ""
     return f"{days}{whole // 3600 % 24:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

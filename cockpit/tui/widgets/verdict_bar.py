@@ -1,4 +1,4 @@
-"""The answer before the question: which rank, where, what it does, and what says so."""
+"""The answer before the question: which rank, where, what it does, and the evidence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cockpit.tui.widgets.line import Part, fit
 from cockpit.tui.widgets.text_pane import fold
 
 MOST = 6
-"""Lines it takes at most; four in a low terminal."""
+"""At most this many lines; four in a terminal with few rows."""
 
 LOW = 4
 
 CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
-"""The style of each word for how certain it is."""
+"""The style of each word for certainty."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Told:
 
     :param place: where the rank is that it is about: its node and local rank
     :param source: the line of code it is at
-    :param tone: ``odd`` where a rank is to blame, ``good``, or empty
+    :param tone: ``odd`` if a rank is to blame, ``good``, or empty
     :param waiting: why there is no verdict yet
     """
 
@@ -44,7 +44,7 @@ class Told:
 
 
 class VerdictBar(Widget):
-    """A few lines; draws what :meth:`show` was told last."""
+    """A few lines; draws what :meth:`show` was last given."""
 
     DEFAULT_CSS = """
     VerdictBar {
@@ -124,8 +124,8 @@ class VerdictBar(Widget):
         return [*lines, *([(piece, "")] for piece in middle), *last]
 
     def _last(self, found: Verdict, width: int) -> Iterator[list[tuple[str, str]]]:
-        """The evidence, with how certain it is behind it, and what to do next."""
-        # Nothing is claimed, and nothing speaks for it: there is nothing to be sure of.
+        """The evidence, followed by how certain it is, and what to do next."""
+        # Nothing is claimed, with no evidence: there is nothing to be sure of.
         word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
         room = width - cell_len(word) - 3
         text = " · ".join(found.evidence)
@@ -142,7 +142,7 @@ class VerdictBar(Widget):
 
 
 def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str]]]:
-    """The headline is never cut: where it is too long for a line it takes two."""
+    """The headline is never cut: if it is too long for one line, it takes two."""
     text, style = parts[0].pieces[0]
     pieces = fold(text, width)
     if len(pieces) == 1:
@@ -152,7 +152,7 @@ def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str
 
 
 def _within(text: str, width: int, lines: int) -> list[str]:
-    """A text in at most so many lines."""
+    """A text in at most this many lines."""
     pieces = fold(text, width)
     if len(pieces) <= lines:
         return pieces
