@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     parser = Parser(
         "attach",
         "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile: the "
-        "job that runs on its nodes, whoever started it; of a foreign job cockpit shows the stacks.",
+        "job that runs on its nodes, whoever started it; of a job started otherwise, cockpit shows stacks.",
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
     )
     parser.add_argument("target", metavar="RUN|HOSTFILE")
@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
         type=seconds,
         default=600.0,
         metavar="S",
-        help="wait so long for lost links when all else has ended (600; the app waits on)",
+        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
     )
     terminal.add_options(parser)
     jobs.add_options(parser)

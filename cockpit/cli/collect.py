@@ -22,7 +22,7 @@ def main(words: list[str]) -> int:
     parser = Parser(
         "collect",
         "Fetch a run's profiler reports from all nodes at once, checked by sha256 on both sides. "
-        "Cut off, run it again: it goes on where it was.",
+        "If interrupted, run it again: it resumes where it stopped.",
         "Exit codes: 0 every node's report is here and verified, 3 something is missing (it says what).",
     )
     parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
@@ -63,7 +63,7 @@ async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool 
     for node, why in collected.missing.items():
         out(f"{node}: no report: {why}")
     for node, names in collected.passed_over.items():
-        say(f"{node}: not fetched, as they are no reports: {', '.join(map(repr, names))}")
+        say(f"{node}: not fetched (not reports): {', '.join(map(repr, names))}")
     if collected.reports:
         say(WARNING)
     if not collected.complete and (collected.reports or folder.manifest.profile):

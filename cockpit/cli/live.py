@@ -127,7 +127,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                 teller = None
             if session.model.over and (waiting := _waiting(session)):
                 why = session.paused[waiting[0]]
-                say(f"the run is over, and logs of {nodes_text(waiting)} wait there: {why}")
+                say(f"the run is over; logs of {nodes_text(waiting)} are still there: {why}")
                 say(f"once there is room: cockpit attach {quote(session.folder.name)}")
                 break
             if ending is not None:

@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
     """Print logs."""
     parser = Parser(
         "logs",
-        "Print a run's output: what is here, what its nodes still have, and with -f what comes.",
+        "Print a run's output: what is here, what its nodes still have, and with -f new output.",
         "examples:\n"
         "  cockpit logs last --rank 0-3 --tail 20\n"
         "  cockpit logs last -f --node gpu07 --grep 'loss|Error'\n"
@@ -41,9 +41,7 @@ def main(words: list[str]) -> int:
         "  cockpit logs last --rank 0 --raw > rank0.log",
     )
     parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on with what comes, until the run is over"
-    )
+    parser.add_argument("-f", "--follow", action="store_true", help="follow new output until the run ends")
     parser.add_argument("--rank", type=rank_set, metavar="SET", help="only these ranks: 0-3,7")
     parser.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     parser.add_argument("--grep", type=_regex, metavar="REGEX", help="only lines that match")
@@ -55,7 +53,7 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--no-fold",
         action="store_true",
-        help="each line of each rank by itself, also where many say the same",
+        help="print each line of each rank, also where many ranks print the same",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args(words)

@@ -18,8 +18,8 @@ def main(words: list[str]) -> int:
     """Print the plan."""
     made = cluster.parser(
         "plan",
-        "Print shell that a person can paste and run on each node. Opens no link, so what only a node knows\n"
-        "(a free port, its cores, where nsys is) is said as a note.",
+        "Print a shell script to paste and run on each node. It opens no link, so what only a node knows\n"
+        "(a free port, its cores, where nsys is) is a note.",
     )
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     made.add_argument("--show-secrets", action="store_true", help="print secret values into the scripts")

@@ -28,12 +28,12 @@ def main(words: list[str]) -> int:
     """List runs, or show one."""
     parser = Parser(
         "ps",
-        "List runs, newest last; with RUN, its nodes and ranks. Nodes of runs that have not ended are asked.",
+        "List runs, newest last; with RUN, its nodes and ranks. Asks the nodes of runs that have not ended.",
         "A run started from another machine: cockpit ps --hostfile FILE finds it on its nodes.",
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     parser.add_argument("-a", "--all", action="store_true", help="all runs, not just the newest 20")
-    parser.add_argument("--no-connect", action="store_true", help="ask no node: what was known last")
+    parser.add_argument("--no-connect", action="store_true", help="show what was known last; ask no node")
     parser.add_argument("--hostfile", metavar="FILE", help="look on these nodes for runs not known here")
     parser.add_argument("--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile")
     parser.add_argument("--json", action="store_true", help="JSON")

@@ -60,24 +60,32 @@ def _parser() -> Parser:
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
     group.add_argument(
-        "--failure-wait", type=seconds, default=30.0, metavar="S", help="stop so long after the failure (30)"
+        "--failure-wait",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds from the failure to the stop (30)",
     )
     group.add_argument(
         "--grace",
         type=seconds,
         default=30.0,
         metavar="S",
-        help="of a stop: SIGKILL so long after SIGTERM (30)",
+        help="when stopping: seconds from SIGTERM to SIGKILL (30)",
     )
     group.add_argument(
-        "--finalise-wait", type=seconds, default=600.0, metavar="S", help="for a profiler to write (600)"
+        "--finalise-wait",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds for a profiler to write its report (600)",
     )
     group.add_argument(
         "--give-up",
         type=seconds,
         default=600.0,
         metavar="S",
-        help="wait so long for lost links when all else has ended (600; the app waits on)",
+        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
     )
     group.add_argument(
         "--node-dir",

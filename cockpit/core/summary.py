@@ -27,7 +27,7 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     odd = [node for node in model.nodes.values() if node.launcher_code]
     if odd and first is None and not any(rank.failed for rank in model.ranks.values()):
         words = f"{nodes_text([node.name for node in odd])}: the launcher ended with {odd[0].launcher_code}"
-        lines.append(f"{words}, although its ranks exited 0: cockpit logs {quote(run)} has its words")
+        lines.append(f"{words}, although its ranks exited 0; see: cockpit logs {quote(run)}")
     lost = [node.name for node in model.nodes.values() if node.lost]
     if lost:
         lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")

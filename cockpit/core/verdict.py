@@ -383,7 +383,7 @@ def _few(case: Case) -> Verdict | None:
         case.waiting,
         f"{waits} in {case.blocked or 'collectives'}, in which {number_text(case.suspects, 'is', 'are')} not",
         case.waits[0].where,
-        "Either the few are where nobody else goes, or the many are held up elsewhere.",
+        "Either these few called what the others never reach, or the others are held up elsewhere.",
         kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
         next=(MORE,),
     )
@@ -439,11 +439,13 @@ def _together(case: Case) -> Verdict | None:
     part = case.waits[0]
     if case.looks < 2:
         headline = f"{every_text(case.waiting, 'is', 'are')} in {part.what}, in one sample"
-        return Verdict("unknown", 0, headline, "", "Whether they move takes another sample.", next=(MORE,))
+        return Verdict(
+            "unknown", 0, headline, "", "Another sample will show whether they move.", next=(MORE,)
+        )
     steps: tuple[str, ...] = STEPS
-    detail = "Stacks cannot tell for whom: the network, a GPU, or what a rank asked for."
+    detail = "Stacks do not show what they wait for: the network, a GPU, or a rank's own request."
     if part.kind == "sync":
-        detail = "They wait for their GPUs; for whom those wait is not in the stacks."
+        detail = "They wait for their GPUs; what those wait for is not in the stacks."
         steps = ("nvidia-smi: are the GPUs busy?", *STEPS)
     elif part.kind == "rendezvous":
         detail = "The ranks are there and do not find each other: address, port, or firewall."

@@ -261,7 +261,7 @@ class Link:
 
     def _nonsense(self, what: str) -> LinkError:
         """A node that sends what it must not is no longer believed."""
-        return LinkError(f"sent what makes no sense: {what}", where=self.node, retry=False)
+        return LinkError(f"sent an invalid answer: {what}", where=self.node, retry=False)
 
     async def call(
         self, request: Request[Answer, Item], data: bytes = b"", *, deadline_s: float = 60

@@ -44,7 +44,7 @@ class Room:
         self._left = min(_LOOK_BYTES, free - floor - size)
         self._until = time.monotonic() + _LOOK_S
         if self._left < 0:
-            what = f"{_text(free)} free here, and {_text(floor)} are kept free"
+            what = f"{_text(free)} free here; {_text(floor)} are kept free"
             raise QuotaReached(
                 what, where=str(self._folder), hint="free some space, and it goes on by itself"
             )

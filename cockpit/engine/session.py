@@ -193,7 +193,7 @@ class Session:
                 # Trouble with its files here must not affect the others.
                 await self._pause(name, link, str(error), _SLOW_S)
             except Malformed as error:
-                await self._pause(name, link, f"sent what makes no sense: {error}", _SLOW_S)
+                await self._pause(name, link, f"sent an invalid answer: {error}", _SLOW_S)
             except CockpitError:
                 raise  # our own trouble, such as a full disk here: the same for every node
             except Exception as error:
@@ -305,7 +305,7 @@ class Session:
         """Whether a node's logs waited, and need not wait any longer."""
         if name not in self.paused or self._spools[name].wait_for(CREDIT_PORTION):
             return False
-        text = "there is room here again: its logs come from where they paused"
+        text = "there is room here again: its logs resume where they paused"
         self._note(name, events.Note(text), record=False)
         return True
 

@@ -308,7 +308,7 @@ class Supervisor:
         elif now - self._orphans_since > SETTLE_S:
             self._orphans_told = True
             ranks = ", ".join(str(number) for number in sorted(one.rank for one in self._ranks.live()))
-            self._emit("note", text="the launcher ended; without it run on: rank " + ranks)
+            self._emit("note", text="the launcher ended; still running without it: rank " + ranks)
 
     def _note_report(self) -> None:
         if not self._spec.get("profile") or not self._ranks.started or self._ranks.live():
@@ -357,7 +357,7 @@ class Supervisor:
         end = how(self._launcher_status)
         if end["signal"] is not None:
             return "the profiler was ended by signal %d before it wrote a report" % end["signal"]
-        return "the profiler ended with status %d without a report; launcher.log has its words" % end["code"]
+        return "the profiler ended with status %d without a report; see launcher.log" % end["code"]
 
     def _stopped_hard(self) -> bool:
         self._look_for_stop(self._names())

@@ -72,7 +72,7 @@ EVERY: tuple[Command, ...] = (
         "collect profiler reports",
         "collect",
         "Run",
-        "Fetches every node's reports and checks them by sha256. Again: cancels; it goes on where it was.",
+        "Fetches every node's reports and checks them by sha256. Again: cancels; once more: resumes.",
         40,
     ),
     Command(
@@ -118,7 +118,7 @@ EVERY: tuple[Command, ...] = (
     Command("log", ("2",), "log", "", "Move"),
     Command("detail", ("3",), "detail of a node or rank", "", "Move"),
     Command("events", ("4",), "events: what happened when", "", "Move"),
-    Command("commands", ("5",), "commands: what cockpit ran, as one types it", "", "Move"),
+    Command("commands", ("5",), "commands: what cockpit ran, as you would type it", "", "Move"),
     Command("previous_rank", ("left_square_bracket",), "previous rank", "", "Move"),
     Command("next_rank", ("right_square_bracket",), "next rank", "", "Move"),
     Command("mark", ("space",), "mark the node or rank", "mark", "Move", "The log narrows to the marks."),
@@ -302,7 +302,7 @@ def keymap(changes: Mapping[str, str], where: str = "", scope: str = RUN) -> dic
     for name, keys in changes.items():
         if name not in commands:
             meant = near(name, commands)
-            hint = f"did you mean {meant!r}?" if meant else "the names stand in docs/keys.md"
+            hint = f"did you mean {meant!r}?" if meant else "docs/keys.md lists the names"
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
         words = [word.strip() for word in keys.split(",") if word.strip()]
         commands[name] = replace(commands[name], keys=tuple(spelled.get(word, word) for word in words))

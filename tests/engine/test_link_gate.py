@@ -124,7 +124,7 @@ def lost(
 def test_a_hello_that_makes_no_sense_refuses_the_node(hello: object) -> None:
     async def main() -> None:
         link = Link("bad", Peer(pong, hello), ["python3"])
-        with pytest.raises(LinkError, match="bad: sent what makes no sense"):
+        with pytest.raises(LinkError, match="bad: sent an invalid answer"):
             await link.open()
 
     asyncio.run(main())
@@ -137,7 +137,7 @@ def test_a_ping_answered_with_nonsense_loses_the_link(ok: object) -> None:
     def answer(peer: Peer, header: dict[str, Any]) -> None:
         peer.send({"id": header["id"], "ok": ok})
 
-    assert lost(answer).startswith("bad: sent what makes no sense: ping")
+    assert lost(answer).startswith("bad: sent an invalid answer: ping")
 
 
 def test_silence_after_nonsense_is_noticed() -> None:
@@ -180,7 +180,7 @@ def test_an_answer_to_follow_that_makes_no_sense_loses_the_link(frame: dict[str,
         async for _ in stream.parts():
             pass
 
-    assert lost(answer, use).startswith("bad: sent what makes no sense: ")
+    assert lost(answer, use).startswith("bad: sent an invalid answer: ")
 
 
 def test_bytes_beyond_the_credit_lose_the_link() -> None:

@@ -194,7 +194,7 @@ def _environ(rng: random.Random, mutation: str) -> Do:
 
 def lost(stage: Stage, node: str, error: Malformed) -> LinkError:
     """What the session makes of an answer that makes no sense."""
-    what = f"sent what makes no sense: {error}"
+    what = f"sent an invalid answer: {error}"
     stage.happens(node, kind="link", state="gone", why=what)
     return LinkError(what, where=node, retry=False)
 

@@ -24,7 +24,7 @@ KINDS = {
     "dropped": r"connection lost|connection failed|login shell ended|connection closed",
     "hangs": r"no answer from the agent|waiting for the agent",
     "busy": r"sshd may be dropping parallel logins|connection lost|reset",
-    "garbage": r"sent what makes no sense",
+    "garbage": r"sent an invalid answer",
     "nopython": r"no python found",
 }
 """Every kind, and what must be said of it."""

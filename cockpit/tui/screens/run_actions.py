@@ -241,7 +241,7 @@ class RunActions(Screen[None], inherit_bindings=False):
         if self._collect is not None and self._collect.is_running:
             self._collect.cancel()
             self._activities.pop("collect", None)
-            self.notify("collecting was cancelled; c goes on where it was", markup=False)
+            self.notify("collecting was cancelled; c resumes it", markup=False)
             return
         self._collect = self._collect_reports()
 

@@ -170,7 +170,7 @@ def _silent(first: Rank) -> str:
     if first.signal in CRASHES:
         return "it crashed in native code, without a traceback"
     if first.signal == signal.SIGKILL:
-        return "killed from outside: by a person, or by the kernel for want of memory"
+        return "killed from outside: by a person, or by the kernel, out of memory"
     return "it was killed from outside"
 
 
