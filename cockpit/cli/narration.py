@@ -1,4 +1,4 @@
-"""What a person is told besides the ranks' output: one line per event, on stderr, and the summary."""
+"""Messages for people besides the ranks' output: one line per event, on stderr, and the summary."""
 
 from __future__ import annotations
 

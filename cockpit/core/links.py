@@ -13,7 +13,7 @@ NOTICED_S = 0.1
 """Seconds of a round trip that nobody notices."""
 
 OUTLIER = 3
-"""A link stands out if its round trip is this many times the usual one."""
+"""A link is an outlier if its round trip is this many times the usual one."""
 
 
 def slow_from(model: RunModel) -> float:

@@ -53,7 +53,7 @@ class Entry:
 class Timeline:
     """Turns the events of one run into entries.
 
-    :param model: the run's model; an event is applied to it before it is told
+    :param model: the run's model; each event is applied to it before listeners see it
     """
 
     def __init__(self, model: RunModel) -> None:

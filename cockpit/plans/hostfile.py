@@ -17,7 +17,7 @@ from ClusterShell.RangeSet import RangeSet, RangeSetException
 from cockpit.errors import CockpitError, ManyErrors
 
 MAX_HOSTS = 10_000
-"""Hosts of one file, ranges expanded: more than this is taken for a typo."""
+"""Hosts of one file, ranges expanded: more than this is treated as a typo."""
 MAX_SLOTS = 4096
 """Slots of one host, for the same reason."""
 _MAX_BYTES = 4 << 20

@@ -1,4 +1,4 @@
-"""Signs for states, so that none is shown by colour alone; and whether a terminal can draw them."""
+"""Signs for states, so that no state is shown by colour alone; and whether a terminal can draw them."""
 
 from __future__ import annotations
 

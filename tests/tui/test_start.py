@@ -103,6 +103,23 @@ def test_a_start_that_succeeds_while_it_is_asked_whether_to_quit_goes_on() -> No
     asyncio.run(main())
 
 
+def test_quitting_a_start_that_fails_meanwhile_quits() -> None:
+    async def main() -> None:
+        flight = Waits()
+        flight.refuses = True
+        app = CockpitApp(flight, Config())
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: "gpu04" in text_of(app), "there")
+            await pilot.press("q")
+            await until(pilot, lambda: asks(app), "the question")
+            flight.succeeds.set()
+            await until(pilot, lambda: app.error, "failed")
+            await pilot.press("s", "enter")
+            await until(pilot, lambda: app.return_code is not None, "quit")
+
+    asyncio.run(main())
+
+
 def test_what_joins_a_run_quits_at_once() -> None:
     async def main() -> None:
         flight = Waits()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cockpit.core.progress import wordings
 from cockpit.core.progress.durations import time_left
-from cockpit.core.progress.names import NEAR, Name, name_of, rate_end, unit_of
+from cockpit.core.progress.names import NEAR, Name, name_of, unit_of
 from cockpit.core.progress.plan import NUMBER, PARTS, Kind, Plan
 from cockpit.core.progress.wordings import Place
 
@@ -123,7 +123,7 @@ class _Line:
         """The name before a number, without the unit of the previous number."""
         before = self.gaps[index]
         if index:
-            end = rate_end(before[:NEAR])
+            end = unit_of(before[:NEAR]).rate_end
             if end and (_SEPARATES.match(before, end) or not self._name(index - 1).field):
                 before = before[end:]
             elif (glued := _GLUED.match(before)) is not None:

@@ -189,19 +189,12 @@ class Unit:
     """What the text after a number says about it.
 
     :param kind: the field it is for; "time"; "scaled" (a thousand, a million); "other"; empty: nothing
+    :param rate_end: length of the unit if it is one of a speed (``s/step``), else 0
     """
 
     kind: str = ""
     factor: float = 1.0
-
-
-def rate_end(gap: bytes) -> int:
-    """The length of the unit of a speed at the beginning of a text behind a number; 0: there is none."""
-    step = _STEP.match(gap)
-    if step is not None and step["time"] in wordings.TIMES:
-        return step.end()
-    rate = _RATE.match(gap)
-    return rate.end() if rate is not None else 0
+    rate_end: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -212,10 +205,10 @@ def unit_of(gap: bytes) -> Unit:
     rate = _RATE.match(gap)
     if rate is not None:
         kind = wordings.UNITS.get(rate["what"] or b"samples", "other")
-        return Unit(kind, _SCALES.get(rate["scale"] or b"", 1.0))
+        return Unit(kind, _SCALES.get(rate["scale"] or b"", 1.0), rate.end())
     step = _STEP.match(gap)
     if step is not None and step["time"] in wordings.TIMES:
-        return Unit("step_s", wordings.TIMES[step["time"]])
+        return Unit("step_s", wordings.TIMES[step["time"]], step.end())
     word = _WORD.match(gap)
     if word is None:
         return Unit()

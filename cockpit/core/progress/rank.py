@@ -114,8 +114,11 @@ class RankLog:
             self._held = said
             return
         losses = plan.losses(lines) if len(lines) > 1 else [said["loss"]] if "loss" in said else []
-        if plan.kind is Kind.ALONE and losses and self._is_part(plan):
-            return
+        if plan.kind is Kind.ALONE and losses:
+            if plan.plain:
+                self._plain = self._told
+            elif self._told - self._plain < HEADED:
+                return  # a part of the plain loss that was printed with it
         above = self._above(said)
         if not above and plan.kind is Kind.ALONE and not (losses := self._confirmed(plan, losses)):
             return
@@ -123,12 +126,6 @@ class RankLog:
         news.add({**above, **said}, losses)
         if plan.eta:
             news.timed = lines[-1]
-
-    def _is_part(self, plan: Plan) -> bool:
-        """Whether a loss with its own words is a part of the plain loss printed with it."""
-        if plan.plain:
-            self._plain = self._told
-        return not plan.plain and self._told - self._plain < HEADED
 
     def _above(self, said: dict[str, float]) -> dict[str, float]:
         """What the heading above these numbers says."""

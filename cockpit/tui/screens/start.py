@@ -169,23 +169,31 @@ class StartScreen(Screen[None]):
 
     def key_q(self) -> None:
         """Quit; if that undoes what was launched, ask first."""
-        if not self._worker.is_running or self._worker.is_cancelled:
-            self.app.exit(int(self.error.code) if self.error else 130)
-        elif not self._flight.launches:
-            self._worker.cancel()
-        else:
+        if self._under_way and self._flight.launches:
             lines = ["Quitting stops whatever has been launched on the nodes so far."]
             answers = (
                 Answer("go-on", "keep starting", "k"),
                 Answer("quit", "stop it and quit", "s", grave=True),
             )
             self._asked = Question(f"quit while {self._flight.name} is starting?", lines, answers)
-            self.app.push_screen(self._asked, self._quits)
+            self.app.push_screen(self._asked, self._answered)
+        else:
+            self._quit()
 
-    def _quits(self, answer: str | None) -> None:
-        if answer == "quit" and self._worker.is_running:
+    @property
+    def _under_way(self) -> bool:
+        return self._worker.is_running and not self._worker.is_cancelled
+
+    def _answered(self, answer: str | None) -> None:
+        if answer == "quit":
+            self._quit()
+
+    def _quit(self) -> None:
+        if self._under_way:
             self._stage = "taking back what was started"
             self._worker.cancel()
+        else:
+            self.app.exit(int(self.error.code) if self.error else 130)
 
     async def take_back(self) -> None:
         """End a start in progress; what was launched is ended with it."""
