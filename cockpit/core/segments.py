@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,12 @@ BATCH_LINES = 1024
 
 HOLD = 4 << 20
 """Bytes that are held until the batch is closed, so that it can be cut evenly if it is too long."""
+
+WAIT_S = 0.25
+"""Seconds that lines wait for other logs: agents look at idle ones this often, each at its own moment."""
+
+LATELY = 8
+"""Batches to look back at for who usually speaks together."""
 
 PROMPT_S = 0.5
 """An unfinished line that has not grown for this many seconds waits for something: it is a prompt."""
@@ -110,6 +117,9 @@ class Collector:
         self._pieces: list[_Piece] = []
         self._size = 0
         self._full: list[list[Segment]] = []
+        self._opened: float | None = None  # since when there are pieces
+        self._bar_ended = False  # what was shown is in the pieces now: it must not be gone from the screen
+        self._lately: deque[set[int]] = deque(maxlen=LATELY)  # whose lines were in the last batches
         self._grown: set[int] = set()  # unfinished lines that grew since the last seal
         self._still: set[int] = set()  # those that did not, but are not prompts yet
         self._shown: set[int] = set()  # progress bars and prompts
@@ -128,6 +138,7 @@ class Collector:
             self._add(source, log, data, last)
             log.start = log.end + last
             log.state, log.overwritten = b"", False
+            self._bar_ended |= source in self._shown
             self._shown.discard(source)
             self._still.discard(source)
         log.end += len(data)
@@ -152,14 +163,15 @@ class Collector:
             if self._size > HOLD:
                 self._full += self._cut()
 
-    def seal(self, now: float) -> tuple[list[list[Segment]], bool]:
+    def seal(self, now: float, *, wait_s: float = 0.0) -> tuple[list[list[Segment]], bool]:
         """Close the batch.
 
         :param now: unix seconds
+        :param wait_s: keep it open for up to this many seconds while logs that spoke lately have no line yet,
+            so that what all ranks print of one step is in one batch
         :return: the batches, segments in the order of their sources; and whether :meth:`unfinished` changed
         """
-        batches = self._full + self._cut()
-        self._full = []
+        batches = [] if self._waits(now, wait_s) else self._close()
         changed = bool(self._grown)
         for source in self._grown:
             self._logs[source].since = now
@@ -170,6 +182,24 @@ class Collector:
         self._still -= prompts
         self._shown |= prompts
         return batches, changed or bool(prompts)
+
+    def _waits(self, now: float, wait_s: float) -> bool:
+        """Whether lines of other logs may still belong to the batch."""
+        if not self._pieces or self._full or self._bar_ended:
+            return False
+        if self._opened is None:
+            self._opened = now
+        # A clock that was set back must not hold anything.
+        if not 0 <= now - self._opened < wait_s:
+            return False
+        return not set().union(*self._lately) <= {piece.segment.source for piece in self._pieces}
+
+    def _close(self) -> list[list[Segment]]:
+        if self._pieces:
+            self._lately.append({piece.segment.source for piece in self._pieces})
+        batches = self._full + self._cut()
+        self._full, self._opened, self._bar_ended = [], None, False
+        return batches
 
     def unfinished(self) -> Iterator[Unfinished]:
         """The progress bars and prompts, in the order of their sources."""

@@ -13,7 +13,7 @@ from cockpit.base.events import ClockMeasured
 from cockpit.base.record import SIZES, logged_rank
 from cockpit.core.folding import folded
 from cockpit.core.levels import Level, level_of
-from cockpit.core.segments import BATCH_BYTES, Collector
+from cockpit.core.segments import BATCH_BYTES, WAIT_S, Collector
 from cockpit.engine.history import time_index
 from cockpit.engine.index import Index
 from cockpit.engine.runs import NodeEntry, RunFolder
@@ -22,9 +22,6 @@ from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError
 
 __all__ = ["Logbook", "Row", "Source"]
-
-BATCH_S = 0.25
-"""Seconds of history in a batch."""
 
 _STEP = 256 << 10
 """Bytes of a log to read at once."""
@@ -122,22 +119,23 @@ class Logbook:
             spooled = self.logs.size(number) >= offset + len(data)
             self._held.append(_Held(number, offset, len(data), None if spooled else data))
 
-    def flush(self, now: float) -> bool:
+    def flush(self, now: float, *, wait_s: float = 0.0) -> bool:
         """Close the batch.
 
         :param now: unix seconds
+        :param wait_s: keep it open for up to this many seconds while others may have more for it
         :return: whether there is anything new since the last call
         """
         changed = False
         if self._held is None:
-            changed = self._close_batch(now)
+            changed = self._close_batch(now, wait_s)
         else:
             self._held.append(now)
         told, self._told = self._told, self.batches
         return changed or told != self._told
 
-    def _close_batch(self, at: float) -> bool:
-        batches, changed = self._collector.seal(at)
+    def _close_batch(self, at: float, wait_s: float = 0.0) -> bool:
+        batches, changed = self._collector.seal(at, wait_s=wait_s)
         for batch in batches:
             self.index.add(at, batch)
         return changed
@@ -157,7 +155,7 @@ class Logbook:
         opened = at = self._folder.manifest.created
         size = 0
         for tick, node, sizes in self._ticks(await self._clocks(turn)):
-            if size and (tick - opened >= BATCH_S or size >= BATCH_BYTES):
+            if size and (tick - opened >= WAIT_S or size >= BATCH_BYTES):
                 self._close_batch(at)
                 size = 0
             if not size:

@@ -15,6 +15,7 @@ from textual._context import active_message_pump
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import Screen
@@ -30,6 +31,7 @@ from cockpit.tui import themes
 from cockpit.tui.ascii_filter import AsciiFilter
 from cockpit.tui.commands import keymap, shown
 from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.escape import reads_escapes
 from cockpit.tui.few_colours import FewColours
 from cockpit.tui.glyphs import Glyphs, choose
 from cockpit.tui.screens.finder import Finder, Item
@@ -87,6 +89,10 @@ class Host(App[int]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of states that a theme may leave out."""
         return themes.defaults()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver, with our reading of ``esc``."""
+        return reads_escapes(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own filters, then ours: in signs and colours that the terminal can show."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cockpit.core import segments
 from cockpit.core.excerpt import LONG, TEXT_MAX
-from cockpit.core.segments import PROMPT_S, Collector, Segment
+from cockpit.core.segments import LATELY, PROMPT_S, Collector, Segment
 
 texts = st.text("ab\r\n", max_size=20).map(str.encode)
 steps = st.lists(st.one_of(st.tuples(st.integers(0, 3), texts), st.just("seal")), max_size=30)
@@ -95,6 +95,76 @@ def test_a_line_too_long_to_be_read_whole_is_a_segment_of_its_own() -> None:
     assert collector.seal(0.0)[0] == [
         [Segment(0, 0, 2, 1), Segment(0, 2, 3 * len(piece) + 1, 1), Segment(0, 3 * len(piece) + 3, 4, 2)]
     ]
+
+
+class Steps:
+    """Ranks that print a line a step, each at its own moment; a look every 0.1 s.
+
+    :param ranks: how many
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self.collector = Collector()
+        self.ends = [0] * ranks
+        self.now = 0.0
+
+    def line(self, rank: int) -> None:
+        self.collector.feed(rank, self.ends[rank], b"step\n")
+        self.ends[rank] += 5
+
+    def look(self) -> list[list[int]]:
+        self.now += 0.1
+        return [[part.source for part in batch] for batch in self.collector.seal(self.now, wait_s=0.25)[0]]
+
+
+def test_what_ranks_print_of_one_step_is_one_batch_whenever_it_arrives() -> None:
+    steps = Steps(4)
+    for step in range(20):
+        shown = []
+        for rank in (2, 0, 3, 1) if step else (0, 1, 2, 3):
+            steps.line(rank)
+            if step:
+                shown += steps.look()
+        while not shown:
+            shown += steps.look()
+        assert shown == [[0, 1, 2, 3]], f"step {step}"
+        assert steps.look() == []
+
+
+def test_lines_wait_for_no_rank_that_is_silent_for_long() -> None:
+    steps = Steps(3)
+    for rank in range(3):
+        steps.line(rank)
+    while not steps.look():
+        pass
+    for _ in range(LATELY):
+        steps.line(0)
+        assert [steps.look() for _ in range(4)] == [[], [], [], [[0]]]
+    steps.line(0)
+    assert steps.look() == [[0]], "nobody else has spoken for a while"
+
+
+def test_a_bar_that_ended_is_not_missing_from_the_screen_for_a_moment() -> None:
+    steps = Steps(2)
+    for rank in range(2):
+        steps.line(rank)
+    steps.look()
+    steps.collector.feed(0, 5, b" 99%\r")
+    steps.look()
+    assert unfinished(steps.collector)
+    steps.collector.feed(0, 10, b"100%\n")
+    assert steps.look() == [[0]]
+
+
+def test_a_clock_set_back_holds_nothing() -> None:
+    steps = Steps(2)
+    for rank in range(2):
+        steps.line(rank)
+    steps.look()
+    steps.line(0)
+    assert steps.look() == []
+    steps.now -= 3600
+    assert steps.look() == [[0]]
 
 
 def test_progress_bars_show_their_last_state_at_once() -> None:

@@ -20,6 +20,7 @@ from cockpit.base.record import rank_environ
 from cockpit.base.verbs import Environ
 from cockpit.core.model import RankState
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.segments import WAIT_S
 from cockpit.core.summary import endings
 from cockpit.core.text import RemoteText
 from cockpit.engine.board import Board
@@ -223,7 +224,7 @@ class RunScreen(RunActions):
         """What changes quickly: the grid and the log."""
         new = False
         with self.app.contained():
-            new = self.board.book.flush(time.time())
+            new = self.board.book.flush(time.time(), wait_s=WAIT_S)
         if self._frozen:
             return
         changed = self.board.take_changed()
