@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.table import Level as Measured
 from benchmarks.table import Result
-from cockpit.core.causes import find_cause
-from cockpit.core.levels import Level, level_of, may_be
+from cockpit.core.logs.causes import find_cause
+from cockpit.core.logs.levels import Level, level_of, may_be
 from tests.logs.corpus import samples
 from tests.logs.judged import TAIL, causes, levels, quiet_lines
 

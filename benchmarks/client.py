@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.verbs import Ping
-from cockpit.engine.fleet import Fleet, close_all
+from cockpit.engine.links.fleet import Fleet, close_all
 
 PYTHONS = [sys.executable]
 
@@ -31,10 +31,10 @@ async def connect(nodes: list[str]) -> dict[str, Any]:
 
 async def logs(words: list[str]) -> dict[str, Any]:
     """Follow a finished run to its last byte: NODE FOLDER; ``seconds`` from the open link to the end."""
-    from cockpit.core.events import Event
-    from cockpit.core.model import RunModel
-    from cockpit.engine.runs import RunFolder
-    from cockpit.engine.session import Session
+    from cockpit.core.run.events import Event
+    from cockpit.core.run.model import RunModel
+    from cockpit.engine.records.folder import RunFolder
+    from cockpit.engine.run.session import Session
 
     times: dict[str, float] = {}
 
@@ -67,7 +67,7 @@ async def logs(words: list[str]) -> dict[str, Any]:
 async def collect(words: list[str]) -> dict[str, Any]:
     """Collect and verify: NODE FOLDER TARGET."""
     from cockpit.engine import collect as collecting
-    from cockpit.engine.runs import RunFolder
+    from cockpit.engine.records.folder import RunFolder
 
     *where, target = words
     fleet = Fleet(PYTHONS)
@@ -79,8 +79,8 @@ async def collect(words: list[str]) -> dict[str, Any]:
 
 async def stacks(nodes: list[str]) -> dict[str, Any]:
     """Stacks of the job on these nodes, links and agents warm; ``seconds`` of the second sample."""
-    from cockpit.engine.parties import JobParty, Links, find_job
-    from cockpit.engine.stacks import Ask, Stacks
+    from cockpit.engine.stacks.parties import JobParty, Links, find_job
+    from cockpit.engine.stacks.take import Ask, Stacks
 
     fleet = Fleet(PYTHONS)
     links = Links(fleet.open)
@@ -96,9 +96,9 @@ async def stacks(nodes: list[str]) -> dict[str, Any]:
 
 async def dumping(words: list[str]) -> dict[str, Any]:
     """Stacks of a run over links that stand, again and again: RUN SECONDS; until it is killed."""
-    from cockpit.engine.parties import open_run
-    from cockpit.engine.runs import RunFolder
-    from cockpit.engine.stacks import Ask, Stacks
+    from cockpit.engine.records.folder import RunFolder
+    from cockpit.engine.stacks.parties import open_run
+    from cockpit.engine.stacks.take import Ask, Stacks
 
     run, every = words
     folder = RunFolder.find(run)
@@ -109,7 +109,7 @@ async def dumping(words: list[str]) -> dict[str, Any]:
 
 
 def _manifest(node: str, folder: str) -> Any:
-    from cockpit.engine.runs import Manifest, NodeEntry, new_name
+    from cockpit.engine.records.folder import Manifest, NodeEntry, new_name
 
     return Manifest(
         run=f"{new_name()}-{time.monotonic_ns()}",

@@ -89,7 +89,7 @@ def _first(words: list[str], seen: bytes, env: dict[str, str]) -> float:
 
 def _record(folder: Path) -> None:
     """A run that is over, with all its output here."""
-    from cockpit.engine.runs import Manifest, NodeEntry
+    from cockpit.engine.records.folder import Manifest, NodeEntry
 
     now = time.time()
     nodes = [NodeEntry(f"gpu{i:02d}", f"/tmp/{i}", list(range(8 * i, 8 * i + 8))) for i in range(8)]

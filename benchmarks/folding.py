@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.measure import interleave
 from benchmarks.table import Figure, Level, Result
-from cockpit.core.folding import Folder
+from cockpit.core.logs.folding import Folder
 
 RANKS, LINES = 64, 32
 RANKS_LINES_S = 64_000

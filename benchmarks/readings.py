@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.table import Level, Result
-from cockpit.core.metrics import Metrics
-from cockpit.core.progress.reading import Reading
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.progress.reading import Reading
 from tests.logs.corpus import PREFIXES, samples
 from tests.logs.readings import MODES, Score, fed, score
 

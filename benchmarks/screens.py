@@ -25,8 +25,8 @@ from textual.pilot import Pilot
 from cockpit.base.answers import SpyAnswer
 from cockpit.config import Config
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.flight import Flight, Launching
-from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.run.flight import Flight, Launching
+from cockpit.tui.run.screen import RunScreen
 
 SIZE = (140, 45)
 TICK_S = 0.005
@@ -103,7 +103,8 @@ def rss_mb() -> float:
 
 async def uilag(seconds: int) -> dict[str, Any]:
     """64 real ranks print 1,000 lines a second each; everything between them and the screen is real."""
-    from cockpit.cli import cluster, run
+    from cockpit.cli import launch_options
+    from cockpit.cli.verbs import run
 
     folder = Path(os.environ["XDG_STATE_HOME"])
     (folder / "printer.py").write_text(PRINTER)
@@ -118,7 +119,7 @@ async def uilag(seconds: int) -> dict[str, Any]:
         "local",
     ]
     words += ["--node-dir", str(folder), "--", str(folder / "printer.py"), str(LINES_S), str(seconds + 60)]
-    flight = Launching(run.request(cluster.parse(run._parser(), words)))
+    flight = Launching(run.request(launch_options.parse(run._parser(), words)))
     async with opened(flight) as (app, _):
         session = app.session
         assert session is not None
@@ -219,7 +220,7 @@ class _Job:
         self.nodes = list(links)
 
     def places(self) -> dict[int, Any]:
-        from cockpit.core.snapshot import Place
+        from cockpit.core.stacks.snapshot import Place
 
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
@@ -230,7 +231,7 @@ class _Job:
         return self._links[node]
 
     async def targets(self, node: str, link: Any) -> list[Any]:
-        from cockpit.engine.stacks import Target
+        from cockpit.engine.stacks.take import Target
 
         return [Target(rank, 41_000 + rank, 90_000 + rank) for rank in self._ranks[node]]
 
@@ -241,10 +242,10 @@ def _shows(app: App[Any], text: str) -> bool:
 
 async def stacks(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each: from the key, as the screen is pushed, to what is on it."""
-    from cockpit.base.dumps import pack
-    from cockpit.engine.stacks import Ask, Stacks
-    from cockpit.tui.screens.stacks import StackScreen
-    from cockpit.tui.stacks_app import StacksApp
+    from cockpit.base.stacks.packing import pack
+    from cockpit.engine.stacks.take import Ask, Stacks
+    from cockpit.tui.stacks.app import StacksApp
+    from cockpit.tui.stacks.screen import StackScreen
     from tests.tui.stack_scenes import reads, waits
 
     ranks = {f"gpu{number:03d}": [8 * number + local for local in range(8)] for number in range(128)}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base import gate
-from cockpit.base.answers import REPLIES, Nothing
+from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
+from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
 from cockpit.tui.commands import BY_ID, key_table, shown
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cockpit import config, paths
-from cockpit.cli import where
+from cockpit.cli.verbs import where
 from cockpit.errors import CockpitError, Exit
 
 DOCS = Path(__file__).parent.parent / "docs" / "config.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import cockpit
+from cockpit.engine.links import payload
+from cockpit.node import agent
 from tests.needs import require_module
 
 if sys.version_info >= (3, 11):
@@ -82,6 +85,33 @@ def test_the_command_line_starts_light() -> None:
 
 def test_node_side_is_found() -> None:
     assert len(NODE_SIDE) > 5
+
+
+def run_time_imports(path: Path) -> Iterator[str]:
+    """Yield what a file may import while it runs, wherever in it; not what only the type checker sees."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
+    sent = set(zipfile.ZipFile(io.BytesIO(payload.archive())).namelist()) - {"__main__.py"}
+    needed: set[str] = set()
+    waiting = ["cockpit.node.__main__", *(f"cockpit.node.{module}" for module in agent.VERBS.values())]
+    while waiting:
+        words = waiting.pop().split(".")
+        module, package = Path(*words).with_suffix(".py"), Path(*words, "__init__.py")
+        path = next((each for each in (module, package) if (ROOT / each).exists()), None)
+        if words[0] != "cockpit" or path is None or str(path) in needed:
+            continue
+        needed.add(str(path))
+        waiting += [".".join(words[:end]) for end in range(1, len(words))]
+        waiting += run_time_imports(ROOT / path)
+    assert sent == needed
 
 
 @pytest.mark.parametrize("path", NODE_SIDE, ids=name_of)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Dict, Optional, Tuple
 
-from cockpit.base import verbs
 from cockpit.base.events import (
     GPU_SAMPLES,
     RANK_SAMPLES,
@@ -16,6 +15,7 @@ from cockpit.base.events import (
     RankSample,
     Recorded,
 )
+from cockpit.base.fields import LOG, SIZES, Target
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
@@ -47,7 +47,6 @@ from cockpit.base.gate import (
     bound,
     maybe,
 )
-from cockpit.base.verbs import LOG, SIZES
 
 
 class Address(Kind):
@@ -206,7 +205,7 @@ class Remains:
     """
 
     why: str = bound(SENTENCE)
-    ranks: Tuple[verbs.Target, ...] = bound(ListOf(Of(verbs.Target), RANKS_A_NODE), ())
+    ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE), ())
     processes: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
 
 
@@ -398,34 +397,3 @@ class ReadAnswer:
     """all of it was sent"""
 
     size: int = bound(SIZE)
-
-
-class Reply(NamedTuple):
-    """The final answer to a request, and the parts before it."""
-
-    answer: Type[Any]
-    item: Type[Any] = Nothing
-
-
-REPLIES: Dict[Type[verbs.Request[Any, Any]], Reply] = {
-    verbs.Ping: Reply(PingAnswer),
-    verbs.Equip: Reply(Nothing),
-    verbs.Facts: Reply(FactsAnswer),
-    verbs.Port: Reply(PortAnswer),
-    verbs.Resolve: Reply(ResolveAnswer),
-    verbs.Launch: Reply(LaunchAnswer),
-    verbs.Stop: Reply(StopAnswer),
-    verbs.Discard: Reply(Nothing),
-    verbs.Status: Reply(StatusAnswer),
-    verbs.Runs: Reply(RunsAnswer),
-    verbs.Follow: Reply(Nothing, FollowItem),
-    verbs.Samples: Reply(Nothing, SamplesItem),
-    verbs.Environ: Reply(EnvironAnswer),
-    verbs.Seek: Reply(SeekAnswer),
-    verbs.Spy: Reply(SpyAnswer),
-    verbs.Stacks: Reply(StacksAnswer, StacksItem),
-    verbs.Reports: Reply(ReportsAnswer),
-    verbs.Digest: Reply(DigestAnswer),
-    verbs.Read: Reply(ReadAnswer, ReadItem),
-}
-"""What answers each request."""

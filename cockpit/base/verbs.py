@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
 
-from cockpit.base import record
+from cockpit.base.fields import SIZES, Target
 from cockpit.base.gate import (
     FILE_NAME,
     FLAG,
@@ -19,11 +19,7 @@ from cockpit.base.gate import (
     SECONDS,
     SENTENCE,
     SIZE,
-    TICKS,
-    Kind,
     ListOf,
-    Malformed,
-    MapOf,
     Of,
     Text,
     Whole,
@@ -60,19 +56,6 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 
-class LogName(Kind):
-    """A file that is followed: a rank's log, the launcher's console, the run record, the time index."""
-
-    def read(self, value: Any) -> str:
-        """See :meth:`cockpit.base.gate.Kind.read`."""
-        if isinstance(value, str) and record.is_followed(value):
-            return value
-        raise Malformed("not a file that is followed")
-
-
-LOG = LogName()
-SIZES = MapOf(LOG, SIZE, RANKS_A_NODE + 3)
-"""Bytes by file, of all files that are followed on a node."""
 _NAME = Text(255, r"[^\0]*")
 _LINE = Text(4096, r"[^\0]*")
 
@@ -199,15 +182,6 @@ class Spy(Request["SpyAnswer", "Nothing"]):
     """payload: py-spy, if it was found missing"""
 
     sha256: str = bound(Text(64), "")
-
-
-@dataclass(frozen=True)
-class Target:
-    """A rank's process."""
-
-    rank: int = bound(RANK)
-    pid: int = bound(Whole(1, 1 << 30))
-    ticks: int = bound(TICKS)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from cockpit.cli.output import say
-from cockpit.cli.progress import Progress
-from cockpit.engine.launching import check_started
-from cockpit.engine.roll import Roll
-from cockpit.engine.runs import RunFolder
+from cockpit.cli.status_line import Progress
+from cockpit.engine.launch.all_or_none import check_started
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import RunFolder
 from cockpit.transport.base import UnknownHostKey
 
 FIRST_S = 1.5
@@ -77,7 +77,7 @@ class Telling:
 async def started(folder: RunFolder) -> None:
     """Check that there is something to watch, and meanwhile report which nodes are asked.
 
-    :raises CockpitError: see :func:`cockpit.engine.launching.check_started`
+    :raises CockpitError: see :func:`cockpit.engine.launch.all_or_none.check_started`
     """
     roll = Roll()
     async with telling(lambda: roll, failures=False):

@@ -77,7 +77,7 @@ def _verb(words: list[str]) -> int:
         meant = near(words[0], VERBS)
         hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
         raise CockpitError(f"no verb {words[0]!r}", hint=hint)
-    return int(importlib.import_module(f"cockpit.cli.{words[0]}").main(words[1:]))
+    return int(importlib.import_module(f"cockpit.cli.verbs.{words[0]}").main(words[1:]))
 
 
 def _guard() -> None:

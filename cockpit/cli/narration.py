@@ -8,9 +8,9 @@ import sys
 
 from cockpit.base.shell import quote
 from cockpit.cli.output import say
-from cockpit.core.events import Event
-from cockpit.core.model import RunModel
-from cockpit.core.timeline import Timeline
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.timeline import Timeline
 
 
 class Narrator:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
 from typing import TextIO
 
-from cockpit.core.folding import Folded, Folder, Source, folded
-from cockpit.core.lines import Cut, LineAssembler
+from cockpit.core.logs.folding import Folded, Folder, Source, folded
+from cockpit.core.logs.lines import Cut, LineAssembler
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RESET, RemoteText, sanitise
 
@@ -42,7 +42,7 @@ class _Unfinished:
 class Printer:
     r"""Writes lines ``node:rank | text``, equal ones of many ranks once as ``[0-3] ×4 | text``.
 
-    For a person, lines that differ only in numbers also become one (:mod:`cockpit.core.shapes`); a file or a
+    For a person, lines that differ only in numbers also become one (``core.logs.shapes``); a file or a
     program gets each. One write per :meth:`tick`. Lines of a rank stay in order, a progress bar is printed as
     its last state. A prefix ``[rank3]: `` that torch puts before a line of rank 3 is not repeated.
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser
-from cockpit.core.summary import summary
+from cockpit.core.run.summary import summary
 from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
-    from cockpit.tui.flight import Flight
-    from cockpit.tui.host import Host
-    from cockpit.tui.screens.stacks import Source
+    from cockpit.tui.base_app import Host
+    from cockpit.tui.run.flight import Flight
+    from cockpit.tui.stacks.screen import Source
 
 STUCK_S = 8.0
 """The app is ended at once if it has not ended this long after it should: nobody sees it any more."""
@@ -59,7 +59,7 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     :raises CockpitError: the start failed, or the config is wrong
     """
     from cockpit import config
-    from cockpit.cli.keeper import kept_terminal
+    from cockpit.cli.terminal_keeper import kept_terminal
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
@@ -85,8 +85,8 @@ async def show_stacks(stacks: Source) -> int:
     :raises CockpitError: the config is wrong
     """
     from cockpit import config
-    from cockpit.cli.keeper import kept_terminal
-    from cockpit.tui.stacks_app import StacksApp
+    from cockpit.cli.terminal_keeper import kept_terminal
+    from cockpit.tui.stacks.app import StacksApp
 
     app = StacksApp(stacks, config.load())
     with kept_terminal(), _leaves_on_signals(app):

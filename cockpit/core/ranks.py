@@ -9,7 +9,7 @@ from functools import lru_cache
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from ClusterShell.RangeSet import RangeSet
 
-from cockpit.base.masks import ranks_of
+from cockpit.core.masks import ranks_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _NUMBERS = re.compile(r"[0-9]+")

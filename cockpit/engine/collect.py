@@ -20,11 +20,11 @@ from pathlib import Path
 from cockpit.base import verbs
 from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, replace
-from cockpit.engine.fleet import Fleet, close_all, settle
-from cockpit.engine.joining import reach
-from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.links.fleet import Fleet, close_all, settle
+from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.quotas import Room
-from cockpit.engine.runs import NodeEntry, RunFolder, safe_name
+from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
+from cockpit.engine.run.join import reach
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.transport.base import LinkError
 

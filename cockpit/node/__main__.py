@@ -13,11 +13,11 @@ def main() -> int:
     """
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word == "wrap":
-        from cockpit.node import wrapper
+        from cockpit.node.run import wrapper
 
         return wrapper.main(sys.argv[2:])
     if word == "supervise":
-        from cockpit.node import supervisor
+        from cockpit.node.run import supervisor
 
         return supervisor.main(sys.argv[2:])
     if word == "agent":

@@ -20,7 +20,7 @@ from cockpit.base import openfiles
 from cockpit.base.frames import NUMBER, Decoder, FrameError, Header, encode_head
 from cockpit.base.gate import SIZE, Malformed
 from cockpit.base.record import FORMAT
-from cockpit.node import procfs, usermask
+from cockpit.node import private_folder, procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
 SILENCE_S = 90.0
@@ -32,20 +32,20 @@ VERBS = {
     "facts": "facts",
     "port": "facts",
     "resolve": "facts",
-    "launch": "launch",
-    "stop": "launch",
-    "discard": "launch",
-    "status": "recorded",
-    "runs": "recorded",
-    "follow": "follow",
-    "samples": "samples",
-    "environ": "environ",
-    "seek": "seek",
-    "spy": "spy",
-    "stacks": "dump",
-    "reports": "files",
-    "digest": "files",
-    "read": "files",
+    "launch": "run.launch",
+    "stop": "run.launch",
+    "discard": "run.launch",
+    "status": "run.status",
+    "runs": "run.status",
+    "follow": "run.follow",
+    "samples": "measure.samples",
+    "environ": "run.environ",
+    "seek": "stacks.seek",
+    "spy": "stacks.pyspy",
+    "stacks": "stacks.dump",
+    "reports": "run.collect",
+    "digest": "run.collect",
+    "read": "run.collect",
 }
 """Everything an agent can be asked to do, with the module of ``cockpit.node`` whose function does it.
 
@@ -79,7 +79,7 @@ def hello() -> Dict[str, Any]:
         "python": "%d.%d.%d" % sys.version_info[:3],
         "boot_id": procfs.boot_id(),
         "t": time.time(),
-        "base": os.path.join(os.environ.get("TMPDIR") or "/tmp", "cockpit-%d" % os.geteuid()),
+        "base": private_folder.base(),
     }
 
 

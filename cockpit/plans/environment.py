@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from cockpit.base.secret import is_secret
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.plans.hostfile import lines
+from cockpit.plans.nodes.hostfile import lines
 
 PREFIXES = ("MLFLOW", "PYTHON", "MV2", "UCX", "NCCL")
 """``EXPORT_ENVS`` and what the CUDA accelerator adds."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from cockpit.base.record import RANKWRAP
 from cockpit.base.shell import fill
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans import hostfile
-from cockpit.plans.job import DIR, Place
+from cockpit.plans.launch import DIR, Place
+from cockpit.plans.nodes import hostfile
 
 HOSTFILE = "hostfile"
 SLOTS_SH = "slots.sh"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from cockpit.base.record import REPORTS
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans import hostfile
 from cockpit.plans.environment import is_variable
-from cockpit.plans.job import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
+from cockpit.plans.launch import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
 from cockpit.plans.launchers import command
+from cockpit.plans.nodes import hostfile
 from cockpit.plans.profilers import HELD, HELD_SH, nsys_argv, report_name
 
 __all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]

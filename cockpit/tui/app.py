@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cockpit.config import Config
-from cockpit.tui.flight import Flight
-from cockpit.tui.host import Host
-from cockpit.tui.screens.start import StartScreen
+from cockpit.tui.base_app import Host
+from cockpit.tui.run.flight import Flight
+from cockpit.tui.run.start import StartScreen
 
 
 class CockpitApp(Host):

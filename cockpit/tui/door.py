@@ -14,7 +14,7 @@ from cockpit.core.text import RemoteText
 from cockpit.engine import traces
 from cockpit.errors import CockpitError, ManyErrors
 
-_CATCHERS = ("cockpit.tui.walls", "cockpit.tui.host")
+_CATCHERS = ("cockpit.tui.walls", "cockpit.tui.base_app")
 """These are in every stack, and never where the error happened."""
 
 SHOWN = 4

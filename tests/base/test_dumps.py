@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.base import dumps as wire
-from cockpit.base import stacks
-from cockpit.base.dumps import FromJson, Room, TooLarge, dump_json, pack, unpack
 from cockpit.base.gate import Malformed
-from cockpit.base.stacks import LEFT_OUT, Child, Dump, Frame, Process, Thread, fitted
+from cockpit.base.stacks import dump as stacks
+from cockpit.base.stacks import packing
+from cockpit.base.stacks.dump import LEFT_OUT, Child, Dump, Frame, Process, Thread, fitted
+from cockpit.base.stacks.packing import FromJson, Room, TooLarge, dump_json, pack, unpack
 
 FRAMES = st.builds(
     Frame, st.sampled_from("abc"), st.sampled_from(["./x.py", "torch/y.py"]), st.integers(0, 3)
@@ -239,13 +239,13 @@ def test_a_chain_of_stacks_does_not_grow_as_its_square() -> None:
     told = packed(*chain(4000), *({"dump": {**GOOD, "rank": rank, "threads": threads}} for rank in range(9)))
     assert len(told) < 60_000
     assert "stacks of more than" in refused(told, room)
-    assert room.text > wire.TEXT - (1 << 20)
+    assert room.text > packing.TEXT - (1 << 20)
 
 
 def test_nothing_is_unpacked_that_is_not_wanted() -> None:
     room = Room()
     assert "a line of more than" in refused(zlib.compress(b" " * (64 << 20)), room)
-    assert wire.TEXT - room.text <= wire.LINE + (1 << 16)
+    assert packing.TEXT - room.text <= packing.LINE + (1 << 16)
     assert "more text" in refused(packed(*[{"frames": []}] * 2000), Room(text=1 << 18))
 
 
@@ -253,7 +253,7 @@ def test_nothing_is_unpacked_that_is_not_wanted() -> None:
     ("line", "what"), [({"frames": [["a", "b", 1, 0]]}, "frames"), (BEFORE[1], "places")]
 )
 def test_a_tree_has_no_more_than_it_may(line: object, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "PLACES", 100)
+    monkeypatch.setattr(packing, "PLACES", 100)
     assert f"more than 100 {what}" in refused(packed(*BEFORE, *[line] * 100))
     assert got(packed(*BEFORE, *[line] * 99))[1] == ""
 

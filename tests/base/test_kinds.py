@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.base.kinds import KINDS, doing, kind, source_frame
-from cockpit.base.sources import is_library, normalise
-from cockpit.base.stacks import Frame, Process
+from cockpit.base.stacks.dump import Frame, Process
+from cockpit.base.stacks.file_names import is_library, normalise
+from cockpit.base.stacks.kinds import KINDS, doing, kind, source_frame
 
 USER = Frame("step", "./train.py", 10)
 C10D = "torch/distributed/distributed_c10d.py"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.base.masks import count, mask_of, ranks_of
-from cockpit.base.stacks import Frame
-from cockpit.base.tree import BRANCHES, FULL, StackTree
+from cockpit.base.stacks.dump import Frame
+from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.tree import BRANCHES, FULL, StackTree
 
 FRAMES = st.builds(
     Frame, st.sampled_from("abc"), st.sampled_from(["./x.py", "torch/y.py"]), st.integers(0, 3)

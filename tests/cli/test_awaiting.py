@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import awaiting, ps, starts
+from cockpit.cli import awaiting, unfinished_starts
 from cockpit.cli.awaiting import telling
-from cockpit.engine.launching import unfinished
-from cockpit.engine.roll import Roll
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
+from cockpit.cli.verbs import ps
+from cockpit.engine.launch.all_or_none import unfinished
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.transport.base import LinkError, Stage
 from tests.transport.sshserver import Place
 from tests.waiting import soon
@@ -72,7 +73,7 @@ def made(run: str, node: str, config: Path) -> RunFolder:
 def test_ps_asks_all_runs_at_once_and_lists_who_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(starts, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(unfinished_starts, "PATIENCE_S", 1.0)
     place = Place(tmp_path)
     folders = [made("one", "silent", place.config), made("two", "silent", place.config)]
     most = now = 0

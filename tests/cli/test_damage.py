@@ -13,9 +13,9 @@ import pytest
 from cockpit import paths
 from cockpit.base.events import Complete, Launched, LinkChanged
 from cockpit.cli.main import main
-from cockpit.core.events import Event
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.spool import Spool
+from cockpit.core.run.events import Event
+from cockpit.engine.logs.spool import Spool
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from tests.engine.test_session import ENDED
 
 BOMBS = {

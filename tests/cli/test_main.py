@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cockpit import paths
-from cockpit.cli import ps
 from cockpit.cli.parsing import rank_set
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.cli.verbs import ps
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError
 
 

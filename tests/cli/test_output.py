@@ -280,7 +280,11 @@ def test_without_the_sanitiser_the_terminal_is_driven(world: World, case: str) -
     assert intruders(shown)
 
 
-FAULT = "import cockpit.cli.where as verb, asyncio, os, threading\ndef main(words):\n    {}\nverb.main = main"
+FAULT = """from cockpit.cli.verbs import where as verb
+import asyncio, os, threading
+def main(words):
+    {}
+verb.main = main"""
 
 
 def test_a_fault_of_ours_is_a_line_and_a_file(world: World) -> None:

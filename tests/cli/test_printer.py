@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.cli.printer import GOES_ON, JsonPrinter, Printer
-from cockpit.core.lines import MAX_LINE
+from cockpit.core.logs.lines import MAX_LINE
 from cockpit.core.text import sanitise
 
 NAMES = {0: "node1", 1: "node1", 2: "node2", 3: "node2"}

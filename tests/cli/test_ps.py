@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.cli import ps
+from cockpit.cli.verbs import ps
 from cockpit.core.text import columns
 
 PROGRAM = [

@@ -19,16 +19,15 @@ from typing import Any
 import pytest
 
 from cockpit import paths
-from cockpit.base import kinds
-from cockpit.base.dumps import dump_json, pack
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
-from cockpit.cli import stacks
-from cockpit.cli.progress import Progress
-from cockpit.core import verdict
-from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.engine import snapshots
-from cockpit.engine import stacks as engine
-from cockpit.engine.runs import Manifest, RunFolder
+from cockpit.base.stacks import kinds
+from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.base.stacks.packing import dump_json, pack
+from cockpit.cli.status_line import Progress
+from cockpit.cli.verbs import stacks
+from cockpit.core.stacks import verdict
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.engine.records.folder import Manifest, RunFolder
+from cockpit.engine.stacks import saved, take
 from cockpit.errors import CockpitError, Exit
 from tests.engine.test_stacks import MAIN, Answer, FakeLink, FakeParty, dump
 from tests.waiting import soon
@@ -74,8 +73,8 @@ def folder(tmp_path: Path) -> Path:
     dumps = {rank: dump(rank, *((MAIN,) if rank == 1 else (MAIN, WAITS))) for rank in ranks}
     samples = [Sample(at, dict(dumps), {}, 0.1) for at in (10.0, 12.0)]
     snapshot = Snapshot("20261121-040000", "a job", "", ranks, samples)
-    made = snapshots.new_folder(tmp_path / "kept", snapshot)
-    snapshots.save(snapshot, made)
+    made = saved.new_folder(tmp_path / "kept", snapshot)
+    saved.save(snapshot, made)
     return made
 
 
@@ -233,7 +232,7 @@ def test_a_file_that_cannot_be_written_costs_no_samples(
     with pytest.raises(CockpitError, match=r"none/x: cannot write"):
         stacks.main(["hostfile", "--samples", "1", "--folded", "none/x"])
     where = capsys.readouterr().err.rpartition("snapshot: ")[2].strip()
-    assert list(snapshots.load(Path(where)).ranks) == [0, 1]
+    assert list(saved.load(Path(where)).ranks) == [0, 1]
 
 
 def test_the_next_step_can_be_typed(job: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +247,7 @@ def test_ctrl_c_shows_and_keeps_what_has_come(job: list[Any], capsys: pytest.Cap
     out, err = capsys.readouterr()
     assert json.loads(out)["missing"] == {"1": "gpu01: cancelled before it answered"}
     assert "left at sample 1 of 2" in err
-    kept = snapshots.load(Path(err.rpartition("snapshot: ")[2].strip()))
+    kept = saved.load(Path(err.rpartition("snapshot: ")[2].strip()))
     assert list(kept.samples[0].dumps) == [0]
 
 
@@ -256,7 +255,7 @@ def test_a_snapshot_that_is_full_is_shown_as_it_is(
     job: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job.append(pack([dump(0), dump(1)]))
-    monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 5000)
+    monkeypatch.setattr(take, "SNAPSHOT_LIMIT", 5000)
     assert stacks.main(["hostfile", "--json", "--samples", "9", "--interval", "0"]) == Exit.OK
     out, err = capsys.readouterr()
     assert "this snapshot is full (1 sample, 0 MB)" in err

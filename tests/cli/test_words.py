@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import cluster
+from cockpit.cli import launch_options
 from cockpit.cli.main import main
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def hostfile(tmp_path: Path) -> str:
     return str(path)
 
 
-def launch(*words: str) -> cluster.Launch:
+def launch(*words: str) -> launch_options.Launch:
     """What ``run`` and ``plan`` make of their words."""
-    return cluster.parse(cluster.parser("plan", ""), list(words))
+    return launch_options.parse(launch_options.parser("plan", ""), list(words))
 
 
 @pytest.mark.parametrize("given", ["--max-restarts=3", "-x", "--a b --c=d", "plain"])

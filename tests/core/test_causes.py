@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.causes import FRAMES, Cause, find_cause
+from cockpit.core.logs.causes import FRAMES, Cause, find_cause
 from tests.needs import require_module
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.excerpt import LONG, TAIL, TEXT_MAX, clip, excerpt, long_excerpt
+from cockpit.core.logs.excerpt import LONG, TAIL, TEXT_MAX, clip, excerpt, long_excerpt
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.folding import RECORD_WAIT, Folded, Folder, Source
-from cockpit.core.records import RECORD_LINES
+from cockpit.core.logs.blocks import RECORD_LINES
+from cockpit.core.logs.folding import RECORD_WAIT, Folded, Folder, Source
 
 
 def source(rank: int) -> Source:

@@ -10,8 +10,8 @@ import pytest
 
 from cockpit.base.answers import SeekAnswer
 from cockpit.base.gate import Malformed, read
-from cockpit.core import jobs as finding
-from cockpit.core.jobs import Job, Jobs, choose, missing_text
+from cockpit.core.run import jobs as finding
+from cockpit.core.run.jobs import Job, Jobs, choose, missing_text
 from cockpit.errors import CockpitError, Exit
 
 NOON = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.excerpt import TEXT_MAX, clip
-from cockpit.core.levels import Level, level_of, may_be
-from cockpit.core.lines import last_state
+from cockpit.core.logs.excerpt import TEXT_MAX, clip
+from cockpit.core.logs.levels import Level, level_of, may_be
+from cockpit.core.logs.lines import last_state
 from tests.logs.corpus import samples
 from tests.logs.judged import levels, quiet_lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.lines import Cut, LineAssembler, last_state
+from cockpit.core.logs.lines import Cut, LineAssembler, last_state
 
 logs = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"long text", b"\x00\xff"])).map(
     b"".join

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.metrics import POINTS, RANK_POINTS, SERIES, Metrics, read_line
-from cockpit.core.progress.rank import REST, STALE, WINDOW
-from cockpit.core.progress.reading import Reading
+from cockpit.core.logs.metrics import POINTS, RANK_POINTS, SERIES, Metrics, read_line
+from cockpit.core.logs.progress.rank import REST, STALE, WINDOW
+from cockpit.core.logs.progress.reading import Reading
 
 EXAMPLE = "step 5/20 loss 0.1234 lr 1.00e-03 step_time 0.118"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.metrics import Metrics
-from cockpit.core.progress.reading import Reading
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.progress.reading import Reading
 from tests.logs.corpus import Sample, samples
 from tests.logs.readings import MODES, fed, score
 

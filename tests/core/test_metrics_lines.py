@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.core.metrics import Metrics, read_line
+from cockpit.core.logs.metrics import Metrics, read_line
 
 BAR = "\r {percent:3}%|███       | {step}/1000 [00:{step:02}<16:30,  1.02s/it]"
 

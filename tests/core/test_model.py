@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.events import NodeSample, RankSample, Sample
-from cockpit.core.events import Event, Record
-from cockpit.core.model import RankState, RunModel
+from cockpit.core.run.events import Event, Record
+from cockpit.core.run.model import RankState, RunModel
 from cockpit.errors import Exit
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.excerpt import excerpt
-from cockpit.core.patterns import Pattern, needed_texts
+from cockpit.core.logs.excerpt import excerpt
+from cockpit.core.logs.patterns import Pattern, needed_texts
 from cockpit.errors import CockpitError
 
 ATOMS = r"""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.prefixes import TRACEBACK, body, head, message, speaker, split
+from cockpit.core.logs.prefixes import TRACEBACK, body, head, message, speaker, split
 from tests.logs.corpus import PREFIXES, prefixed
 
 BODIES = [

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core import levelrows
-from cockpit.core.rows import Row, Rows
+from cockpit.core.logs import level_words
+from cockpit.core.logs.search import Row, Rows
 from tests.logs.judged import levels
 
-REGEXES = (*levelrows.ERROR, *levelrows.WARNING)
+REGEXES = (*level_words.ERROR, *level_words.WARNING)
 ROWS = Rows([Row(regex, regex) for regex in REGEXES])
 
 

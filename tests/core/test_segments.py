@@ -7,9 +7,9 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cockpit.core import segments
-from cockpit.core.excerpt import LONG, TEXT_MAX
-from cockpit.core.segments import LATELY, PROMPT_S, Collector, Segment
+from cockpit.core.logs import batches as segments
+from cockpit.core.logs.batches import LATELY, PROMPT_S, Collector, Segment
+from cockpit.core.logs.excerpt import LONG, TEXT_MAX
 
 texts = st.text("ab\r\n", max_size=20).map(str.encode)
 steps = st.lists(st.one_of(st.tuples(st.integers(0, 3), texts), st.just("seal")), max_size=30)

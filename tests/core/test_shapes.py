@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.core.folding import Folder, folded
-from cockpit.core.shapes import DASH, FAR, LINE_MAX, shape_of
+from cockpit.core.logs.folding import Folder, folded
+from cockpit.core.logs.shapes import DASH, FAR, LINE_MAX, shape_of
 
 TRACE = [b"Traceback (most recent call last):", b'  File "t.py", line 3']
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
-from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.core.stackpage import as_page
-from cockpit.core.verdict import verdict
+from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.core.stacks.page import as_page
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.verdict import verdict
 
 C10D = "torch/distributed/distributed_c10d.py"
 WAITS = (Frame("main", "./train.py", 212), Frame("all_reduce", C10D, 3252))

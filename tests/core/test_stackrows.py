@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from cockpit.base.masks import mask_of
-from cockpit.base.stacks import Dump, Frame, Process, Thread
-from cockpit.base.tree import StackTree
-from cockpit.core.classes import classes, movement
-from cockpit.core.folded import to_folded, to_speedscope
-from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.core.stackrows import LEVELS, place, rows
-from cockpit.core.stacktext import as_lines, ascii_text
-from cockpit.core.verdict import verdict
+from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
+from cockpit.core.masks import mask_of
+from cockpit.core.stacks.classes import classes, movement
+from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.text import as_lines, ascii_text
+from cockpit.core.stacks.tree import StackTree
+from cockpit.core.stacks.tree_lines import LEVELS, place, rows
+from cockpit.core.stacks.verdict import verdict
 
 MAIN = Frame("main", "./train.py", 212)
 LIBRARY = tuple(Frame(f"inner{number}", "torch/x.py", number) for number in range(4))

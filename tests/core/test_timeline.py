@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cockpit.core.events import Event
-from cockpit.core.model import RunModel
-from cockpit.core.timeline import Entry, Timeline
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.timeline import Entry, Timeline
 
 
 class Story:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cockpit.core.events import Event
-from cockpit.core.trends import LIMIT, Trends
+from cockpit.core.run.events import Event
+from cockpit.core.run.trends import LIMIT, Trends
 
 
 def trends(*samples: tuple[str, dict[str, Any]]) -> Trends:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.base.masks import mask_of
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
-from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.core.verdict import KINDS, Verdict, verdict
+from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.core.masks import mask_of
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.verdict import KINDS, Verdict, verdict
 
 C10D = "torch/distributed/distributed_c10d.py"
 MAIN = (Frame("<module>", "./train.py", 240), Frame("main", "./train.py", 212))

@@ -16,7 +16,7 @@ import pytest
 
 from cockpit.demo import ending, training
 from cockpit.demo.cluster import cluster
-from cockpit.engine.runs import list_runs
+from cockpit.engine.records.folder import list_runs
 from cockpit.errors import CockpitError, Exit
 from tests.needs import require_module
 from tests.waiting import until

@@ -17,14 +17,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from cockpit.base.answers import SpyAnswer
-from cockpit.base.dumps import dump_json, pack
-from cockpit.base.stacks import Dump, Frame, Process, Thread
-from cockpit.core.snapshot import Place
-from cockpit.core.stackpage import as_page
-from cockpit.core.stacktext import as_lines
-from cockpit.core.verdict import verdict
-from cockpit.engine import snapshots
-from cockpit.engine.stacks import Ask, Stacks, Target
+from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
+from cockpit.base.stacks.packing import dump_json, pack
+from cockpit.core.stacks.page import as_page
+from cockpit.core.stacks.snapshot import Place
+from cockpit.core.stacks.text import as_lines
+from cockpit.core.stacks.verdict import verdict
+from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.take import Ask, Stacks, Target
 
 RANKS = 64
 """Ranks of the node that sends a bomb; the other node has one, after them."""
@@ -204,7 +204,7 @@ async def _sample(name: str, root: Path) -> dict[str, Any]:
     took_s = time.perf_counter() - began
     folder = await stacks.kept()
     ticking.cancel()
-    loaded = snapshots.load(folder)
+    loaded = saved.load(folder)
     found = verdict(loaded)
     text = sum(map(len, as_lines(loaded, found, threads="all"))), len(as_page(loaded, found))
     late.sort()

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cockpit.base.record import LAUNCHER_LOG, SIZES, rank_log
-from cockpit.engine.logbook import Logbook, Row, Source
-from cockpit.engine.reader import Reader
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
-from cockpit.engine.spool import Spool
+from cockpit.engine.logs.book import Logbook, Row, Source
+from cockpit.engine.logs.reader import Reader
+from cockpit.engine.logs.spool import Spool
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 
 CREATED = 1000.0
 

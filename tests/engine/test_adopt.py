@@ -13,9 +13,9 @@ from cockpit import paths
 from cockpit.base import verbs
 from cockpit.base.answers import RunsAnswer
 from cockpit.base.gate import read
-from cockpit.engine.fleet import Fleet
-from cockpit.engine.joining import Errors, adopt
-from cockpit.engine.runs import list_runs
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.records.folder import list_runs
+from cockpit.engine.run.join import Errors, adopt
 
 BASE = "/tmp/cockpit-0"
 

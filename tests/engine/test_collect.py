@@ -21,9 +21,9 @@ from cockpit.base.gate import Malformed, read
 from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
-from cockpit.engine.fleet import Fleet
-from cockpit.engine.link import RemoteError
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links.link import RemoteError
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.transport.base import LinkError
 
 CHUNK = 1000

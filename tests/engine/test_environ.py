@@ -13,10 +13,10 @@ import pytest
 from cockpit.base import record
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.verbs import Environ
-from cockpit.engine.fleet import Fleet
-from cockpit.engine.joining import adopt, fleet_for
-from cockpit.engine.runs import RunFolder
-from cockpit.engine.session import Session
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import adopt, fleet_for
+from cockpit.engine.run.session import Session
 from tests.engine.test_session import Heard
 from tests.engine.watched import COCKPIT
 from tests.node.runs import program

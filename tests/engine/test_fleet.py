@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from cockpit.base import verbs
-from cockpit.engine import fleet as fleets
-from cockpit.engine import link as link_module
-from cockpit.engine import payload
-from cockpit.engine.fleet import Fleet, InternalError, close_all, settle
-from cockpit.engine.link import Link
+from cockpit.engine.links import fleet as fleets
+from cockpit.engine.links import link as link_module
+from cockpit.engine.links import payload
+from cockpit.engine.links.fleet import Fleet, InternalError, close_all, settle
+from cockpit.engine.links.link import Link
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.local import LocalTransport
 from tests.transport.badnodes import KINDS, bad_node, far_away

@@ -9,9 +9,9 @@ from struct import Struct
 
 import pytest
 
-from cockpit.core.segments import Segment
-from cockpit.engine import index as indexes
-from cockpit.engine.index import Block, Index, Table
+from cockpit.core.logs.batches import Segment
+from cockpit.engine.logs import index as indexes
+from cockpit.engine.logs.index import Block, Index, Table
 
 
 def test_a_table_gives_back_what_was_put_in(tmp_path: Path) -> None:

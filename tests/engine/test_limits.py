@@ -14,12 +14,12 @@ import pytest
 
 from cockpit.base.record import EVENTS, SIZES
 from cockpit.config import Quotas
-from cockpit.engine import session as sessions
-from cockpit.engine.fleet import Fleet
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, list_runs
-from cockpit.engine.session import Session
-from cockpit.engine.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.run import session as sessions
+from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
 from tests.engine.test_session import ENDED, Fakes, Heard, Node, Part, part
 
@@ -27,11 +27,11 @@ MANY_LOGS = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from cockpit.config import Quotas
-from cockpit.engine.history import history
-from cockpit.engine.logbook import Logbook
-from cockpit.engine.reader import Query, Reader
-from cockpit.engine.runs import RunFolder
-from cockpit.engine.spool import Shelf, Spool
+from cockpit.engine.logs.history import history
+from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.reader import Query, Reader
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.logs.spool import Shelf, Spool
 
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (256, 256)
 folder = RunFolder(Path(sys.argv[1]))
@@ -187,10 +187,10 @@ import resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
 import io
 from cockpit.cli.printer import JsonPrinter, Printer
-from cockpit.core.causes import find_cause
-from cockpit.core.events import Record
-from cockpit.core.metrics import Metrics
-from cockpit.core.segments import Collector
+from cockpit.core.logs.causes import find_cause
+from cockpit.core.run.events import Record
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.batches import Collector
 
 class Null(io.TextIOBase):
     def write(self, text):

@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import Hello
-from cockpit.engine.link import Link, LinkTimes, RemoteError
+from cockpit.engine.links.link import Link, LinkTimes, RemoteError
 from cockpit.transport.base import LinkError, Pipe, Progress
 from cockpit.transport.local import LocalTransport
 

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.frames import Decoder, encode
-from cockpit.engine.link import Link, LinkTimes
+from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError, Progress
 from tests.waiting import soon

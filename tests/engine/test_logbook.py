@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.base.record import SIZES
-from cockpit.core.events import Event
-from cockpit.core.excerpt import excerpt
-from cockpit.core.levels import Level
-from cockpit.engine import logbook, turns
-from cockpit.engine.logbook import Logbook, Source
-from cockpit.engine.reader import Query, Reader
-from cockpit.engine.spooled import OPEN_FILES
+from cockpit.core.logs.excerpt import excerpt
+from cockpit.core.logs.levels import Level
+from cockpit.core.run.events import Event
+from cockpit.engine import turns
+from cockpit.engine.logs import book as logbook
+from cockpit.engine.logs.book import Logbook, Source
+from cockpit.engine.logs.reader import Query, Reader
+from cockpit.engine.logs.spooled import OPEN_FILES
 from tests.engine.books import CREATED, Writer, all_after, by_source, run_folder
 
 NODES = {"gpu1": [0, 1], "gpu2": [2, 3]}

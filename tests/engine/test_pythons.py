@@ -15,8 +15,8 @@ import pytest
 from cockpit import paths
 from cockpit.base import record, verbs
 from cockpit.base.events import RankStarted
-from cockpit.engine.link import Link
-from cockpit.engine.runs import RunFolder
+from cockpit.engine.links.link import Link
+from cockpit.engine.records.folder import RunFolder
 from cockpit.transport.local import LocalTransport
 from tests.engine.watched import COCKPIT, Watched
 from tests.pythons import VERSIONS, python
@@ -113,7 +113,7 @@ async def _ask_everything(interpreter: str, version: str, run: str, folder: str)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_module_of_the_node_loads(version: str, tmp_path: Path) -> None:
     """All of them, not only those that a run needs: each verb loads its own."""
-    from cockpit.engine import payload
+    from cockpit.engine.links import payload
 
     interpreter = python(version)
     archive = tmp_path / "node.zip"

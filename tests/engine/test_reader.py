@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.excerpt import LONG, TEXT_MAX
-from cockpit.core.levels import Level, level_of
+from cockpit.core.logs.excerpt import LONG, TEXT_MAX
+from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.text import sanitise
-from cockpit.engine import index as indexes
-from cockpit.engine.logbook import Logbook, Row, Source
-from cockpit.engine.reader import Page, Position, Query, Reader
+from cockpit.engine.logs import index as indexes
+from cockpit.engine.logs.book import Logbook, Row, Source
+from cockpit.engine.logs.reader import Page, Position, Query, Reader
 from cockpit.errors import CockpitError
 from tests.engine.books import Writer, all_after, all_before, by_source, run_folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.engine.recent import OVERHEAD, Recent
+from cockpit.engine.logs.recent import OVERHEAD, Recent
 
 TEXT = bytes(range(256)) * 4
 

@@ -16,15 +16,15 @@ from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
 from cockpit.base.events import LinkChanged, StopAsked
 from cockpit.base.gate import read
-from cockpit.core.events import Event
-from cockpit.core.model import NOTES, RunModel
-from cockpit.engine import session as sessions
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import NOTES, RunModel
 from cockpit.engine import turns
-from cockpit.engine.board import Board
-from cockpit.engine.fleet import Fleet
-from cockpit.engine.link import Clock
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
-from cockpit.engine.session import Session
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links.link import Clock
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run import session as sessions
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 

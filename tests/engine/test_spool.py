@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.engine.spool import Spool
+from cockpit.engine.logs.spool import Spool
 from cockpit.errors import CockpitError
 
 

@@ -16,19 +16,19 @@ import pytest
 
 from cockpit.base import verbs
 from cockpit.base.answers import SeekAnswer, SpyAnswer
-from cockpit.base.dumps import pack
 from cockpit.base.gate import read
-from cockpit.base.stacks import Dump, Frame, Process, Thread
-from cockpit.core.events import Event
-from cockpit.core.model import RunModel
-from cockpit.core.snapshot import Place, Sample, Snapshot
-from cockpit.core.verdict import verdict
-from cockpit.engine import parties, payload, snapshots
-from cockpit.engine import stacks as engine
-from cockpit.engine.link import RemoteError
-from cockpit.engine.parties import RunParty, open_run
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.stacks import Ask, Recorded, Stacks, Target
+from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
+from cockpit.base.stacks.packing import pack
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.verdict import verdict
+from cockpit.engine.links import payload
+from cockpit.engine.links.link import RemoteError
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.stacks import parties, saved, take
+from cockpit.engine.stacks.parties import RunParty, open_run
+from cockpit.engine.stacks.take import Ask, Recorded, Stacks, Target
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.waiting import soon
@@ -169,7 +169,7 @@ def test_a_node_speaks_once_for_each_of_its_own_ranks_and_for_no_other(
         assert list(sample.silent) == ["gpu01"]
         assert f"sent {why}" in sample.silent["gpu01"]
         assert links[0].answer.closed
-        assert sorted(snapshots.load(await stacks.kept()).samples[0].dumps) == [*kept, 2, 3]
+        assert sorted(saved.load(await stacks.kept()).samples[0].dumps) == [*kept, 2, 3]
 
     play(scene)
 
@@ -288,7 +288,7 @@ def test_a_snapshot_holds_no_more_than_it_may_and_says_so(
         await taken()
         one = sum(stacks._used)
         assert 2000 < one < 10_000
-        monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 3 * one)
+        monkeypatch.setattr(take, "SNAPSHOT_LIMIT", 3 * one)
         for _ in range(2):
             assert not (await taken()).silent
         with pytest.raises(CockpitError, match=r"snapshot is full \(3 samples, 0 MB\); begin another one"):
@@ -297,8 +297,8 @@ def test_a_snapshot_holds_no_more_than_it_may_and_says_so(
         # One rank alone is no part of it.
         assert await stacks.look(0) == dump(0)
         # A node has its share, and its line where that is too little.
-        monkeypatch.setattr(engine, "KEPT", one - 100)
-        monkeypatch.setattr(engine, "SNAPSHOT_LIMIT", 9 * one)
+        monkeypatch.setattr(take, "KEPT", one - 100)
+        monkeypatch.setattr(take, "SNAPSHOT_LIMIT", 9 * one)
         link.answer.queue = asyncio.Queue()
         sample = await taken()
         assert list(sample.dumps) == [0]
@@ -439,7 +439,7 @@ def test_only_the_ranks_that_were_asked_are_in_the_snapshot(tmp_path: Path) -> N
         await stacks.take()
         assert [target.rank for target in link.asked[0].targets] == [1]
         folder = await stacks.kept()
-        assert list(snapshots.load(folder).ranks) == [1]
+        assert list(saved.load(folder).ranks) == [1]
         assert stacks.snapshot.missing() == {}
 
     play(scene)
@@ -470,15 +470,15 @@ def made_up() -> Snapshot:
 
 
 def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:
-    folder = snapshots.new_folder(tmp_path, made_up())
-    snapshots.save(made_up(), folder)
-    assert snapshots.is_snapshot(folder)
-    assert snapshots.load(folder) == made_up()
+    folder = saved.new_folder(tmp_path, made_up())
+    saved.save(made_up(), folder)
+    assert saved.is_snapshot(folder)
+    assert saved.load(folder) == made_up()
     tree = json.loads((folder / "tree.json").read_text())
     assert [(branch["depth"], branch["ranks"]) for branch in tree[1]] == [(0, "0-1"), (1, "0-1")]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-    assert snapshots.new_folder(tmp_path, made_up()).name == "20261121-040000-2"
+    assert saved.new_folder(tmp_path, made_up()).name == "20261121-040000-2"
 
 
 DAMAGES = ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}]}', "[" * 99999]
@@ -486,8 +486,8 @@ DAMAGES = ["", "[]", "{}", '{"format": 99}', "\udcff", '{"samples": [{"rank": 7}
 
 def damaged(root: Path, name: str, damage: str) -> Path:
     """A snapshot one file of which is not what was written."""
-    folder = snapshots.new_folder(root, made_up())
-    snapshots.save(made_up(), folder)
+    folder = saved.new_folder(root, made_up())
+    saved.save(made_up(), folder)
     (folder / name).write_bytes(damage.encode("utf-8", "surrogateescape"))
     return folder
 
@@ -495,7 +495,7 @@ def damaged(root: Path, name: str, damage: str) -> Path:
 @pytest.mark.parametrize("damage", [*DAMAGES, '{"format": 1e999}'])
 def test_a_damaged_snapshot_is_refused_by_name(tmp_path: Path, damage: str) -> None:
     with pytest.raises(CockpitError, match=r"snapshot\.json"):
-        snapshots.load(damaged(tmp_path, "snapshot.json", damage))
+        saved.load(damaged(tmp_path, "snapshot.json", damage))
 
 
 @pytest.mark.parametrize(
@@ -514,12 +514,12 @@ def test_a_number_that_cannot_be_is_refused(tmp_path: Path, right: str, wrong: s
     assert right in head
     (folder / "snapshot.json").write_text(head.replace(right, wrong))
     with pytest.raises(CockpitError, match=r"snapshot\.json: is damaged"):
-        snapshots.load(folder)
+        saved.load(folder)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_rank_whose_file_is_damaged_has_no_stack_and_the_others_have(tmp_path: Path, damage: str) -> None:
-    snapshot = snapshots.load(damaged(tmp_path, "rank-1.json", damage))
+    snapshot = saved.load(damaged(tmp_path, "rank-1.json", damage))
     assert list(snapshot.missing()) == [1, 2]
     assert "rank-1.json is damaged" in snapshot.missing()[1]
     assert snapshot.dumps(0) == made_up().dumps(0)
@@ -540,7 +540,7 @@ def test_a_rank_whose_file_is_damaged_has_no_stack_and_the_others_have(tmp_path:
     ],
 )
 def test_what_is_no_dump_on_disk_costs_no_other_rank(tmp_path: Path, told: str) -> None:
-    snapshot = snapshots.load(damaged(tmp_path, "rank-1.json", told))
+    snapshot = saved.load(damaged(tmp_path, "rank-1.json", told))
     assert "rank-1.json is damaged" in snapshot.missing()[1]
     assert snapshot.dumps(0) == made_up().dumps(0)
 
@@ -549,24 +549,24 @@ def test_files_that_are_too_large_are_neither_read_nor_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = damaged(tmp_path, "rank-1.json", " " * 3000)
-    monkeypatch.setattr(snapshots, "FILE_LIMIT", 2900)
-    snapshot = snapshots.load(folder)
+    monkeypatch.setattr(saved, "FILE_LIMIT", 2900)
+    snapshot = saved.load(folder)
     assert "larger than" in snapshot.missing()[1]
     assert snapshot.dumps(0) == made_up().dumps(0)
-    monkeypatch.setattr(snapshots, "FILE_LIMIT", (1 << 20) + 1000)
+    monkeypatch.setattr(saved, "FILE_LIMIT", (1 << 20) + 1000)
     large = made_up()
     large.samples[0].dumps[0] = dump(0, *[STEP] * 300)
-    folder = snapshots.new_folder(tmp_path, large)
-    snapshots.save(large, folder)
-    assert "its stacks take up more than" in snapshots.load(folder).missing()[0]
-    assert snapshots.load(folder).dumps(1) == made_up().dumps(1)
+    folder = saved.new_folder(tmp_path, large)
+    saved.save(large, folder)
+    assert "its stacks take up more than" in saved.load(folder).missing()[0]
+    assert saved.load(folder).dumps(1) == made_up().dumps(1)
 
 
 def test_a_snapshot_from_disk_has_its_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = snapshots.new_folder(tmp_path, made_up())
-    snapshots.save(made_up(), folder)
-    monkeypatch.setattr(snapshots, "ROOM", 4500)
-    snapshot = snapshots.load(folder)
+    folder = saved.new_folder(tmp_path, made_up())
+    saved.save(made_up(), folder)
+    monkeypatch.setattr(saved, "ROOM", 4500)
+    snapshot = saved.load(folder)
     assert snapshot.dumps(0) == made_up().dumps(0)
     assert "stacks of more than" in snapshot.missing()[1]
 
@@ -574,15 +574,15 @@ def test_a_snapshot_from_disk_has_its_room_too(tmp_path: Path, monkeypatch: pyte
 def test_ranks_that_said_nothing_have_no_file(tmp_path: Path) -> None:
     snapshot = made_up()
     snapshot.ranks.update({rank: Place("", why="not found") for rank in range(3, 5000)})
-    folder = snapshots.new_folder(tmp_path, snapshot)
-    snapshots.save(snapshot, folder)
+    folder = saved.new_folder(tmp_path, snapshot)
+    saved.save(snapshot, folder)
     assert len(list(folder.iterdir())) == 5
-    assert snapshots.load(folder) == snapshot
+    assert saved.load(folder) == snapshot
 
 
 def test_a_disk_that_is_full_leaves_the_snapshot_that_was_there(tmp_path: Path) -> None:
-    folder = snapshots.new_folder(tmp_path, made_up())
-    snapshots.save(made_up(), folder)
+    folder = saved.new_folder(tmp_path, made_up())
+    saved.save(made_up(), folder)
     changed = made_up()
     changed.samples[0].dumps[0] = dump(0, *[STEP] * 4000)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -590,40 +590,40 @@ def test_a_disk_that_is_full_leaves_the_snapshot_that_was_there(tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(CockpitError, match=r"rank-0\.json: cannot write: File too large"):
-            snapshots.save(changed, folder)
+            saved.save(changed, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
-    assert snapshots.load(folder) == made_up()
+    assert saved.load(folder) == made_up()
     assert not list(folder.glob("*.new"))
 
 
 def test_a_file_of_a_rank_that_did_not_come_along(tmp_path: Path) -> None:
     folder = damaged(tmp_path, "tree.json", "")
     (folder / "rank-0.json").unlink()
-    assert snapshots.load(folder).missing()[0] == "rank-0.json cannot be read: No such file or directory"
+    assert saved.load(folder).missing()[0] == "rank-0.json cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize("below", [".", "stacks"])
 def test_a_folder_that_is_none_names_the_newest_one_in_it(tmp_path: Path, below: str) -> None:
     with pytest.raises(CockpitError, match=r"is not a snapshot: .*give the folder"):
-        snapshots.load(tmp_path)
+        saved.load(tmp_path)
     folders = [damaged(tmp_path / below, "tree.json", "") for _ in range(2)]
     with pytest.raises(CockpitError, match=f"is not a snapshot: .*cockpit stacks {folders[1]}$"):
-        snapshots.load(tmp_path)
+        saved.load(tmp_path)
 
 
 def test_text_of_nodes_in_a_snapshot_is_made_harmless(tmp_path: Path) -> None:
     snapshot = made_up()
     snapshot.samples[1].dumps[0] = dump(0, Frame("\x1b]0;evil\x07", "./a.py", 1))
-    folder = snapshots.new_folder(tmp_path, snapshot)
-    snapshots.save(snapshot, folder)
-    assert "\x1b" not in snapshots.load(folder).stack(0)[0].name
+    folder = saved.new_folder(tmp_path, snapshot)
+    saved.save(snapshot, folder)
+    assert "\x1b" not in saved.load(folder).stack(0)[0].name
 
 
 def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
-    folder = snapshots.new_folder(tmp_path, made_up())
-    snapshots.save(made_up(), folder)
+    folder = saved.new_folder(tmp_path, made_up())
+    saved.save(made_up(), folder)
 
     async def scene() -> None:
         recorded = Recorded(folder)

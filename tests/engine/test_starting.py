@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.engine import starting
-from cockpit.engine.fleet import Fleet, close_all
-from cockpit.engine.roll import Roll
-from cockpit.engine.runs import RunFolder
-from cockpit.engine.session import Listener
+from cockpit.engine.launch import start
+from cockpit.engine.links.fleet import Fleet, close_all
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.session import Listener
 from cockpit.errors import ManyErrors
 from cockpit.transport.base import UnknownHostKey
 from tests.transport.sshserver import Place
@@ -45,7 +45,7 @@ async def open_two(place: Place, person: Person) -> list[str]:
     """Links to two servers whose keys nobody knows, by name."""
     fleet = Fleet([sys.executable], "ssh", str(place.config))
     try:
-        links = await starting._open(fleet, ["alpha", "beta"], person)
+        links = await start._open(fleet, ["alpha", "beta"], person)
         await close_all(links.values())
         return list(links)
     finally:

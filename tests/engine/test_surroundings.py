@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from cockpit.base import record, verbs
-from cockpit.engine.link import Link, RemoteError
+from cockpit.engine.links.link import Link, RemoteError
 from cockpit.transport.base import Pipe
 from cockpit.transport.local import LocalTransport
 from tests.node import folders

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
-from cockpit.engine.writer import Holder, Writer
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.records.lock import Holder, Writer
 
 FORK = multiprocessing.get_context("fork")
 

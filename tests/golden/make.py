@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cockpit.engine import payload
+from cockpit.engine.links import payload
 from tests.golden.folders import (
     AS_IT_IS,
     NODES,

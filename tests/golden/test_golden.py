@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.engine import payload
+from cockpit.engine.links import payload
 from cockpit.node import procfs
 from tests.golden.folders import (
     FORMATS,

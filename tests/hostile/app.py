@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from cockpit import paths
-from cockpit.tui.host import Host
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.screens.stacks import StackScreen
+from cockpit.tui.base_app import Host
+from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.stacks.screen import StackScreen
 from tests.hostile.app_cases import Case, dumps
 from tests.tui.scenes import EIGHT, Scene, played, text_of, until
 from tests.tui.stack_scenes import Played, StackScene, stacked

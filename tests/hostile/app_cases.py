@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
-from cockpit.base.dumps import pack, unpack
 from cockpit.base.events import OWN, RECORD, Fact
 from cockpit.base.gate import (
     Digits,
@@ -26,9 +25,10 @@ from cockpit.base.gate import (
     fields,
     read,
 )
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
-from cockpit.core.events import Event, Record
-from cockpit.engine.stacks import clean
+from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.base.stacks.packing import pack, unpack
+from cockpit.core.run.events import Event, Record
+from cockpit.engine.stacks.take import clean
 from cockpit.transport.base import LinkError
 from tests.tui.stage import Stage
 

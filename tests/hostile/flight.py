@@ -10,10 +10,10 @@ from typing import Any
 from textual.pilot import Pilot
 
 from cockpit.config import Config
-from cockpit.engine.runs import RunFolder
+from cockpit.engine.records.folder import RunFolder
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.flight import Joining
-from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.run.flight import Joining
+from cockpit.tui.run.screen import RunScreen
 from tests.hostile.values import odd_characters
 from tests.tui.scenes import text_of
 

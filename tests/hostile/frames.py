@@ -9,12 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from cockpit.base.answers import REPLIES, Hello, Reply
+from cockpit.base.answers import Hello
 from cockpit.base.frames import Decoder
 from cockpit.base.gate import fields
+from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.verbs import VERBS
-from cockpit.core.events import Record
-from cockpit.engine.link import Link, RemoteError, _Done, _Pending
+from cockpit.core.run.events import Record
+from cockpit.engine.links.link import Link, RemoteError, _Done, _Pending
 from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
 from tests.hostile import mutations, values

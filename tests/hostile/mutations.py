@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cockpit.base.answers import REPLIES, Hello, Nothing, Trouble
+from cockpit.base.answers import Hello, Nothing, Trouble
 from cockpit.base.events import RECORD
 from cockpit.base.frames import MAX_HEADER, MAX_PAYLOAD, Header
 from cockpit.base.gate import Of, fields
+from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
 from tests.hostile import values
 from tests.hostile.values import Place

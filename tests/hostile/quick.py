@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from cockpit.cli import logs
-from cockpit.engine import collect, session
-from cockpit.engine.fleet import Fleet
-from cockpit.engine.link import Link, LinkTimes
+from cockpit.cli.verbs import logs
+from cockpit.engine import collect
+from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links.link import Link, LinkTimes
+from cockpit.engine.run import session
 from cockpit.transport.base import Pipe, Transport
 from cockpit.transport.local import LocalTransport
 from tests.hostile.peer import Plan

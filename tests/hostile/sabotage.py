@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cockpit.base import gate
-from cockpit.core import events, text
+from cockpit.core import text
+from cockpit.core.run import events
 
 
 def _unbounded_whole(self: gate.Whole, value: Any) -> int:

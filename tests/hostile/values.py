@@ -13,6 +13,7 @@ from typing import Any
 
 from cockpit.base.answers import Address
 from cockpit.base.events import KINDS, RECORD, Fact, Line, Lines, Recorded
+from cockpit.base.fields import LogName
 from cockpit.base.gate import (
     Digits,
     Flag,
@@ -29,7 +30,6 @@ from cockpit.base.gate import (
     plain,
 )
 from cockpit.base.record import is_followed
-from cockpit.base.verbs import LogName
 
 EVIL = (
     "\x1b]52;c;cm0gLXJm\x07",

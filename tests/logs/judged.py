@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cockpit.core.causes import find_cause
-from cockpit.core.levels import Level, level_of
+from cockpit.core.logs.causes import find_cause
+from cockpit.core.logs.levels import Level, level_of
 from tests.logs.corpus import Sample, samples, variants
 
 TAIL = 64 << 10

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cockpit.core.metrics import Metrics
-from cockpit.core.progress.reading import FIELDS
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.progress.reading import FIELDS
 from tests.logs.corpus import PREFIXES, Sample, chunks, prefixed
 
 MODES = ("plain", "chunked", *PREFIXES)

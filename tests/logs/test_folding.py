@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.core.folding import Folder
-from cockpit.core.lines import last_state
+from cockpit.core.logs.folding import Folder
+from cockpit.core.logs.lines import last_state
 from tests.logs.corpus import KINDS, PREFIXES, prefixed, samples
 
 RANKS = 8

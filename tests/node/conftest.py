@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.engine import payload
+from cockpit.engine.links import payload
 from tests.node import runs
 
 Launch = Callable[..., runs.Run]

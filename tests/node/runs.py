@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base import record
-from cockpit.node import procfs, supervisor
+from cockpit.node import procfs
+from cockpit.node.run import supervisor
 from tests.waiting import until
 
 Event = dict[str, Any]

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from cockpit.base.dumps import unpack
-from cockpit.base.stacks import Dump
-from cockpit.node import dump, permission, procfs, spy
+from cockpit.base.stacks.dump import Dump
+from cockpit.base.stacks.packing import unpack
+from cockpit.node import procfs
 from cockpit.node.calls import Call
+from cockpit.node.stacks import dump, permission, pyspy
 from tests.waiting import until
 
 Send = Callable[[dict[str, Any], bytes], None]
@@ -88,8 +89,8 @@ REAL={REAL}
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be an agent that has learnt nothing yet, until the test ends."""
-    monkeypatch.setattr(spy._Known, "spy", None)
-    monkeypatch.setattr(spy._Known, "searched", False)
+    monkeypatch.setattr(pyspy._Known, "spy", None)
+    monkeypatch.setattr(pyspy._Known, "searched", False)
     monkeypatch.setattr(permission._Remembered, "worked", {})
     monkeypatch.setattr(permission._Remembered, "sudo", None)
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node import environ, files, recorded, samples
-from cockpit.node import launch as launching
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.measure import samples
+from cockpit.node.run import collect, environ, status
+from cockpit.node.run import launch as launching
 from tests.node import folders
 from tests.node.conftest import Launch
 from tests.node.runs import COMMAND, Run, program
@@ -201,10 +202,10 @@ def test_a_damaged_record_hides_no_other_run(tmp_path: Path, text: str | None) -
         os.mkfifo(bad)
     else:
         bad.write_text(text)
-    found = recorded.runs(call(base=str(tmp_path))[0])["runs"]
+    found = status.runs(call(base=str(tmp_path))[0])["runs"]
     assert [run["dir"] for run in found] == [str(tmp_path / "good/node1")]
     with pytest.raises(NodeError, match="no run record in"):
-        recorded.status(call(dir=str(tmp_path / "bad/node1"))[0])
+        status.status(call(dir=str(tmp_path / "bad/node1"))[0])
 
 
 def test_a_run_folder_without_its_run_record_hides_no_other(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ def test_a_run_folder_without_its_run_record_hides_no_other(tmp_path: Path) -> N
         folder.mkdir(parents=True)
         folders.make(folder, [0])
     (tmp_path / "bad/node1" / record.EVENTS).unlink()
-    found = recorded.runs(call(base=str(tmp_path))[0])["runs"]
+    found = status.runs(call(base=str(tmp_path))[0])["runs"]
     assert [run["dir"] for run in found] == [str(tmp_path / "good/node1")]
 
 
@@ -221,7 +222,7 @@ def test_a_report_that_is_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / record.REPORTS).mkdir()
     os.mkfifo(tmp_path / record.REPORTS / "a.nsys-rep")
     with pytest.raises(OSError, match="not a regular file"):
-        files.digest(call(dir=str(tmp_path), file="a.nsys-rep")[0])
+        collect.digest(call(dir=str(tmp_path), file="a.nsys-rep")[0])
 
 
 def test_ranks_without_a_start_on_record_are_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_ranks_without_a_start_on_record_are_not_waited_for_for_ever(tmp_path: P
     times = {"maxrss_kb": 1, "utime_s": 0.0, "stime_s": 0.0}
     (tmp_path / record.rank_exit(0)).write_text(json.dumps({**end, **times}))
     (tmp_path / record.EVENTS).write_text("")
-    told = {event["rank"]: event for event in recorded.unrecorded(str(tmp_path))}
+    told = {event["rank"]: event for event in status.unrecorded(str(tmp_path))}
     assert (told[0]["e"], told[0]["code"]) == ("rank_exited", 3)
     assert told[1]["e"] == "rank_lost"
     assert "nothing of the run is left here" in told[1]["why"]

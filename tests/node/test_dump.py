@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from cockpit.base.dumps import unpack
-from cockpit.base.stacks import LEFT_OUT, Dump
-from cockpit.node import dump, permission, procfs, spied, spy
+from cockpit.base.stacks.dump import LEFT_OUT, Dump
+from cockpit.base.stacks.packing import unpack
+from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.stacks import dump, permission, pyspy, pyspy_output
 from tests.node import spies
 from tests.waiting import until
 
@@ -65,7 +66,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
 
     def put(script: str) -> Path:
         path = spies.fake(tmp_path / "fake-spy", script)
-        monkeypatch.setattr(spy._Known, "spy", spy.Spy(str(path), "node", "0.4.3"))
+        monkeypatch.setattr(pyspy._Known, "spy", pyspy.Spy(str(path), "node", "0.4.3"))
         return path
 
     return put
@@ -434,7 +435,7 @@ def test_locals_come_without_secrets(tmp_path: Path) -> None:
     told = found.threads[0].locals[-1]
     assert told["api_token"] == "(secret, 8 characters)"
     assert told["tokens"] == "7"
-    assert len(told["batch"]) <= spied.VALUE_LIMIT
+    assert len(told["batch"]) <= pyspy_output.VALUE_LIMIT
     assert "http://(secret)@host" in told["note"]
     assert "0.1" in told["config"]
     assert "s3cr3t" not in repr(found)
@@ -453,7 +454,7 @@ def test_locals_come_without_secrets(tmp_path: Path) -> None:
     ],
 )
 def test_values(name: str, text: str, told: str) -> None:
-    assert spied.value(name, text) == told
+    assert pyspy_output.value(name, text) == told
 
 
 def test_children(tmp_path: Path) -> None:
@@ -487,8 +488,8 @@ def test_what_is_no_source_file_gives_no_line(tmp_path: Path, kind: str) -> None
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "large":
-        path.write_text("x\n" * spied.FILE_LIMIT)
+        path.write_text("x\n" * pyspy_output.FILE_LIMIT)
     elif kind == "folder":
         path.mkdir()
-    sources: Any = spied.Sources()
+    sources: Any = pyspy_output.Sources()
     assert sources.line(str(path), 1) == ""

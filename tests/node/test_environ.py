@@ -16,11 +16,11 @@ from cockpit.base import record, secret
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.frames import MAX_HEADER, encode
 from cockpit.base.gate import read
-from cockpit.engine import payload
-from cockpit.node import environ as verb
-from cockpit.node import variables
+from cockpit.engine.links import payload
 from cockpit.node.agent import VERBS
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.run import environ as verb
+from cockpit.node.run import variables
 from tests.node import folders
 from tests.node.conftest import Launch
 from tests.node.runs import command, program

@@ -12,7 +12,7 @@ import pytest
 
 from cockpit.base import record
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.follow import BULK, _Reader, follow
+from cockpit.node.run.follow import BULK, _Reader, follow
 from tests.node import folders
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.node import gpu
+from cockpit.node.measure import gpu
 
 
 class NVMLError(Exception):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node import reports
+from cockpit.node.run import reports
 from tests.needs import require
 from tests.node.conftest import Launch
 from tests.node.runs import Run, command, program

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from cockpit.node import procfs
-from cockpit.node.supervisor import RunFolderError, StartError, start
+from cockpit.node.run.supervisor import RunFolderError, StartError, start
 from tests.needs import lacking, require
 from tests.node.conftest import Launch
 from tests.waiting import until

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cockpit.node import procfs, samples
+from cockpit.node import procfs
 from cockpit.node.calls import Call
+from cockpit.node.measure import samples
 from tests.node import folders
 from tests.waiting import until
 

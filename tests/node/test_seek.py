@@ -20,9 +20,10 @@ import pytest
 
 from cockpit.base import gate
 from cockpit.base.answers import SeekAnswer
-from cockpit.core.jobs import group
-from cockpit.node import procfs, seek
+from cockpit.core.run.jobs import group
+from cockpit.node import procfs
 from cockpit.node.calls import Call
+from cockpit.node.stacks import seek
 from tests.needs import lacking, require, require_module
 from tests.node import runs
 from tests.node.conftest import Launch
@@ -396,7 +397,7 @@ def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stag
 
 
 def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
-    program = f"import sys; sys.path[:0] = {sys.path}; from cockpit.node.seek import find_ranks; " + (
+    program = f"import sys; sys.path[:0] = {sys.path}; from cockpit.node.stacks.seek import find_ranks; " + (
         f"print([rank for rank in find_ranks() if rank['job']['addr'] == '{stage.addr}'])"
     )
     # As in a shell that Slurm has opened on a node.

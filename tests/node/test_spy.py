@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.node import spy as verb
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.stacks import pyspy as verb
 from tests.node import spies
 
 BINARY = b"#!/bin/sh\necho py-spy 0.4.3\n"

@@ -17,7 +17,8 @@ from uuid import uuid4
 import pytest
 
 from cockpit.base import record
-from cockpit.node import procfs, stopping
+from cockpit.node import procfs
+from cockpit.node.run import stopping
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
 from tests.waiting import until

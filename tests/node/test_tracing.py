@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.node import procfs, running, spy, tracing
+from cockpit.node import procfs
+from cockpit.node.stacks import grant, pyspy, pyspy_process
 from tests.node import runs, spies
 from tests.node.conftest import Launch
 from tests.waiting import until
@@ -44,7 +45,7 @@ def only_by_supervisor(started: Started, tmp_path: Path, monkeypatch: pytest.Mon
     """A py-spy that may look only as a child of the supervisor, as Yama would have it."""
     script = f'[ $PPID = {started[0].started["pid"]} ] && exec $REAL "$@"\n'
     path = spies.fake(tmp_path / "fake-spy", script + "echo 'Permission denied (os error 13)' >&2\nexit 1\n")
-    monkeypatch.setattr(spy._Known, "spy", spy.Spy(str(path), "node", "0.4.3"))
+    monkeypatch.setattr(pyspy._Known, "spy", pyspy.Spy(str(path), "node", "0.4.3"))
 
 
 @pytest.fixture
@@ -63,10 +64,10 @@ def begun(program: Path) -> int:
     return pid
 
 
-def spied(run: runs.Run, program: Path) -> running.Running:
+def spied(run: runs.Run, program: Path) -> pyspy_process.Running:
     """Have the supervisor start a py-spy."""
     with open(os.devnull, "wb") as nothing:
-        start = tracing.by_supervisor(str(run.folder))
+        start = grant.by_supervisor(str(run.folder))
         return start(str(program), ["dump"], nothing.fileno(), nothing.fileno())
 
 
@@ -87,7 +88,7 @@ def test_ranks_are_seen_through_the_supervisor(started: Started) -> None:
         *("rank_exited", "launcher_exited", "ended"),
     }
     assert (run.folder / "supervisor.log").read_text() == ""
-    assert not (run.folder / tracing.SOCKET).exists()
+    assert not (run.folder / grant.SOCKET).exists()
 
 
 def test_a_py_spy_that_is_not_wanted_is_ended(started: Started, hanging: Path) -> None:
@@ -146,15 +147,15 @@ def test_nonsense_does_not_harm_the_supervisor(started: Started) -> None:
 
 def test_without_a_supervisor_it_says_so(tmp_path: Path, hanging: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        tracing.by_supervisor(str(tmp_path))(str(hanging), ["dump"], 1, 2)
+        grant.by_supervisor(str(tmp_path))(str(hanging), ["dump"], 1, 2)
     with pytest.raises(OSError, match="No such file"):
-        tracing.by_supervisor(str(tmp_path / "gone"))(str(hanging), ["dump"], 1, 2)
+        grant.by_supervisor(str(tmp_path / "gone"))(str(hanging), ["dump"], 1, 2)
 
 
 @contextmanager
 def connected(run: runs.Run) -> Iterator[socket.socket]:
     """A connection to the supervisor."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
-        with tracing.reached(str(run.folder)) as address:
+        with grant.reached(str(run.folder)) as address:
             peer.connect(address)
         yield peer

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
-from cockpit.node import launch as launching
-from cockpit.node import procfs, recorded, remains
+from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.follow import follow
+from cockpit.node.run import launch as launching
+from cockpit.node.run import remains, status
+from cockpit.node.run.follow import follow
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, command, program
 from tests.waiting import until
@@ -81,7 +82,7 @@ def wipe(run: Run, *, supervisor: bool = True) -> None:
 def test_ranks_that_run_are_told(run: Run, supervisor: bool) -> None:
     want = identities(run)
     wipe(run, supervisor=supervisor)
-    answer = recorded.status(call(run)[0])
+    answer = status.status(call(run)[0])
     assert (answer["record"], answer["events"], answer["alive"]) == (None, [], supervisor)
     assert answer["gone"]["ranks"] == want
     assert {one["pid"] for one in want} <= {one["pid"] for one in answer["gone"]["processes"]}
@@ -124,7 +125,7 @@ def test_a_rank_that_ended_is_no_longer_told(run: Run) -> None:
     wipe(run)
     os.kill(first["pid"], signal.SIGKILL)
     until(lambda: not alive(first["pid"]), "the rank ended")
-    assert recorded.status(call(run)[0])["gone"]["ranks"] == [second]
+    assert status.status(call(run)[0])["gone"]["ranks"] == [second]
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -139,7 +140,7 @@ def test_stop_ends_them(run: Run, supervisor: bool, hard: bool) -> None:
     assert not procfs.tagged(run.run, run.node)
     # Nothing is left: there is nothing to tell, and nothing to stop.
     with pytest.raises(NodeError, match="no run record in"):
-        recorded.status(call(run)[0])
+        status.status(call(run)[0])
     with pytest.raises(NodeError, match="no run record in"):
         follow(call(run)[0])
     assert launching.stop(call(run)[0]) == {"alive": False, "survivors": []}
@@ -149,7 +150,7 @@ def test_survivors_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     wipe(run, supervisor=False)
     # What SIGKILL does not end waits in the kernel, which no test can bring about.
     monkeypatch.setattr(procfs, "send", lambda pid, ticks, number: True)
-    monkeypatch.setattr("cockpit.node.stopping.SWEEP_S", 0.05)
+    monkeypatch.setattr("cockpit.node.run.stopping.SWEEP_S", 0.05)
     answer = launching.stop(call(run)[0])
     assert answer["alive"] is False
     left = {one.pid for one in procfs.tagged(run.run, run.node)}
@@ -160,11 +161,11 @@ def test_survivors_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cockpit_that_names_no_run_is_told_that_the_folder_is_gone(run: Run) -> None:
     wipe(run)
-    for verb in (recorded.status, launching.stop, follow):
+    for verb in (status.status, launching.stop, follow):
         with pytest.raises(NodeError) as caught:
             verb(call(run, run="", node="")[0])
         assert caught.value.kind == "gone"
-    assert recorded.status(call(run)[0])["alive"] is True
+    assert status.status(call(run)[0])["alive"] is True
 
 
 def test_other_runs_and_nodes_are_left_alone(run: Run, launch: Launch, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.node import procfs, variables, wrapper
+from cockpit.node import procfs
+from cockpit.node.run import variables, wrapper
 from tests.node.runs import alive
 from tests.waiting import until
 
@@ -243,8 +244,8 @@ def test_an_environment_that_cannot_be_recorded_holds_nothing_up(
 
 def test_wrapper_stays_small(tmp_path: Path, pyz: bytes) -> None:
     (tmp_path / "node.pyz").write_bytes(pyz)
-    show = f"import sys; sys.path.insert(0, {str(tmp_path / 'node.pyz')!r}); import cockpit.node.wrapper"
+    show = f"import sys; sys.path.insert(0, {str(tmp_path / 'node.pyz')!r}); import cockpit.node.run.wrapper"
     argv = [sys.executable, "-I", "-S", "-c", show + "; print(*sys.modules)"]
     modules = set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
-    assert "cockpit.node.wrapper" in modules
+    assert "cockpit.node.run.wrapper" in modules
     assert not modules & {"ctypes", "json", "re", "subprocess", "typing"}

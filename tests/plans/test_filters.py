@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.errors import CockpitError
-from cockpit.plans import filters
-from cockpit.plans.hostfile import parse
+from cockpit.plans.nodes import filters
+from cockpit.plans.nodes.hostfile import parse
 from tests.needs import require_module
 
 HOSTS = parse("w2 slots=4\nw[0-1] slots=2\nme@big:22 slots=2")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans import hostfile
-from cockpit.plans.hostfile import Host, parse
+from cockpit.plans.nodes import hostfile
+from cockpit.plans.nodes.hostfile import Host, parse
 from tests.needs import require_module
 
 

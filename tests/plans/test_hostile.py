@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans import hostfile
 from cockpit.plans.environment import gather
-from cockpit.plans.hostfile import Host, parse
-from cockpit.plans.job import DIR
+from cockpit.plans.launch import DIR
+from cockpit.plans.nodes import hostfile
+from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers import NsysOptions
 from cockpit.plans.script import launch_script, paste_script

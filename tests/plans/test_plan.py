@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from cockpit.base.answers import FactsAnswer
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans import filters
-from cockpit.plans.hostfile import parse
 from cockpit.plans.launchers import _DEEPSPEED_OPTIONS, _TORCHRUN_OPTIONS, _ambiguous
+from cockpit.plans.nodes import filters
+from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.plan import DIR, Job, NodeFacts, NodePlan, build_plans, host_of
 from cockpit.plans.profilers import NsysOptions, report_name
 from tests.needs import require_module

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from cockpit.base.shell import quote
 from cockpit.plans.environment import gather
-from cockpit.plans.hostfile import Host, parse
 from cockpit.plans.launchers import SLOTS_SH
+from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers import NsysOptions
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text

@@ -11,8 +11,8 @@ import asyncssh
 import pytest
 
 from cockpit.base import verbs
-from cockpit.engine import payload
-from cockpit.engine.link import Link
+from cockpit.engine.links import payload
+from cockpit.engine.links.link import Link
 from cockpit.transport.base import LinkError
 from cockpit.transport.ssh import HANDSHAKES_PER_HOP, SshHops, SshOptions
 from tests.transport.sshserver import Place

@@ -15,4 +15,4 @@ def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr(time, "time", lambda: NOW)
-    monkeypatch.setattr("cockpit.tui.screens.start.monotonic", lambda: 100.0)
+    monkeypatch.setattr("cockpit.tui.run.start.monotonic", lambda: 100.0)

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
-from cockpit.core.events import Event
-from cockpit.core.model import RunModel
-from cockpit.tui import themes
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.tui.look import themes
 
 NOW = 1_795_233_881.0
 

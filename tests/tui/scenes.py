@@ -12,14 +12,14 @@ from typing import Any, cast
 from textual.pilot import Pilot
 
 from cockpit.config import Config
-from cockpit.engine.roll import Roll
-from cockpit.engine.session import Session
-from cockpit.engine.starting import Stages
+from cockpit.engine.launch.start import Stages
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.widgets.filter_bar import WAIT_S
+from cockpit.tui.logs.filter_bar import WAIT_S
+from cockpit.tui.run.screen import RunScreen
 from tests.tui.stage import Stage
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]

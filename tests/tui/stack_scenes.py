@@ -12,12 +12,12 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from cockpit.base.stacks import Child, Dump, Frame, Process, Thread
+from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.config import Config
-from cockpit.core.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.errors import CockpitError
-from cockpit.tui.screens.stacks import StackScreen
-from cockpit.tui.stacks_app import StacksApp
+from cockpit.tui.stacks.app import StacksApp
+from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import text_of, until
 
 RUN = "20261121-0412-otter"

@@ -10,14 +10,14 @@ from typing import Any, cast
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.base.verbs import Environ
-from cockpit.core.events import Event
-from cockpit.core.model import RunModel
-from cockpit.engine.board import Board
-from cockpit.engine.link import Link
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.session import Session
-from cockpit.engine.spool import Spool
-from cockpit.engine.starting import Stages
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.engine.launch.start import Stages
+from cockpit.engine.links.link import Link
+from cockpit.engine.logs.spool import Spool
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 

@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 
 from cockpit import paths
 from cockpit.config import Config
-from cockpit.tui import themes
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.finder import Finder
+from cockpit.tui.look import themes
+from cockpit.tui.panes.dialogs import Question
+from cockpit.tui.panes.finder import Finder
 from tests.tui.scenes import SCENES, played, settled, until
 
 SIZE = (140, 45)

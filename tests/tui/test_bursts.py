@@ -17,12 +17,12 @@ from textual.widgets import Input
 
 from cockpit.tui import typeahead
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.host import Host
-from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.finder import Finder
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.screens.stacks import StackScreen
-from cockpit.tui.stacks_app import StacksApp
+from cockpit.tui.base_app import Host
+from cockpit.tui.panes.dialogs import Question
+from cockpit.tui.panes.finder import Finder
+from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.stacks.app import StacksApp
+from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import Scene, fails, played, settled, text_of, until
 from tests.tui.stack_scenes import Played, StackScene, at_rest, odd_one, stacked
 from tests.tui.stage import Stage

@@ -18,18 +18,18 @@ from textual.selection import SELECT_ALL, Selection
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.gate import Malformed, read
-from cockpit.core.events import Event
-from cockpit.core.metrics import Metrics
-from cockpit.core.model import RunModel
-from cockpit.core.timeline import Entry
-from cockpit.core.trends import Trends
-from cockpit.engine.runs import NodeEntry
-from cockpit.tui import themes
-from cockpit.tui.units import clock_text, number_text, part_text, size_text, span_text
-from cockpit.tui.widgets.command_list import Command, CommandList
-from cockpit.tui.widgets.detail import Detail
-from cockpit.tui.widgets.event_list import EventList
-from cockpit.tui.widgets.text_pane import TextPane, fold
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.timeline import Entry
+from cockpit.core.run.trends import Trends
+from cockpit.engine.records.folder import NodeEntry
+from cockpit.tui.look import themes
+from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
+from cockpit.tui.panes.text_pane import TextPane, fold
+from cockpit.tui.run.command_list import Command, CommandList
+from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.event_list import EventList
 from tests.tui.scenes import until
 
 T0 = 1_795_000_000.0

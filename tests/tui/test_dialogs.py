@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList
 
-from cockpit.tui import themes
 from cockpit.tui.commands import COMMANDS
-from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.finder import Finder, command_items
+from cockpit.tui.look import themes
+from cockpit.tui.panes.dialogs import Answer, Question
+from cockpit.tui.panes.finder import Finder, command_items
 
 STAY = Answer("stay", "stay", "n")
 STOP = Answer("stop", "stop the run", "s", grave=True)

@@ -27,16 +27,16 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.tui import door
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.door import Door, explained, notice
-from cockpit.tui.screens.dialogs import Answer, Question
-from cockpit.tui.screens.finder import Finder
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.widgets.detail import Detail
-from cockpit.tui.widgets.event_list import EventList
-from cockpit.tui.widgets.failure_banner import FailureBanner
-from cockpit.tui.widgets.key_bar import KeyBar
-from cockpit.tui.widgets.log_view import LogView
-from cockpit.tui.widgets.rank_grid import RankGrid
-from cockpit.tui.widgets.top_bar import TopBar
+from cockpit.tui.logs.view import LogView
+from cockpit.tui.panes.dialogs import Answer, Question
+from cockpit.tui.panes.finder import Finder
+from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.event_list import EventList
+from cockpit.tui.run.failure_banner import FailureBanner
+from cockpit.tui.run.rank_grid import RankGrid
+from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.run.top_bar import TopBar
 from tests.tui.scenes import Scene, healthy, played, text_of, trains, until
 from tests.tui.scenes import fails as fails_first
 from tests.tui.stage import Stage

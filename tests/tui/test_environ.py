@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from cockpit.engine.link import RemoteError
+from cockpit.engine.links.link import RemoteError
 from cockpit.transport.base import LinkError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.run import RunScreen
+from cockpit.tui.run.screen import RunScreen
 from tests.tui.scenes import SCENES, Scene, fails, goes_stale, played, settled, text_of, until
 from tests.tui.stage import Stage
 

@@ -9,8 +9,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key
 
 from cockpit.config import Config
+from cockpit.tui.base_app import Host
 from cockpit.tui.escape import EscapeParser
-from cockpit.tui.host import Host
 
 
 def keys(written: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cockpit.core.causes import Cause
-from cockpit.core.model import RunModel
+from cockpit.core.logs.causes import Cause
+from cockpit.core.run.model import RunModel
 from cockpit.core.text import RemoteText
-from cockpit.tui.widgets.failure_banner import FailureBanner
-from cockpit.tui.widgets.line import Part, fit
+from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.run.failure_banner import FailureBanner
 from tests.tui.models import NOW, Around, exits, happens, running
 
 CAUSE = Cause(

@@ -12,9 +12,9 @@ from rich.style import Style
 from textual.color import Color, rgb_to_lab
 
 from cockpit.config import Config
-from cockpit.tui import themes
-from cockpit.tui.few_colours import FewColours
-from cockpit.tui.host import Host
+from cockpit.tui.base_app import Host
+from cockpit.tui.look import themes
+from cockpit.tui.look.few_colours import FewColours
 from tests.tui.test_themes import BEHIND, COLOURED, OURS, contrast, shipped
 
 

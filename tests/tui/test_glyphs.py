@@ -13,9 +13,9 @@ from rich.segment import Segment
 from textual.color import Color
 
 from cockpit.config import Config
-from cockpit.core.model import Rank, RankState
-from cockpit.tui.ascii_filter import AsciiFilter, in_ascii
-from cockpit.tui.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
+from cockpit.core.run.model import Rank, RankState
+from cockpit.tui.look.ascii_filter import AsciiFilter, in_ascii
+from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, Glyphs, choose, state_name
 from tests.tui.scenes import SCENES, Scene, played, settled, text_of, trains
 from tests.tui.stage import Stage
 

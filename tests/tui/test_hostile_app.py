@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import NodeLost, Planned, RankStarted
-from cockpit.core.events import Event
-from cockpit.core.metrics import Metrics
-from cockpit.core.model import RunModel
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
-from cockpit.core.trends import Trends
-from cockpit.engine.runs import NodeEntry
-from cockpit.tui.detail_lines import Sight, detail_lines
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.units import clock_text, day_text, number_text, part_text, size_text, span_text
+from cockpit.engine.records.folder import NodeEntry
+from cockpit.tui.look.units import clock_text, day_text, number_text, part_text, size_text, span_text
+from cockpit.tui.run.detail_lines import Sight, detail_lines
+from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases
 from tests.tui.scenes import Scene, played, settled, text_of, until

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cockpit.tui.commands import BY_ID, Command
-from cockpit.tui.widgets.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity, KeyBar
 from tests.tui.models import Around
 
 SIX = tuple(BY_ID[name] for name in ("keep", "failed_log", "back", "filter", "help", "leave"))

@@ -12,14 +12,14 @@ from cockpit.config import Config
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.commands import BY_ID, COMMANDS, keymap
-from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.finder import Finder
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.screens.stacks import StackScreen
-from cockpit.tui.widgets.command_list import CommandList
-from cockpit.tui.widgets.key_bar import KeyBar
-from cockpit.tui.widgets.log_view import LogView
-from cockpit.tui.widgets.rank_grid import RankGrid
+from cockpit.tui.logs.view import LogView
+from cockpit.tui.panes.dialogs import Question
+from cockpit.tui.panes.finder import Finder
+from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.run.command_list import CommandList
+from cockpit.tui.run.rank_grid import RankGrid
+from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
     ends,

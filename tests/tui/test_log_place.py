@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.levels import Level
-from cockpit.engine.logbook import Logbook, Row
-from cockpit.engine.reader import Query, Reader
-from cockpit.tui import log_place
-from cockpit.tui.log_place import LogPlace, Task
+from cockpit.core.logs.levels import Level
+from cockpit.engine.logs.book import Logbook, Row
+from cockpit.engine.logs.reader import Query, Reader
+from cockpit.tui.logs import place as log_place
+from cockpit.tui.logs.place import LogPlace, Task
 from tests.engine.books import CREATED, Writer, run_folder
 
 HEIGHT = 5

@@ -11,14 +11,14 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from cockpit.base.record import LAUNCHER_LOG, rank_log
-from cockpit.core.levels import Level
-from cockpit.engine.logbook import Logbook
-from cockpit.engine.runs import Manifest, NodeEntry, RunFolder
+from cockpit.core.logs.levels import Level
+from cockpit.engine.logs.book import Logbook
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
-from cockpit.tui.ansi import read_colours
-from cockpit.tui.log_lines import clock, label
-from cockpit.tui.widgets.filter_bar import FilterBar
-from cockpit.tui.widgets.log_view import LogView, counted
+from cockpit.tui.logs.filter_bar import FilterBar
+from cockpit.tui.logs.lines import clock, label
+from cockpit.tui.logs.view import LogView, counted
+from cockpit.tui.look.ansi import read_colours
 from tests.tui.scenes import until
 
 AT = 1_800_000_000.0
@@ -611,8 +611,8 @@ def test_next_and_previous_error_and_match(pen: Pen) -> None:
 def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
     pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.tui.log_place.BUDGET_S", 0.0)
-    monkeypatch.setattr("cockpit.tui.loader.DRAW_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.logs.place.BUDGET_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.panes.loader.DRAW_S", 0.0)
 
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         view = app.log_view
@@ -817,6 +817,6 @@ def test_it_is_the_sanitiser_that_keeps_hostile_text_out(pen: Pen, monkeypatch: 
     def as_it_is(raw: bytes, *, colour: bool) -> str:
         return raw.decode("utf-8", "replace")
 
-    monkeypatch.setattr("cockpit.tui.log_lines.sanitise", as_it_is)
+    monkeypatch.setattr("cockpit.tui.logs.lines.sanitise", as_it_is)
     with pytest.raises(AssertionError):
         hostile_scene(pen)

@@ -15,10 +15,19 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from cockpit.base.gate import Malformed
-from cockpit.core.model import RunModel
-from cockpit.tui.glyphs import ASCII, UNICODE, Glyphs
-from cockpit.tui.grid_lines import Columns, Look, Mark, ago, columns_for, head_line, node_line, short_names
-from cockpit.tui.widgets.rank_grid import RankGrid
+from cockpit.core.run.model import RunModel
+from cockpit.tui.look.glyphs import ASCII, UNICODE, Glyphs
+from cockpit.tui.run.grid_lines import (
+    Columns,
+    Look,
+    Mark,
+    ago,
+    columns_for,
+    head_line,
+    node_line,
+    short_names,
+)
+from cockpit.tui.run.rank_grid import RankGrid
 from tests.tui.models import NOW, Around, exits, happens, measured, running
 
 Play = Callable[[RankGrid, Pilot[None]], Awaitable[None]]

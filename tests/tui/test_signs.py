@@ -10,10 +10,10 @@ from textual.color import Color
 from textual.widgets import Static
 from textual.widgets._toast import Toast
 
-from cockpit.core.levels import Level
-from cockpit.tui import host
+from cockpit.core.logs.levels import Level
+from cockpit.tui import base_app
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens import run
+from cockpit.tui.run import screen as run_screen
 from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
 from tests.tui.stage import Stage
 from tests.tui.test_keys import log, screen
@@ -61,7 +61,7 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
             await until(pilot, lambda: "the first words" in text_of(app), "the line")
             assert "not here yet" not in text_of(app)
             assert "is it suspended?" not in text_of(app), "it may be about to write"
-            monkeypatch.setattr(run, "LACKING_S", 0.0)
+            monkeypatch.setattr(run_screen, "LACKING_S", 0.0)
             await until(pilot, lambda: "is it suspended?" in text_of(app), "why")
 
     asyncio.run(main())
@@ -114,7 +114,7 @@ def toasts(app: CockpitApp) -> list[Toast]:
 
 
 def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "READ_S", 1e6)
+    monkeypatch.setattr(base_app, "READ_S", 1e6)
 
     async def main() -> None:
         async with played(Scene(healthy), SIZE, notices=True) as (app, pilot, _):
@@ -133,4 +133,4 @@ def test_the_next_key_takes_a_message_away(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_error_can_be_read_longer_than_a_hint() -> None:
-    assert host.READ_ERROR_S > host.READ_S
+    assert base_app.READ_ERROR_S > base_app.READ_S

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cockpit.tui.spark import BLOCKS, STEPS, bar, sparkline
+from cockpit.tui.look.spark import BLOCKS, STEPS, bar, sparkline
 
 ANY = st.floats()
 

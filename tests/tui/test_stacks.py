@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from cockpit.base.stacks import Frame
+from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, in_scope, keymap
-from cockpit.tui.screens.dialogs import Question
-from cockpit.tui.screens.finder import Finder
-from cockpit.tui.screens.stacks import StackScreen
-from cockpit.tui.stack_sight import filtered, look
-from cockpit.tui.stacks_app import StacksApp
-from cockpit.tui.widgets.stack_tree import StackTreePane
+from cockpit.tui.panes.dialogs import Question
+from cockpit.tui.panes.finder import Finder
+from cockpit.tui.stacks.app import StacksApp
+from cockpit.tui.stacks.screen import StackScreen
+from cockpit.tui.stacks.sight import filtered, look
+from cockpit.tui.stacks.tree import StackTreePane
 from tests.tui.scenes import text_of, until
 from tests.tui.stack_scenes import (
     MAIN,
@@ -417,7 +417,7 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
             below, above = app.screen, StackScreen(Played(64, odd_one(13)))
-            monkeypatch.setattr("cockpit.tui.screens.stacks.look", slowly)
+            monkeypatch.setattr("cockpit.tui.stacks.screen.look", slowly)
             app.push_screen(above)
             await until(pilot, lambda: above._working, "the first sight is worked out")
             await pilot.press("escape")

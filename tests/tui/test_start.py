@@ -6,15 +6,15 @@ import asyncio
 import string
 
 from cockpit.config import Config
-from cockpit.engine.roll import Roll
-from cockpit.engine.session import Session
-from cockpit.engine.starting import Stages
+from cockpit.engine.launch.start import Stages
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError, Progress
 from cockpit.transport.base import Stage as Way
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.run import RunScreen
-from cockpit.tui.screens.start import StartScreen
+from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.run.start import StartScreen
 from tests.tui.scenes import text_of, until
 from tests.tui.stage import Stage
 from tests.tui.test_bursts import ENTER, ESCAPE, all_handled, burst

@@ -18,10 +18,10 @@ from textual.theme import Theme
 from textual.widgets import Static
 
 from cockpit import paths
-from cockpit.core.model import Rank, RankState
-from cockpit.tui import themes
-from cockpit.tui.glyphs import ASCII, STATES, UNICODE, state_name
-from cockpit.tui.themes import SHIPPED, Themes
+from cockpit.core.run.model import Rank, RankState
+from cockpit.tui.look import themes
+from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, state_name
+from cockpit.tui.look.themes import SHIPPED, Themes
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "themes.md"
 FILES = sorted(SHIPPED.glob("*.toml"))

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from cockpit.core.metrics import Metrics
-from cockpit.core.model import RunModel
-from cockpit.tui.glyphs import ASCII, UNICODE, Glyphs
-from cockpit.tui.widgets.top_bar import Head, TopBar, elapsed_text
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.model import RunModel
+from cockpit.tui.look.glyphs import ASCII, UNICODE, Glyphs
+from cockpit.tui.run.top_bar import Head, TopBar, elapsed_text
 from tests.tui.models import NOW, Around, exits, happens, running
 
 

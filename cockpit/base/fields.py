@@ -1,0 +1,33 @@
+"""Fields that requests and answers have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.base import record
+from cockpit.base.gate import RANK, RANKS_A_NODE, SIZE, TICKS, Kind, Malformed, MapOf, Whole, bound
+
+
+class LogName(Kind):
+    """A file that is followed: a rank's log, the launcher's console, the run record, the time index."""
+
+    def read(self, value: Any) -> str:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        if isinstance(value, str) and record.is_followed(value):
+            return value
+        raise Malformed("not a file that is followed")
+
+
+LOG = LogName()
+SIZES = MapOf(LOG, SIZE, RANKS_A_NODE + 3)
+"""Bytes by file, of all files that are followed on a node."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A rank's process."""
+
+    rank: int = bound(RANK)
+    pid: int = bound(Whole(1, 1 << 30))
+    ticks: int = bound(TICKS)

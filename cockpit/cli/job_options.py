@@ -1,0 +1,75 @@
+"""A job on the nodes of a hostfile, whoever started it: the options that name it, and the way to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cockpit import paths
+from cockpit.base.shell import quote
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import complain, say
+from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.engine.links.fleet import PYTHONS, Fleet
+from cockpit.engine.stacks.parties import JobParty, Links, find_job
+from cockpit.plans.nodes import filters, hostfile
+
+
+def add_options(parser: Parser) -> None:
+    """Which nodes are asked for jobs, and which job is meant."""
+    group = parser.add_argument_group("with a hostfile")
+    group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
+    group.add_argument("--include", metavar="NODES", default="", help="only these nodes, as with run")
+    group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
+    group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
+    add_link_options(parser)
+
+
+def fleet_of(args: argparse.Namespace) -> Fleet:
+    """The fleet that the options ask for."""
+    return Fleet([args.python] if args.python else list(PYTHONS), args.transport, args.ssh_config)
+
+
+def names_run(target: str) -> bool:
+    """Whether a word is a run's full name, or ``last``, even if there is a file of that name here."""
+    if "/" in target:
+        return False
+    runs = paths.runs()
+    if target == "last":
+        found = any(runs.glob("*/manifest.json"))
+    else:
+        found = os.path.isfile(runs / target / "manifest.json")
+    if found and os.path.lexists(target):
+        say(f"{target}: showing the run of that name; for the file here: {quote(f'./{target}')}")
+    return found
+
+
+@asynccontextmanager
+async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, Path]]:
+    """Find the job, say which it is, and keep links to all nodes; and the folder for its snapshots.
+
+    :raises CockpitError: no job, several jobs and none was named, or no node answers
+    """
+    hosts = filters.apply(hostfile.read(args.target), args.include, args.exclude)
+    names = [host.name for host in hosts]
+    fleet = fleet_of(args)
+    links = Links(fleet.open)
+    fleet.roll.call(names)
+    try:
+        async with telling(lambda: fleet.roll) as teller:
+            job, errors = await find_job(names, links, args.job)
+        for error in errors.values():
+            if str(error) not in teller.told:
+                complain(error)
+        say(f"found: {job.title}")
+        for problem in job.problems:
+            say(problem)
+        options = [(name, getattr(args, name)) for name in ("job", "include", "exclude", "python")]
+        words = [word for name, value in options if value for word in (f"--{name}", value)]
+        yield JobParty(job, names, links, [args.target, *words], errors), paths.stacks()
+    finally:
+        await links.close()
+        await fleet.close()

@@ -1,0 +1,223 @@
+"""Options that describe a launch, for ``run`` and ``plan``: from words to a job."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cockpit.base.gate import RUN_NAME, Malformed
+from cockpit.base.shell import join, quote
+from cockpit.cli.parsing import Parser, add_link_options, split_program
+from cockpit.engine.records.folder import new_name
+from cockpit.errors import CockpitError
+from cockpit.plans import environment
+from cockpit.plans.launch import Job
+from cockpit.plans.nodes import filters, hostfile
+from cockpit.plans.profilers import DEFAULT_TRACE, NsysOptions
+
+EPILOG = """examples:
+  cockpit {verb} hostfile -- train.py --steps 1000
+  cockpit {verb} hostfile --profile nsys -- train.py
+  cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
+  cockpit {verb} hostfile --launcher command -- ./any-program
+
+The hostfile is DeepSpeed's ("gpu01 slots=8"), with ranges on top ("gpu[01-16] slots=8").
+Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
+"""
+
+
+def parser(verb: str, description: str) -> Parser:
+    """A parser with every option of a launch."""
+    made = Parser(verb, description, EPILOG.format(verb=verb))
+    made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
+    made.add_argument("hostfile", metavar="HOSTFILE", help="lines like: gpu[01-16] slots=8")
+    _add_job_options(made)
+    _add_environment_options(made)
+    _add_profile_options(made)
+    add_link_options(made)
+    return made
+
+
+def _add_job_options(made: Parser) -> None:
+    group = made.add_argument_group("job")
+    group.add_argument(
+        "--include", metavar="NODES", default="", help="only these: gpu01@gpu02:0,2, ranges too"
+    )
+    group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
+    group.add_argument(
+        "--launcher",
+        choices=("deepspeed", "torchrun", "command"),
+        default="deepspeed",
+        help="default: deepspeed",
+    )
+    group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
+    made.worded.add("--launcher-args")
+    group.add_argument(
+        "--python",
+        metavar="PATH",
+        default="",
+        help="of the ranks, on every node (default: the active virtualenv or conda)",
+    )
+    group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'source venv/bin/activate'")
+    group.add_argument("--cwd", metavar="DIR", help="working directory, on every node (default: this one)")
+    group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
+    group.add_argument(
+        "--master-addr", metavar="ADDRESS", help="default: the first node's name, or its address"
+    )
+    group.add_argument("--master-port", type=_port, metavar="PORT", help="default: a free one")
+    group.add_argument(
+        "--bind-cores", metavar="auto|LIST", help="bind ranks to cores (deepspeed, needs numactl)"
+    )
+
+
+def _add_environment_options(made: Parser) -> None:
+    group = made.add_argument_group(
+        "environment",
+        "Sent anyway: PYTHON*, NCCL*, MLFLOW*, UCX*, MV2* and .deepspeed_env, as DeepSpeed does.",
+    )
+    group.add_argument(
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="a variable for the ranks (repeatable)",
+    )
+    group.add_argument(
+        "--env-file",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a file of NAME=VALUE lines (repeatable)",
+    )
+
+
+def _add_profile_options(made: Parser) -> None:
+    group = made.add_argument_group("profile")
+    group.add_argument("--profile", choices=("nsys",), help="one report a node, around the launcher")
+    group.add_argument("--trace", default=DEFAULT_TRACE, help=f"what nsys traces (default: {DEFAULT_TRACE})")
+    group.add_argument("--delay", type=int, default=0, metavar="S", help="start after S seconds")
+    group.add_argument(
+        "--duration", type=int, default=0, metavar="S", help="trace S seconds; the job goes on"
+    )
+    group.add_argument(
+        "--capture-range", default="", metavar="RANGE", help="nsys's own: cudaProfilerApi, nvtx"
+    )
+    group.add_argument("--nsys", metavar="PATH", help="nsys on the nodes (default: PATH, CUDA's folders)")
+    group.add_argument("--nsys-args", metavar="'WORDS'", default="", help="more words for nsys profile")
+    made.worded.add("--nsys-args")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the words asked for."""
+
+    job: Job
+    args: argparse.Namespace
+    not_sent: list[str]
+    """Names of this shell's variables that the ranks do not get."""
+
+
+def parse(made: Parser, words: list[str]) -> Launch:
+    """Options and hostfile to a job.
+
+    :raises CockpitError: anything wrong with them, as many errors at once as possible
+    """
+    options, program = split_program(words)
+    args, odd = made.parse_known_args(options)
+    if odd and not program and not odd[0].startswith("-"):
+        made.error(f"write -- before the program: -- {join(odd)}")
+    if odd:
+        made.refuse(odd[0])
+    if not program:
+        hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
+        raise CockpitError("no program given after --", hint=hint)
+    hosts = filters.apply(hostfile.read(args.hostfile), args.include, args.exclude)
+    cwd = os.path.abspath(args.cwd or _cwd())
+    paths = environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd)
+    files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]
+    files += [(path, hostfile.read_text(path, "environment file")) for path in args.env_file]
+    env = environment.gather(os.environ, files, args.env)
+    job = Job(
+        run=_name(args.name),
+        hosts=hosts,
+        program=tuple(program),
+        cwd=cwd,
+        launcher=args.launcher,
+        python=python(args.python, args.setup, args.launcher),
+        setup=args.setup,
+        env=env.values,
+        secrets=env.secrets,
+        master_addr=args.master_addr,
+        master_port=args.master_port,
+        bind_cores=args.bind_cores,
+        launcher_args=_words(args.launcher_args, "--launcher-args"),
+        nsys=_nsys(args),
+    )
+    return Launch(job, args, environment.not_sent(os.environ, env.values))
+
+
+def python(given: str, setup: str, launcher: str) -> str | None:
+    """The python of the ranks: what was given; what the setup provides (None); else this shell's environment.
+
+    :raises CockpitError: none of these
+    """
+    if given:
+        if not os.path.isabs(given):
+            raise CockpitError(f"--python must be an absolute path, not {given}")
+        return given
+    if setup:
+        return None
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if prefix := os.environ.get(variable):
+            return os.path.join(prefix, "bin", "python")
+    # Started by path from an environment that is not activated: that one is meant, if it can launch.
+    tool = "" if launcher == "command" else launcher
+    if os.access(os.path.join(sys.prefix, "bin", tool), os.X_OK):
+        return os.path.join(sys.prefix, "bin", "python")
+    raise CockpitError(
+        "which python? no virtualenv or conda environment is active here",
+        hint="activate it, or give --python PATH or --setup 'source …/activate'",
+    )
+
+
+def _cwd() -> str:
+    """The working directory as the shell names it: an automounted home resolves differently on each node."""
+    named = os.environ.get("PWD", "")
+    try:
+        return named if named and os.path.samefile(named, ".") else os.getcwd()
+    except OSError:
+        return os.getcwd()
+
+
+def _name(given: str | None) -> str:
+    if given is None:
+        return new_name()
+    try:
+        return RUN_NAME.read(given)
+    except Malformed:
+        hint = "letters, digits, dot, dash, underscore"
+        raise CockpitError(f"not a name for a run: {given!r}", where="--name", hint=hint) from None
+
+
+def _words(text: str, option: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise CockpitError(f"cannot be split into words: {error}", where=option) from None
+
+
+def _nsys(args: argparse.Namespace) -> NsysOptions | None:
+    if args.profile is None:
+        return None
+    extra = _words(args.nsys_args, "--nsys-args")
+    return NsysOptions(args.trace, args.delay, args.duration, args.capture_range, extra, args.nsys)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"not a port: {text!r} (1 to 65535)")
+    return int(text)

@@ -1,0 +1,208 @@
+"""Watch a session on a plain terminal or in a pipe: live lines on stdout, narration on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+
+from cockpit.base.events import Left
+from cockpit.base.shell import quote
+from cockpit.cli.awaiting import Telling
+from cockpit.cli.ctrl_c import Asks
+from cockpit.cli.narration import Narrator, mute, say_left
+from cockpit.cli.output import say
+from cockpit.cli.printer import JsonPrinter, Printer
+from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.summary import summary
+from cockpit.engine.launch.prepare import Times
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest
+from cockpit.engine.run.session import Session
+from cockpit.errors import CockpitError, Exit
+
+TICK_S = 0.1
+
+
+@dataclass
+class Output:
+    """Where a watched session goes.
+
+    :param json: an event stream on stdout instead of live lines
+    :param headless: nobody is watching: SIGTERM stops the run, SIGHUP leaves it running
+    :param give_up_s: how long to wait for lost links when all other nodes have ended
+    :param leaving: what leaving means, if not that the run goes on
+    :param times: of a stop, as the run was started with
+    :param fold: fold similar lines of many ranks into one
+    """
+
+    json: bool = False
+    headless: bool = False
+    give_up_s: float = 600.0
+    leaving: str = ""
+    times: Times = field(default_factory=Times)
+    fold: bool = True
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and not self.headless
+
+
+class Live:
+    """The listener of a session that prints to stdout.
+
+    :param manifest: the run's; its nodes and ranks set the width of the labels
+    """
+
+    def __init__(self, manifest: Manifest, output: Output) -> None:
+        terminal = sys.stdout.isatty()
+        colour = terminal and "NO_COLOR" not in os.environ
+        names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
+        self._json = JsonPrinter(sys.stdout) if output.json else None
+        self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold)
+        self._printer: Printer | JsonPrinter = self._json or self._lines
+        self._narrator: Narrator | None = None
+        self._leaving = output.leaving
+
+    def joined(self, model: RunModel) -> None:
+        """Tell people what events mean, using the session's model."""
+        self._narrator = Narrator(model)
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a log."""
+        if self._json:
+            self._json.feed(node, rank, data, offset)
+        else:
+            self._lines.feed(node, rank, data)
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied."""
+        if self._json:
+            self._json.event(event.kind, **{name: v for name, v in event.as_json().items() if name != "e"})
+        elif self._narrator:
+            self._narrator.tell(event)
+
+    def tick(self) -> None:
+        """Print what has arrived."""
+        self._printer.tick(time.monotonic())
+
+    def over(self, model: RunModel, run: str, code: Exit) -> None:
+        """Print the outcome, once all output is out."""
+        if self._json:
+            first = model.first_failure()
+            failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
+            self._json.event("over", run=run, exit=int(code), first_failure=failed)
+            self._json.close()
+            return
+        for line in summary(model, run, logs=not self._leaving):
+            say(line)
+
+    def close(self) -> None:
+        """Print all that is left."""
+        self._printer.close()
+
+
+async def watch(session: Session, live: Live, output: Output, roll: Roll | None = None) -> Exit:
+    """Watch until the run has ended or the person leaves; print the summary; return the exit code.
+
+    :param roll: for a session without links yet: report pending nodes until each has been heard from once
+    """
+    asks = Asks(person=output.asks, term="stop" if output.headless else "leave", leaving=output.leaving)
+    asks.install()
+    session.watch()
+    printed = time.monotonic()
+    ending: Ending | None = None
+    teller = Telling(lambda: roll, failures=False) if roll is not None else None
+    waiting: list[str] = []
+    try:
+        while not session.model.done:
+            await session.wait(TICK_S)
+            if teller is not None and roll is not None and not roll.awaited:
+                await teller.stop()
+                teller = None
+            if session.model.over and (waiting := _waiting(session)):
+                why = session.paused[waiting[0]]
+                say(f"the run is over; logs of {nodes_text(waiting)} are still there: {why}")
+                say(f"once there is room: cockpit attach {quote(session.folder.name)}")
+                break
+            if ending is not None:
+                ending.look()
+                if output.headless and (left := ending.given_up()):
+                    return _abandon(session, live, output, left)
+            if given_up := _given_up(session.model, output.give_up_s):
+                say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
+                say(f"to look again: cockpit attach {quote(session.folder.name)}")
+                break
+            if time.monotonic() - printed >= TICK_S and not asks.asking:
+                live.tick()
+                printed = time.monotonic()
+            answer = asks.take()
+            if answer == "leave":
+                if ending is not None and output.headless:
+                    return _abandon(session, live, output, ending.left())
+                live.close()
+                return leave(session, output.leaving)
+            if answer in ("stop", "kill"):
+                reason = "asked at the terminal" if output.asks else "SIGTERM to the cockpit"
+                hard = answer == "kill"
+                reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
+                ending = Ending(session, reason, output.times, reach_s, hard=hard)
+    except OSError:
+        if not mute():
+            raise
+        return leave(session, output.leaving)
+    except CockpitError:
+        leave(session, output.leaving)  # our own trouble (a full disk here) does not concern the run
+        raise
+    finally:
+        asks.remove()
+        if teller is not None:
+            await teller.stop()
+        live.close()
+    code = session.model.exit_code()
+    if waiting and code is Exit.OK:
+        code = Exit.USAGE
+    live.over(session.model, session.folder.name, code)
+    return code
+
+
+def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> Exit:
+    """End although the run has not: say what goes on where."""
+    if output.json:
+        live.over(session.model, session.folder.name, Exit.NODE_UNFIT)
+    live.close()
+    for line in left:
+        say(line)
+    leave_soon(Exit.NODE_UNFIT)
+    return Exit.NODE_UNFIT
+
+
+def _waiting(session: Session) -> list[str]:
+    """Nodes whose logs do not fit here, once nothing else is left to wait for."""
+    left = [name for name, node in session.model.nodes.items() if not node.done]
+    return left if all(name in session.paused for name in left) else []
+
+
+def _given_up(model: RunModel, after_s: float) -> list[str]:
+    """Nodes without a link for too long, once nothing else is left to wait for."""
+    waiting = [node for node in model.nodes.values() if not node.done]
+    since = time.time() - after_s
+    if all(node.link in ("stale", "gone") and node.link_since < since for node in waiting):
+        return [node.name for node in waiting]
+    return []
+
+
+def leave(session: Session, leaving: str = "") -> Exit:
+    """Say what leaving meant, and how to come back."""
+    if session.writer:
+        try:
+            session.folder.write(Event(time.time(), "", Left()))
+        except CockpitError as error:
+            say(str(error))
+    say_left(session.folder.name, leaving)
+    return Exit.LEFT

@@ -1,0 +1,87 @@
+"""``cockpit attach``: watch a run that was left or lost, or a job that somebody else started."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+from cockpit.cli import job_options, terminal
+from cockpit.cli.awaiting import started, telling
+from cockpit.cli.output import say
+from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.plain import Live, Output, watch
+from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.run.join import adopt, fleet_for
+from cockpit.engine.run.session import Session
+from cockpit.engine.stacks.take import Ask, Stacks
+from cockpit.errors import CockpitError, Exit
+
+
+def main(words: list[str]) -> int:
+    """Join a run's nodes and go on as ``cockpit run`` does."""
+    parser = Parser(
+        "attach",
+        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile: the "
+        "job that runs on its nodes, whoever started it; of a job started otherwise, cockpit shows stacks.",
+        "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
+    )
+    parser.add_argument("target", metavar="RUN|HOSTFILE")
+    parser.add_argument(
+        "--give-up",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
+    )
+    terminal.add_options(parser)
+    job_options.add_options(parser)
+    args = parser.parse_args(words)
+    if os.path.isfile(args.target) and not job_options.names_run(args.target):
+        name = asyncio.run(_attach_job(args))
+        if not name:
+            return Exit.LEFT
+        args.target = name
+    folder = RunFolder.find(args.target)
+    asyncio.run(started(folder))
+    if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+        from cockpit.tui.run.flight import Joining
+
+        return terminal.fly(Joining(folder), read_only=args.read_only)
+    return asyncio.run(_attach(folder, Output(args.json, args.headless, args.give_up)))
+
+
+async def _attach(folder: RunFolder, output: Output) -> Exit:
+    live = Live(folder.manifest, output)
+    writer = folder.lock()
+    if not writer:
+        say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
+    fleet = fleet_for(folder.manifest)
+    session = Session(folder, fleet, live, writer=writer)
+    try:
+        await session.rejoin()
+        fleet.roll.call(name for name, node in session.model.nodes.items() if not node.done)
+        return await watch(session, live, output, fleet.roll)
+    finally:
+        await session.close()
+
+
+async def _attach_job(args: argparse.Namespace) -> str:
+    """Show the job on the nodes of a hostfile until the user leaves; if it is a run, return its name."""
+    async with job_options.job_party(args) as (party, root):
+        name = party.job.run
+        if name:
+            fleet = job_options.fleet_of(args)
+            fleet.roll.call(party.nodes)
+            try:
+                async with telling(lambda: fleet.roll, failures=False):
+                    await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
+            finally:
+                await fleet.close()
+        if any(folder.name == name for folder in list_runs()):
+            return name
+        if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+            what = "cockpit did not start this job, so there are no logs and no exit codes to show here"
+            raise CockpitError(what, where=party.title, hint=f"its stacks: {party.command}")
+        await terminal.show_stacks(Stacks(party, Ask(), root))
+        return ""

@@ -1,0 +1,88 @@
+"""``cockpit collect RUN``: fetch and verify the profiler reports of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+
+from cockpit.base.shell import quote
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import out, out_json, say
+from cockpit.cli.parsing import Parser
+from cockpit.cli.status_line import Progress
+from cockpit.engine.collect import WARNING, Collected, collect
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import fleet_for
+from cockpit.errors import Exit
+
+
+def main(words: list[str]) -> int:
+    """Fetch reports."""
+    parser = Parser(
+        "collect",
+        "Fetch a run's profiler reports from all nodes at once, checked by sha256 on both sides. "
+        "If interrupted, run it again: it resumes where it stopped.",
+        "Exit codes: 0 every node's report is here and verified, 3 something is missing (it says what).",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    args = parser.parse_args(words)
+    return asyncio.run(fetch(RunFolder.find(args.run), args.output, as_json=args.json))
+
+
+async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool = False) -> Exit:
+    """Collect with progress on stderr and the outcome on stdout."""
+    progress = Progress()
+    fleet = fleet_for(folder.manifest)
+    fleet.roll.call(node.name for node in folder.manifest.nodes)
+    try:
+        async with telling(lambda: fleet.roll):
+            collected = await collect(
+                folder,
+                fleet,
+                target or folder.path / "reports",
+                lambda so_far: progress.show("" if fleet.roll.awaited else _how_far(so_far)),
+            )
+    finally:
+        progress.clear()
+        await fleet.close()
+    if as_json:
+        fields = {**asdict(collected), "folder": str(collected.folder), "warning": WARNING}
+        out_json({"event": "collected", **fields})
+        return collected.exit_code()
+    for report in collected.reports:
+        if report.state == "collected":
+            path, size = collected.folder / report.file, report.size / 1e6
+            out(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
+        else:
+            out(f"{report.node}: {report.name}: {report.state}: {report.why}")
+    for node, why in collected.missing.items():
+        out(f"{node}: no report: {why}")
+    for node, names in collected.passed_over.items():
+        say(f"{node}: not fetched (not reports): {', '.join(map(repr, names))}")
+    if collected.reports:
+        say(WARNING)
+    if not collected.complete and (collected.reports or folder.manifest.profile):
+        say(f"not complete; to try again: cockpit collect {quote(folder.name)}")
+    return collected.exit_code()
+
+
+def _how_far(collected: Collected) -> str:
+    """The files under way, and the total."""
+    if not collected.reports:
+        return ""
+    total = sum(report.size for report in collected.reports)
+    here = sum(min(report.here, report.size) for report in collected.reports)
+    done = sum(report.state == "collected" for report in collected.reports)
+    under_way = [
+        f"{report.node} {100 * report.here // max(report.size, 1)} %"
+        for report in collected.reports
+        if report.state == "fetching"
+    ]
+    share = 100 * here // max(total, 1)
+    text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
+    return f"{text} ({share} %)  {', '.join(under_way[:4])}"

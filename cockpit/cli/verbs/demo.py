@@ -1,0 +1,157 @@
+"""``cockpit demo``: a small cluster on this machine, real training, nothing left afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from cockpit import paths
+from cockpit.base.shell import quote
+from cockpit.cli import terminal
+from cockpit.cli.output import say
+from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.verbs import run
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.demo import training
+from cockpit.demo.cluster import Cluster, cluster
+from cockpit.engine.records.folder import RunFolder, new_name
+from cockpit.engine.run.join import fleet_for
+from cockpit.engine.run.session import Session
+
+LEAVING = "the demo ends, and stops its run"
+"""What leaving means here; for any other run it means that the run goes on."""
+
+GRACE_S = 5.0
+"""Seconds from SIGTERM to SIGKILL when the demo's run is stopped."""
+
+STOP_S = 15.0
+"""Seconds a stop may take before the cluster is ended regardless."""
+
+_EPILOG = """examples:
+  cockpit demo                         two nodes with two ranks each, healthy
+  cockpit demo --fault crash           the last rank crashes after a while; who was first, and why?
+  cockpit demo --nodes 8 --slots 8 --launcher command
+
+The nodes are ssh servers on loopback with names and keys of their own; all else is what `cockpit run` does.
+Leaving ends the demo: its run is stopped, and no process and no file of it is left.
+"""
+
+
+def main(words: list[str]) -> int:
+    """Make the cluster, run the example on it, leave nothing behind."""
+    args = _parser().parse_args(words)
+    chosen = training.choose(args.launcher, training.pythons(os.environ))
+    say(f"demo: {args.nodes} × {args.slots} ranks; {chosen.why}")
+    name = new_name()
+    with cluster(args.nodes, args.slots) as made:
+        training.copy_examples(made.folder / "examples")
+        with nullcontext() if args.keep else _own_state(made.folder / "state"):
+            say(f"demo: leaving means that {LEAVING}")
+            try:
+                code = run.main(_words(args, chosen, made, name), LEAVING)
+            finally:
+                if (paths.runs() / name).is_dir():
+                    asyncio.run(_stop(RunFolder.find(name)))
+    kept = f"what was recorded is kept: cockpit logs {quote(name)}" if args.keep else "nothing of it is left"
+    say(f"demo: over, {kept}")
+    return code
+
+
+def _parser() -> Parser:
+    made = Parser("demo", "Try cockpit: a small cluster on this machine, and real training on it.", _EPILOG)
+    made.add_argument("--nodes", type=_number, default=2, metavar="N", help="nodes (2)")
+    made.add_argument("--slots", type=_number, default=2, metavar="N", help="ranks on each node (2)")
+    made.add_argument(
+        "--fault",
+        choices=training.FAULTS,
+        default="none",
+        help="what happens to the last rank after some steps (none)",
+    )
+    made.add_argument(
+        "--launcher",
+        choices=("auto", "deepspeed", "torchrun", "command"),
+        default="auto",
+        help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
+    )
+    made.add_argument("--steps", type=_number, default=600, metavar="N", help="steps of the training (600)")
+    made.add_argument(
+        "--step-time", type=seconds, default=0.5, metavar="S", help="seconds that a step takes at least (0.5)"
+    )
+    made.add_argument("--keep", action="store_true", help="keep what is recorded here, as of any other run")
+    terminal.add_options(made)
+    return made
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"not a number from 1 on: {text!r}")
+    return int(text)
+
+
+def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, name: str) -> list[str]:
+    """The words of ``cockpit run`` that start the example on the cluster."""
+    words = [str(made.hostfile), "--transport", "ssh", "--ssh-config", str(made.ssh_config), "--name", name]
+    words += ["--cwd", str(made.folder / "examples"), "--python", chosen.python]
+    # The resolver here may know another node1, and gloo asks it for this machine's own address.
+    words += ["--launcher", chosen.launcher, "--master-addr", "127.0.0.1", "--env", "GLOO_SOCKET_IFNAME=lo"]
+    words += ["--env", "OMP_NUM_THREADS=1", "--env", "DS_ACCELERATOR=cpu", "--grace", f"{GRACE_S:g}"]
+    watching = {
+        "plain": args.plain,
+        "headless": args.headless,
+        "json": args.json,
+        "read-only": args.read_only,
+    }
+    words += [f"--{option}" for option, given in watching.items() if given]
+    world = args.nodes * args.slots
+    return [*words, "--", chosen.script, *training.flags(args.fault, args.steps, args.step_time, world)]
+
+
+@contextmanager
+def _own_state(folder: Path) -> Iterator[None]:
+    """Keep the demo's run out of the list of this user's runs."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XDG_STATE_HOME"]
+        else:
+            os.environ["XDG_STATE_HOME"] = before
+
+
+async def _stop(folder: RunFolder) -> None:
+    """Stop the run if it has not ended yet, and watch until it has, so that its record here is complete."""
+    if folder.model().done:
+        return
+    say(f"demo: stopping {folder.name}")
+    writer = folder.lock()
+    session = Session(folder, fleet_for(folder.manifest), _Nobody(), writer=writer)
+    deadline = time.monotonic() + STOP_S
+    try:
+        await session.rejoin()
+        session.watch(policy=False)
+        await session.stop("the demo ends", by="cockpit demo")
+        while not session.model.done and time.monotonic() < deadline:
+            await session.wait(0.2)
+    finally:
+        await session.close()
+
+
+class _Nobody:
+    """Listens to a session and does nothing."""
+
+    def joined(self, model: RunModel) -> None:
+        """Pass over."""
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """Pass over."""
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """Pass over."""

@@ -1,0 +1,214 @@
+"""``cockpit run HOSTFILE -- script``: launch on every node and watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from cockpit import config, paths
+from cockpit.cli import launch_options, terminal
+from cockpit.cli.awaiting import Telling
+from cockpit.cli.ctrl_c import ask, interruptible
+from cockpit.cli.output import say
+from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.plain import Live, Output, watch
+from cockpit.cli.verbs.collect import fetch
+from cockpit.core.ranks import nodes_text
+from cockpit.engine.launch.prepare import Times
+from cockpit.engine.launch.start import Request, start
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.plan import build_plans
+from cockpit.transport.base import UnknownHostKey
+
+
+def main(words: list[str], leaving: str = "") -> int:
+    """Launch, watch, and collect at the end of a profiled run.
+
+    :param leaving: what leaving means, if not that the run goes on
+    """
+    launch = launch_options.parse(_parser(), words)
+    config.load()
+    build_plans(launch.job)  # errors in settings or job are reported before any node is asked
+    if (paths.runs() / launch.job.run).exists():
+        raise CockpitError(
+            "a run of that name is known here", where=launch.job.run, hint="use another --name"
+        )
+    args = launch.args
+    if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
+        from cockpit.tui.run.flight import Launching
+
+        collects = bool(launch.job.nsys) and not args.no_collect
+        return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
+    return asyncio.run(
+        _run(
+            launch,
+            Output(args.json, args.headless, args.give_up, leaving, Times(args.grace, args.finalise_wait)),
+        )
+    )
+
+
+def _parser() -> Parser:
+    made = launch_options.parser(
+        "run", "Launch on every node of a hostfile and watch. Leaving never stops the run."
+    )
+    group = made.add_argument_group("run")
+    group.add_argument(
+        "--on-failure",
+        choices=("stop", "wait"),
+        default="stop",
+        help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
+    )
+    group.add_argument(
+        "--failure-wait",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds from the failure to the stop (30)",
+    )
+    group.add_argument(
+        "--grace",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="when stopping: seconds from SIGTERM to SIGKILL (30)",
+    )
+    group.add_argument(
+        "--finalise-wait",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds for a profiler to write its report (600)",
+    )
+    group.add_argument(
+        "--give-up",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
+    )
+    group.add_argument(
+        "--node-dir",
+        metavar="DIR",
+        default="",
+        help="where run folders go on the nodes (default: $TMPDIR or /tmp there)",
+    )
+    group.add_argument(
+        "--no-collect", action="store_true", help="leave a profiled run's reports on the nodes"
+    )
+    terminal.add_options(made)
+    return made
+
+
+async def _run(launch: launch_options.Launch, output: Output) -> int:
+    args, job = launch.args, launch.job
+    stages = _Stages(output)
+    try:
+        with interruptible(lambda: _interrupted(job.run)):
+            session = await start(request(launch), stages)
+    except BaseException as error:
+        await stages.stop()
+        stages.close()
+        raise (stages.untold(error) if isinstance(error, CockpitError) else error) from None
+    await stages.stop()
+    try:
+        size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
+        say(f"{session.folder.name}: {size} starting")
+        code = await watch(session, stages.live, output)
+    finally:
+        await session.close()
+    if job.nsys and code != Exit.LEFT and not args.no_collect:
+        outcome = await fetch(session.folder, as_json=args.json)
+        code = max(code, outcome) if code == Exit.OK else code
+    return code
+
+
+def _interrupted(run: str) -> CockpitError:
+    """What to say after an interrupted start; its folder shows whether everything was undone."""
+    if (paths.runs() / run).exists():
+        what, hint = "interrupted: it may run on some nodes", f"to stop it there: cockpit stop {run}"
+    else:
+        what, hint = "interrupted: nothing was started", ""
+    return CockpitError(what, where=run, hint=hint, code=Exit.LEFT)
+
+
+def request(launch: launch_options.Launch) -> Request:
+    """What the command line asks to launch."""
+    args = launch.args
+    return Request(
+        launch.job,
+        args.hostfile,
+        args.transport,
+        args.ssh_config,
+        args.node_dir,
+        Times(args.grace, args.finalise_wait),
+        args.on_failure,
+        args.failure_wait,
+    )
+
+
+class _Stages:
+    """Reports the progress of a start on stderr."""
+
+    live: Live
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._started = time.monotonic()
+        self._roll = Roll()
+        self._telling: Telling | None = None
+
+    def connecting(self, roll: Roll) -> None:
+        say(f"connecting to {_count(roll.total, 'node')}: {nodes_text(roll.awaited)}")
+        self._roll = roll
+        if self._telling is None:
+            self._telling = Telling(lambda: self._roll)
+
+    async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
+        if not self._output.asks:
+            return False
+        for key in keys:
+            say(f"{key.where}: host key is not known: {key.key.split()[0]} {key.fingerprint}")
+        answer = await ask(
+            f"Trust {'it' if len(keys) == 1 else f'all {len(keys)}'} from now on? [y] yes · [Enter] no ? "
+        )
+        return answer in ("y", "yes")
+
+    def ready(self, notes: Sequence[str]) -> None:
+        say(
+            f"{_count(len(self._roll.answered), 'node')} ready after {time.monotonic() - self._started:.1f} s"
+        )
+        for note in notes:
+            say(note)
+
+    def listener(self, folder: RunFolder) -> Live:
+        self.live = Live(folder.manifest, self._output)
+        return self.live
+
+    def untold(self, error: CockpitError) -> CockpitError:
+        """The part of an error not reported yet: errors of nodes were reported as they arrived."""
+        told = set() if self._telling is None else self._telling.told
+        errors = error.errors if isinstance(error, ManyErrors) else (error,)
+        rest = [each for each in errors if str(each) not in told]
+        if len(rest) == len(errors):
+            return error
+        failed = f"{len(self._roll.failed)} of {_count(self._roll.total, 'node')} failed"
+        if (late := len(errors) - len(self._roll.failed)) > 0:
+            failed += f", {late} had not answered yet"
+        return ManyErrors([*rest, CockpitError(f"nothing was started: {failed}", code=error.code)])
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        if self._telling is not None:
+            await self._telling.stop()
+
+    def close(self) -> None:
+        """Print any output that a failed start still holds."""
+        if hasattr(self, "live"):
+            self.live.close()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

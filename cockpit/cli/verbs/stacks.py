@@ -1,0 +1,321 @@
+"""``cockpit stacks``: what every rank of a job is doing right now, merged, with a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from cockpit.cli import job_options, terminal
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
+from cockpit.cli.parsing import Parser, rank_set, seconds
+from cockpit.cli.status_line import Progress
+from cockpit.core.masks import count, mask_of
+from cockpit.core.ranks import mask_text, nodes_text, ranks_text
+from cockpit.core.stacks.classes import RankClass, classes
+from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
+from cockpit.core.stacks.page import as_page
+from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.text import as_lines, ascii_text
+from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.parties import open_run
+from cockpit.engine.stacks.take import Ask, Party, Recorded, Stacks
+from cockpit.errors import CockpitError, Exit
+
+EPILOG = """examples:
+  cockpit stacks last                        the run that was started last
+  cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
+  cockpit stacks last --native --ranks 13    C and C++ frames of one rank
+  cockpit stacks last --json | jq .verdict
+  cockpit stacks ~/.local/state/cockpit/runs/…/stacks/20261121-040000
+
+Plain stacks do not disturb training: a rank is held for about a millisecond. --native holds it longer.
+Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
+"""
+
+
+def main(words: list[str]) -> int:
+    """Take stacks, or show a snapshot."""
+    args = _parser().parse_args(words)
+    if args.samples < 1:
+        raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
+    if args.tui:
+        terminal.needed()
+    meant = _meant(args.target)
+    if isinstance(meant, Path) and os.path.isdir(meant):
+        return _reopen(meant, args)
+    return asyncio.run(_take(meant, args))
+
+
+def _meant(target: str) -> Path | RunFolder:
+    """The run that is meant, or else the path of a hostfile or a snapshot."""
+    if job_options.names_run(target) or not os.path.lexists(target):
+        return _run_folder(target)
+    path = Path(target)
+    # A shell's completion ends at one of the files in it.
+    return path.parent if path.suffix == ".json" and saved.is_snapshot(path.parent) else path
+
+
+def _run_folder(target: str) -> RunFolder:
+    if "/" in target:
+        try:
+            os.stat(target)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            hint = "give a hostfile, the folder of a snapshot, or a run"
+            raise CockpitError(f"cannot be read: {why}", where=target, hint=hint) from None
+    try:
+        return RunFolder.find(target)
+    except CockpitError as error:
+        hint = "see: cockpit ps; a job that cockpit did not start needs a hostfile"
+        raise CockpitError(error.what, where=error.where, hint=hint) from None
+
+
+def _parser() -> Parser:
+    parser = Parser("stacks", "Python stacks of all ranks of a job, merged, with a verdict.", EPILOG)
+    parser.add_argument(
+        "target",
+        metavar="RUN|HOSTFILE|SNAPSHOT",
+        help="a run's name, a part of it, or: last; a hostfile, for any job; the folder of a snapshot",
+    )
+    group = parser.add_argument_group("what is asked of the ranks")
+    group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
+    group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
+    group.add_argument(
+        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between two looks (1)"
+    )
+    group.add_argument("--native", action="store_true", help="C and C++ frames too; holds ranks longer")
+    group.add_argument("--locals", action="store_true", help="local variables, without secrets")
+    group.add_argument(
+        "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
+    )
+    group.add_argument("--children", action="store_true", help="Python children too, such as data loaders")
+    group.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="S", help="seconds one py-spy may take (10)"
+    )
+    job_options.add_options(parser)
+    group = parser.add_argument_group("output")
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--text", action="store_true", help="classes and tree as text (the default)")
+    form.add_argument("--json", action="store_true", help="one JSON object")
+    form.add_argument("--tui", action="store_true", help="in the app, as the key s shows them")
+    form.add_argument("--folded", metavar="FILE", help="folded stacks, for flame graphs; - is stdout")
+    form.add_argument("--speedscope", metavar="FILE", help="for speedscope; - is stdout")
+    form.add_argument("--html", metavar="FILE", help="one page that needs nothing else; - is stdout")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="keep the snapshot below DIR",
+    )
+    return parser
+
+
+def _reopen(path: Path, args: argparse.Namespace) -> int:
+    if args.tui and args.ranks is not None:
+        raise CockpitError("--ranks goes with text, --json and files", hint="in the app: / and the ranks")
+    if args.tui:
+        return asyncio.run(terminal.show_stacks(Recorded(path)))
+    snapshot = saved.load(path)
+    _check_ranks(snapshot.ranks, args.ranks, snapshot.title)
+    at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    say(f"snapshot of {when}: {snapshot.title}")
+    lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
+    lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
+    if lacking:
+        say(f"it was taken without {' and '.join(lacking)}")
+    # What a rank waits for is known from the others, including those not shown.
+    found = verdict(snapshot)
+    if args.ranks is not None:
+        for sample in snapshot.samples:
+            sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in args.ranks}
+        snapshot.ranks = {rank: place for rank, place in snapshot.ranks.items() if rank in args.ranks}
+    return _tell(snapshot, found, str(path), "", args)
+
+
+async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
+    ranks = None if args.ranks is None else mask_of(args.ranks)
+    ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
+    trouble: CockpitError | None = None
+    folder = ""
+    progress = Progress()
+    async with _party(meant, args) as (party, root):
+        _check_ranks(party.places(), args.ranks, party.title)
+        stacks = Stacks(party, ask, args.output or root)
+        if args.tui:
+            return await terminal.show_stacks(stacks)
+        whole = await _samples(stacks, args, progress)
+        try:
+            folder = str(await stacks.kept())
+        except CockpitError as error:
+            trouble = error
+    try:
+        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, stacks.command, args)
+    finally:
+        if folder:
+            say(f"snapshot: {folder}")
+    if trouble is not None:
+        raise trouble
+    return code if whole else Exit.LEFT
+
+
+def _check_ranks(known: Mapping[int, object], ranks: set[int] | None, where: str) -> None:
+    if ranks is not None and (odd := ranks - set(known)):
+        raise CockpitError(f"no rank {ranks_text(odd)}", where=where, hint=f"it has {ranks_text(known)}")
+
+
+@asynccontextmanager
+async def _party(meant: Path | RunFolder, args: argparse.Namespace) -> AsyncIterator[tuple[Party, Path]]:
+    """The job that is meant, and the folder its snapshots are kept in."""
+    if isinstance(meant, Path):
+        async with job_options.job_party(args) as found:
+            yield found
+        return
+    if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:
+        what = f"--{given[0]} goes with a hostfile, and this is a run"
+        raise CockpitError(what, where=meant.name, hint="--ranks narrows it down")
+    async with AsyncExitStack() as links:
+        roll = Roll()
+        async with telling(lambda: roll):
+            run = await links.enter_async_context(open_run(meant, roll))
+        yield run, meant.path / "stacks"
+
+
+async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress) -> bool:
+    """Take the samples; False if Ctrl-C ended that: what has arrived by then stays."""
+    loop = asyncio.get_running_loop()
+    left = asyncio.Event()
+
+    def leave() -> None:
+        left.set()
+        stacks.cancel()
+        # The next one ends everything, as usual.
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, leave)
+    try:
+        for number in range(args.samples):
+            if number:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(left.wait(), args.interval)
+            if not left.is_set():
+                try:
+                    await _sample(stacks, f"sample {number + 1} of {args.samples}", progress)
+                except CockpitError as error:
+                    if not number:
+                        raise
+                    say(str(error))
+                    return True
+            if left.is_set():
+                say(f"left at sample {len(stacks.snapshot.samples)} of {args.samples}; here is what arrived:")
+                return False
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    return True
+
+
+async def _sample(stacks: Stacks, which: str, progress: Progress) -> None:
+    task = asyncio.create_task(stacks.take())
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.2)
+            if stacks.snapshot.samples:
+                progress.show(_how_far(stacks, which))
+        task.result()
+    finally:
+        task.cancel()
+        progress.clear()
+
+
+def _how_far(stacks: Stacks, which: str) -> str:
+    sample = stacks.snapshot.samples[-1]
+    asked = {rank: place.node for rank, place in stacks.snapshot.ranks.items() if not place.why}
+    late = (node for rank, node in asked.items() if rank not in sample.dumps)
+    waited = dict.fromkeys(node for node in late if node not in sample.silent)
+    rest = f", waiting for {nodes_text(waited)}" if waited else ""
+    return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
+
+
+def _tell(snapshot: Snapshot, found: Verdict, folder: str, command: str, args: argparse.Namespace) -> Exit:
+    if args.json:
+        out_json(_as_json(snapshot, found, folder))
+    elif args.folded is not None:
+        _put(args.folded, to_folded(snapshot))
+    elif args.speedscope is not None:
+        _put(args.speedscope, json.dumps(to_speedscope(snapshot)) + "\n")
+    elif args.html is not None:
+        _put(args.html, as_page(snapshot, found))
+    else:
+        threads = "all" if args.threads == "all" else "main" if args.locals or args.children else ""
+        lines = as_lines(snapshot, found, threads=threads, command=command)
+        out_lines(lines if shows_unicode() else map(ascii_text, lines))
+    missing = snapshot.missing()
+    if not missing:
+        return Exit.OK
+    return Exit.NODE_UNFIT if len(missing) == len(snapshot.ranks) else Exit.RANK_FAILED
+
+
+def _put(target: str, text: str) -> None:
+    if target == "-":
+        out_lines(text.rstrip("\n").split("\n"))
+    else:
+        to_file(target, text)
+
+
+def _as_json(snapshot: Snapshot, found: Verdict, folder: str) -> dict[str, Any]:
+    missing = snapshot.missing()
+    newest = snapshot.samples[-1].dumps if snapshot.samples else {}
+    return {
+        "event": "stacks",
+        "job": snapshot.title,
+        "run": snapshot.run,
+        "snapshot": folder,
+        "samples": [
+            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
+        ],
+        "verdict": saved.verdict_json(found),
+        "classes": [_class_json(one) for one in classes(snapshot)],
+        "missing": {str(rank): why for rank, why in missing.items()},
+        "ranks": {
+            str(rank): {
+                "node": place.node,
+                "local_rank": place.local_rank,
+                "pid": place.pid,
+                "state": _state(newest.get(rank)),
+                "way": newest[rank].way if rank in newest else "",
+                "notes": list(newest[rank].notes) if rank in newest else [],
+            }
+            for rank, place in sorted(snapshot.ranks.items())
+        },
+    }
+
+
+def _state(dump: Any) -> str:
+    return dump.process.state if dump is not None and dump.process is not None else ""
+
+
+def _class_json(found: RankClass) -> dict[str, Any]:
+    return {
+        "ranks": mask_text(found.ranks),
+        "count": count(found.ranks),
+        "kind": found.doing.kind,
+        "doing": found.doing.text,
+        "movement": found.movement,
+        "state": found.state,
+        "source": found.source,
+        "stack": [f"{frame.name} {frame.file}:{frame.line}" for frame in found.frames],
+    }

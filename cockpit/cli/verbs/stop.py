@@ -1,0 +1,126 @@
+"""``cockpit stop RUN``: stop a run on all its nodes, in stages, and name what survives."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from dataclasses import replace
+
+from cockpit.base.answers import StopAnswer
+from cockpit.base.events import Process
+from cockpit.base.gate import plain
+from cockpit.base.shell import quote
+from cockpit.base.verbs import Stop
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import out, out_json, say
+from cockpit.cli.parsing import Parser, seconds
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run.model import Node, RunModel
+from cockpit.core.run.summary import state_text
+from cockpit.core.run.timeline import STAGES, survivor_text
+from cockpit.engine.launch.all_or_none import remains, unfinished
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.join import ask_all, model_now
+from cockpit.errors import CockpitError, Exit
+
+
+def main(words: list[str]) -> int:
+    """Ask every node to stop and wait until it has."""
+    parser = Parser(
+        "stop",
+        "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
+        "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
+    parser.add_argument("--grace", type=seconds, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+    args = parser.parse_args(words)
+    folder = RunFolder.find(args.run)
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    wish = Stop("", "cockpit stop", by, args.now, args.grace)
+    return asyncio.run(_stop_or_why_not(folder, wish, as_json=args.json))
+
+
+async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, as_json: bool) -> Exit:
+    if unfinished(folder):
+        roll = Roll()
+        async with telling(lambda: roll):
+            launched, errors = await remains(folder, roll)
+        if not launched and not errors:
+            if as_json:
+                out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
+            else:
+                out(f"{folder.name}: nothing to stop: never started")
+            return Exit.OK
+    return await _stop(folder.manifest, wish, as_json=as_json)
+
+
+async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
+    async def ask(link: Link, node: NodeEntry) -> StopAnswer:
+        return await link.call(replace(wish, dir=node.dir, run=manifest.run, node=node.name))
+
+    roll = Roll()
+    async with telling(lambda: roll):
+        answers, errors = await ask_all(manifest, ask, roll)
+    if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
+        model, _ = await model_now(manifest)
+        if model.over and not as_json:
+            out(f"{manifest.run}: nothing to stop: {state_text(model)}")
+            return Exit.OK
+    told: set[str] = set()
+    while True:
+        # A node that could not be asked to stop is not asked for its state either: that would take as long.
+        model, unasked = await model_now(manifest, only=answers)
+        unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
+        # A supervisor that has vanished since can no longer carry it out: what it left is ended now.
+        again = [name for name, answer in answers.items() if answer.alive and _is_left(model.nodes[name])]
+        if again:
+            nodes = [node for node in manifest.nodes if node.name in again]
+            answers.update((await ask_all(replace(manifest, nodes=nodes), ask))[0])
+        for node in model.nodes.values():
+            if node.stage and not node.over and (key := f"{node.name} {node.stage}") not in told:
+                told.add(key)
+                say(f"{node.name}: {STAGES.get(node.stage, node.stage)}")
+        # A node without a supervisor was swept at once.
+        if all(
+            node.over or node.name in unasked or node.name not in answers or not answers[node.name].alive
+            for node in model.nodes.values()
+        ):
+            break
+        await asyncio.sleep(0.5)
+    survivors = {node.name: node.survivors for node in model.nodes.values() if node.survivors}
+    survivors.update({name: answer.survivors for name, answer in answers.items() if answer.survivors})
+    return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)
+
+
+def _is_left(node: Node) -> bool:
+    """Whether a node's supervisor vanished without ending, and something of the run may be there."""
+    return node.supervisor_gone and not node.over
+
+
+def _report(
+    manifest: Manifest,
+    model: RunModel,
+    survivors: dict[str, tuple[Process, ...]],
+    errors: dict[str, CockpitError],
+    *,
+    as_json: bool,
+) -> Exit:
+    code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
+    if as_json:
+        ranks = {rank.rank: rank.text for rank in model.ranks.values()}
+        fields = {"ranks": ranks, "survivors": plain(survivors), "not_asked": list(errors)}
+        out_json({"run": manifest.run, **fields})
+        return code
+    for node, processes in survivors.items():
+        for process in processes:
+            say(survivor_text(node, process))
+    if errors:
+        say(f"not stopped: {nodes_text(errors)}; to try again: cockpit stop {quote(manifest.run)}")
+    else:
+        out(f"{manifest.run}: stopped" if not survivors else f"{manifest.run}: see survivors")
+    return code

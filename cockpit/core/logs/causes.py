@@ -1,0 +1,249 @@
+"""Why a rank ended, as far as the end of its log shows it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from cockpit.core.logs.cause_words import (
+    AFTERMATH,
+    HANDLED,
+    NOISE_BEFORE,
+    NOISE_FRAME,
+    PASSED_ON,
+    PROGRESS,
+    SIGNS,
+    STOPPED,
+    TALK,
+    VICTIM,
+    Weight,
+)
+from cockpit.core.logs.levels import Level, level_of
+from cockpit.core.logs.prefixes import TRACEBACK, message, split
+from cockpit.core.logs.tracebacks import (
+    FRAMES,
+    WORDS,
+    Line,
+    Traceback,
+    dumped,
+    read_lines,
+    read_tracebacks,
+    reason,
+    shown,
+)
+from cockpit.core.text import RemoteText
+
+__all__ = ["FRAMES", "Cause", "find_cause"]
+
+SURVIVED = 4
+"""So many lines of training after an error show that the error did not end it."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a rank's last lines amount to.
+
+    :param summary: one line: ``RuntimeError: CUDA out of memory. …``
+    :param frames: where in the user's code, outermost first, three at most: ``train.py:188 forward``; if
+        nothing of the traceback is the user's, the last ones there are
+    :param offset: where the traceback or line begins in what was looked at, in bytes
+    """
+
+    summary: RemoteText
+    frames: tuple[RemoteText, ...]
+    offset: int
+
+
+class _Event(NamedTuple):
+    """Something that may have ended the rank: lines ``start`` to ``end``."""
+
+    start: int
+    end: int
+    weight: Weight
+    words: bytes
+    traceback: Traceback | None = None
+
+
+# The last is the line before each exception of a group.
+_CHAIN = re.compile(
+    rb"During handling of the above exception|The above exception was the direct cause"
+    rb"|\+-{4,80} \d{1,4} -{4,80}"
+)
+_THROWN = re.compile(rb"terminate called after throwing an instance of '([^'\n]{1,500})'")
+_WHAT = re.compile(rb"what\(\):\s*")
+_RUNNING = 2
+"""Lines of an unknown kind that show a running program; a single one may be its last."""
+_MESSAGE = 4
+"""Lines after an event that may still belong to its message."""
+_DIGIT = re.compile(rb"\d")
+_LETTERS = re.compile(rb"[^A-Za-z]+")
+
+
+def find_cause(tail: bytes) -> Cause | None:
+    """The cause at the end of a failed rank's log; None if nothing in it looks like one.
+
+    Read backwards from the last event: events without output of ongoing training in between belong together,
+    and the one that caused the others counts. Training survived an event that more such output follows.
+
+    :param tail: the last bytes of the log; 64 KiB are plenty
+    """
+    lines = read_lines(tail)
+    events = sorted(_events(lines), key=lambda event: event.start)
+    if not events:
+        return None
+    talk, progress = _goes_on(lines, events)
+    left = [event for event in events if progress[-1] - progress[event.end] < SURVIVED]
+    bursts = list(_bursts(left, talk, progress))
+    ended = next((burst for burst in bursts if _heaviest(burst) >= Weight.VICTIM), None)
+    burst = ended or max(bursts, key=_heaviest, default=None)
+    return None if burst is None else _cause(lines, _first(burst))
+
+
+def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:
+    """Events with no output of a running program between them; the last ones first.
+
+    A possible consequence goes with what was before it, unless training went on between them.
+    """
+    burst: list[_Event] = []
+    weight = Weight.PASSED_ON
+    for event in reversed(events):
+        if burst:
+            until = max(burst[-1].start, event.end)
+            consequence = weight < Weight.OWN and progress[until] == progress[event.end]
+            if talk[until] - talk[event.end] >= _RUNNING and not consequence:
+                yield burst[::-1]
+                burst, weight = [], Weight.PASSED_ON
+        burst.append(event)
+        weight = max(weight, event.weight)
+    if burst:
+        yield burst[::-1]
+
+
+def _heaviest(burst: Sequence[_Event]) -> Weight:
+    return max(event.weight for event in burst)
+
+
+def _first(burst: Sequence[_Event]) -> _Event:
+    """The first of the heaviest; of tracebacks in a row the last: a process dies of only one."""
+    weight = _heaviest(burst)
+    heaviest = [event for event in burst if event.weight == weight]
+    found = heaviest[0]
+    for event in heaviest[1:]:
+        if found.traceback is None or event.traceback is None:
+            break
+        found = event
+    return found
+
+
+def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
+    """For each line, how many lines up to it show a running program, and how many show training."""
+    taken = {at for event in events for at in range(event.start, event.end + 1)}
+    first = events[0].start
+    before: Counter[bytes] = Counter()
+    talk = [0] * len(lines)
+    progress = [False] * len(lines)
+    event = first
+    for at in range(first, len(lines)):
+        text = split(lines[at].text)[1]
+        event = at if at in taken else event
+        if at == event or AFTERMATH.search(text) or level_of(text):
+            continue
+        progress[at] = PROGRESS.search(text) is not None
+        if not progress[at] and _DIGIT.search(text):
+            # Of an unknown form that was seen before.
+            before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
+            progress[at] = before[_shape(text)] > 1
+        if progress[at] or TALK.search(text):
+            talk[at] = _RUNNING
+        elif at > event + _MESSAGE:
+            talk[at] = 1
+    return list(accumulate(talk)), list(accumulate(progress))
+
+
+def _shape(text: bytes) -> bytes:
+    return _LETTERS.sub(b" ", text[:300])
+
+
+def _events(lines: Sequence[Line]) -> Iterator[_Event]:
+    tracebacks = read_tracebacks(lines)
+    yield from _chains(lines, tracebacks)
+    taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
+    for at, (_, line) in enumerate(lines):
+        # The head of a traceback without its end says nothing.
+        if at in taken or TRACEBACK in line:
+            continue
+        signs = SIGNS.found_in(message(line)) if SIGNS.hint(line) else []
+        if signs:
+            yield _Event(at, at, max(weight for weight, _ in signs), _words(lines, at, message(line)))
+        elif level_of(line) is Level.ERROR and not NOISE_BEFORE.search(line):
+            yield _Event(at, at, Weight.ERROR, message(line))
+
+
+def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:
+    """Each traceback that is not the consequence of another one."""
+    chain: list[Traceback] = []
+    for each in tracebacks:
+        between = lines[chain[-1].end + 1 : each.start] if chain else ()
+        if chain and not any(_CHAIN.search(line.text) for line in between):
+            yield _chained(lines, chain)
+            chain = []
+        chain.append(each)
+    if chain:
+        yield _chained(lines, chain)
+
+
+def _chained(lines: Sequence[Line], chain: Sequence[Traceback]) -> _Event:
+    """The first exception that says something ("_queue.Empty" alone is not a cause); it led to the others."""
+    telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
+    found = next(telling, chain[0])
+    return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)
+
+
+def _weight(lines: Sequence[Line], chain: Sequence[Traceback], found: Traceback) -> Weight:
+    start, end = chain[0].start, chain[-1].end
+    before = b"\n".join(line.text for line in lines[max(0, start - 2) : start + 1])
+    if PASSED_ON.match(found.summary):
+        return Weight.PASSED_ON
+    if NOISE_BEFORE.search(before) or any(NOISE_FRAME.search(b"%s %s %s" % frame) for frame in found.frames):
+        return Weight.NOISE
+    if _handled(lines, start, end):
+        return Weight.NOISE
+    if STOPPED.match(found.summary):
+        return Weight.ERROR
+    return Weight.VICTIM if VICTIM.search(found.summary) else Weight.OWN
+
+
+def _handled(lines: Sequence[Line], start: int, end: int) -> bool:
+    """Whether its message before it, or the line after it, says that the program goes on."""
+    before = lines[start - 1].text if start else b""
+    after = lines[end + 1].text if end + 1 < len(lines) else b""
+    told = HANDLED.search(before) and level_of(before) is not Level.PLAIN
+    return bool(told or (HANDLED.search(after) and not AFTERMATH.search(after)))
+
+
+def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
+    """What the line with a sign says, with the type of a C++ exception and what() together."""
+    if b"Fatal Python error: " in text:
+        return text[text.index(b"Fatal Python error: ") :]
+    thrown = _THROWN.search(text)
+    for index in range(at, min(at + 4, len(lines))) if thrown else (at,):
+        prefix, own = split(lines[index].text)
+        what = _WHAT.search(own)
+        if what is not None:
+            # The message may begin with a newline.
+            words = own[what.end() :].strip() or b"what():"
+            words = reason(lines, index, words, prefix).removeprefix(b"what(): ") or words
+            return thrown[1] + b": " + words if thrown else words
+    return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
+
+
+def _cause(lines: Sequence[Line], event: _Event) -> Cause:
+    start = event.traceback.start if event.traceback else event.start
+    frames = event.traceback.frames if event.traceback else ()
+    if event.words.startswith(b"Fatal Python error: "):
+        frames = tuple(dumped(lines, event.start))
+    return Cause(RemoteText.of(event.words.strip()[:WORDS]), shown(frames), lines[start].offset)

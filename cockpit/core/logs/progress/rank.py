@@ -1,0 +1,215 @@
+"""One rank's log: chunks of any size in, numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from cockpit.core.logs.progress.durations import time_left
+from cockpit.core.logs.progress.plan import Kind, Plan
+from cockpit.core.logs.progress.reading import Reading
+from cockpit.core.logs.progress.series import Series
+
+WINDOW = 16 << 10
+"""Bytes at the end of a chunk that are read."""
+REST = 4096
+"""Bytes of an unfinished line kept for the next chunk; a longer one is not read."""
+STALE = 60.0
+"""After this many silent seconds, what a rank said is old."""
+SILENT = 3.0
+"""After this many times the usual gap between two steps, the time left is unknown."""
+FASTEST = 0.1
+"""Seconds per step: until a loss is printed, a bare bar with quicker steps does not count as training."""
+RECENT = 9
+"""Times of steps from which the time left is estimated."""
+HEADED = 64
+"""Lines with numbers below a heading that may belong to it."""
+ALONE = 16
+"""Wordings with only a loss that are remembered."""
+
+
+@dataclass
+class News:
+    """What one chunk says: the newest of each field, all losses, the last line with the time left."""
+
+    said: dict[str, float] = field(default_factory=dict)
+    losses: list[float] = field(default_factory=list)
+    timed: bytes = b""
+
+    def add(self, said: dict[str, float], losses: list[float]) -> None:
+        """Add newer numbers; a step beyond the total drops the total."""
+        if "total" not in said and said.get("step", 0.0) > self.said.get("total", math.inf):
+            del self.said["total"]
+        self.said.update(said)
+        self.losses += losses
+
+
+class RankLog:
+    """What is known about one rank, and the part of its log that is not complete yet."""
+
+    __slots__ = (
+        *("_alone", "_bar", "_cut", "_heading", "_held", "_plain", "_rest", "_shown", "_told", "_trained"),
+        "_trains",
+        *("last", "latest", "series", "stepped", "timed"),
+    )
+
+    def __init__(self) -> None:
+        self.last: dict[str, float] = {}
+        """What the last chunk with numbers said."""
+        self.latest = Reading()
+        self.series: dict[str, Series] = {}
+        self.stepped: tuple[int, float, float] | None = None
+        """A step, when it was new (unix seconds), and how long after the previous one."""
+        self.timed: tuple[float, float] | None = None
+        """The time left as printed, and when."""
+        self._rest = b""  # the line that is not finished yet
+        self._shown = False  # it was given out already
+        self._cut = False  # it was too long to be kept
+        self._told = 0  # lines with numbers so far
+        self._heading: tuple[dict[str, float], int] = {}, 0  # and which line it was
+        self._alone: dict[Plan, float] = {}  # losses that may be settings; NaN: they are not
+        self._plain = -HEADED  # which line had a loss and nothing else
+        self._trains = False  # a loss was printed
+        self._trained: float | None = None  # the total when it was; infinite: there is none
+        self._bar: float | None = None  # the total of the last bar of training
+        self._held: dict[str, float] = {}  # a bar since then that may be of an evaluation
+
+    def window(self, data: bytes) -> bytes:
+        r"""The last finished lines, whole, each ended by a newline; what is unfinished waits."""
+        whole = not self._cut and len(data) <= WINDOW
+        shown = len(self._rest) if self._shown else -1
+        data = self._rest + data if whole else data[-WINDOW:]
+        if b"\r" in data:
+            data = data.replace(b"\r", b"\n")
+        start = 0 if whole else data.find(b"\n") + 1
+        if whole and data[shown : shown + 1] == b"\n":
+            start = shown + 1
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        self._cut = (not whole and not end) or len(self._rest) > REST
+        self._shown = not self._cut and self._rest.endswith(b"]") and (whole or end > 0)
+        if self._cut:
+            self._rest = b""
+        # A bar waits for the next step before it ends its line.
+        return data[start:] + b"\n" if self._shown else data[start:end]
+
+    def tell(self, plan: Plan, lines: Sequence[bytes], news: News) -> None:
+        """Take consecutive lines of one wording."""
+        said = plan.read(lines[-1])
+        if not said:
+            if plan.eta and not plan.places and ("step" in news.said or self.latest.step is not None):
+                news.timed = lines[-1]
+            return
+        self._told += len(lines)
+        if plan.kind is Kind.HEADING:
+            if plan.eta and (left := time_left(lines[-1])) is not None:
+                said["eta_s"] = left
+            self._heading = said, self._told
+            return
+        if plan.kind is Kind.SPEED and not self._is_training(said):
+            return
+        if plan.kind is Kind.BARE and self._is_aside(said):
+            self._held = said
+            return
+        losses = plan.losses(lines) if len(lines) > 1 else [said["loss"]] if "loss" in said else []
+        if plan.kind is Kind.ALONE and losses:
+            if plan.plain:
+                self._plain = self._told
+            elif self._told - self._plain < HEADED:
+                return  # a part of the plain loss that was printed with it
+        above = self._above(said)
+        if not above and plan.kind is Kind.ALONE and not (losses := self._confirmed(plan, losses)):
+            return
+        self._count(said, losses)
+        news.add({**above, **said}, losses)
+        if plan.eta:
+            news.timed = lines[-1]
+
+    def _above(self, said: dict[str, float]) -> dict[str, float]:
+        """What the heading above these numbers says."""
+        heading, line = self._heading
+        if not heading or self._told - line > HEADED:
+            return {}
+        return {"epoch": heading["epoch"]} if "step" in said and "epoch" in heading else heading
+
+    def _count(self, said: dict[str, float], losses: list[float]) -> None:
+        """Note what the training counts to."""
+        if "step" in said:
+            self._heading = {}, 0
+            self._bar = said.get("total")
+        elif losses and self._held:
+            said.update({**self._held, **said})  # not an evaluation: there are losses below its bar
+            self._bar = self._held.get("total")
+        elif not losses:
+            return
+        self._held = {}
+        if losses:
+            self._trains = True
+            self._trained = said.get("total", math.inf) if "step" in said else self._bar
+
+    def _is_training(self, said: dict[str, float]) -> bool:
+        """Whether a speed is that of the steps at which losses are printed."""
+        return self._trains and ("step" not in said or said.get("total", math.inf) == self._trained)
+
+    def _is_aside(self, said: dict[str, float]) -> bool:
+        """Whether a bar without a word is not that of training, but of an evaluation between steps, say."""
+        total, latest = said.get("total"), self.latest
+        if self._trained is not None:
+            return total != self._trained
+        if said.get("step_s", 0.0) < FASTEST:
+            return True
+        if total is None or latest.step is None or latest.total is None:
+            return False
+        return latest.step < latest.total and total < latest.total
+
+    def _confirmed(self, plan: Plan, losses: list[float]) -> list[float]:
+        """Losses alone in their lines: one seen once may be a setting; one that changes is measured."""
+        if not losses:
+            return []
+        before = self._alone.get(plan)
+        if before is not None and math.isnan(before):
+            return losses
+        found = losses if before is None else [before, *losses]
+        changes = any(loss != found[0] for loss in found)
+        if len(self._alone) >= ALONE:
+            self._alone.clear()
+        self._alone[plan] = math.nan if changes else found[0]
+        return found if changes else []
+
+    def time_left(self, now: float) -> float | None:
+        """Seconds until the last step: as the rank says, or else from its steps and their usual time.
+
+        None: unknown, or what is known is too old.
+        """
+        if self.stepped is None:
+            return None
+        step, since, gap = self.stepped
+        points = self.series["step_s"].points()[-RECENT:] if "step_s" in self.series else []
+        usual = median(value for _, value in points) if points else 0.0
+        if now - since > max(STALE, SILENT * max(gap, usual)):
+            return None
+        left, total = 0.0, self.latest.total
+        if self.timed is not None and self.timed[1] >= since:
+            left = self.timed[0] - (now - self.timed[1])
+        elif total is not None:
+            left = (total - step) * usual - (now - since)
+        return left if left > 0 else None
+
+
+def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
+    """Lines with numbers; of each bar without a word, only the first and the newest state."""
+    if all(plan.kind is not Kind.BARE for plan in {plan for plan, _ in told}):
+        return told
+    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Kind.BARE]
+    totals = [_total(told[index][1]) for index in bars]
+    newer = zip(bars[1:], totals[1:], totals[2:], strict=False)
+    passed = {index for index, total, after in newer if total == after}
+    return [pair for index, pair in enumerate(told) if index not in passed]
+
+
+def _total(line: bytes) -> bytes:
+    """What a bar counts to."""
+    end = line.find(b" [")
+    return line[line.rfind(b"/", 0, end) + 1 : end]

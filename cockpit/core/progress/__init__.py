@@ -1,1 +1,0 @@
-"""Numbers of training, read from the lines that programs print."""

@@ -1,0 +1,358 @@
+"""Jobs, worked out from the ranks that nodes report: which rank is where, and which are missing."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
+from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.text import RemoteText
+from cockpit.errors import CockpitError, Exit
+
+TEXT_LIMIT = 200
+"""Characters shown of a text from a node."""
+
+PROBLEMS = 20
+"""Sentences about one job; more of them help nobody."""
+
+APART_S = 600.0
+"""Ranks of one launch start closer together than this, whatever the clocks of their nodes say."""
+
+_NUMBERING = ("slurm", "mpi")
+"""Launchers that name each job and number its processes across all its nodes."""
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A rank's main process.
+
+    :param state: the letter of proc(5)
+    :param python: its interpreter; empty if the wrapper has not started one yet
+    :param container: it is in a different pid namespace from the agent that found it
+    """
+
+    node: str
+    pid: int
+    ticks: int
+    local_rank: int | None = None
+    state: str = ""
+    started: float = 0.0
+    python: str = ""
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class Other:
+    """Somebody else's processes on a node that look like a job's, and may not be looked at."""
+
+    node: str
+    user: str
+    pid: int
+    count: int
+    command: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """Ranks that belong together.
+
+    :param key: the same for the same job, whichever nodes are asked
+    :param run: the run's name, if cockpit started it
+    :param world: how many ranks it should have
+    :param address: where its ranks meet; empty if only its launcher's name for it tells it from others
+    :param name: its launcher's name for it, if nothing else tells it from others; may be empty
+    :param problems: what does not fit together, one sentence each
+    """
+
+    key: Key
+    launcher: str
+    run: str
+    user: str
+    command: str
+    world: int
+    address: str
+    name: str
+    ranks: dict[int, Found] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes it was found on."""
+        return list(dict.fromkeys(found.node for found in self.ranks.values()))
+
+    @property
+    def started(self) -> float:
+        """When its first rank was started, unix seconds."""
+        return min(found.started for found in self.ranks.values())
+
+    @property
+    def missing(self) -> int:
+        """Ranks it should have that were not found, as a mask."""
+        return mask_of(range(self.world)) & ~mask_of(self.ranks)
+
+    @property
+    def title(self) -> str:
+        """What people call it: ``deepspeed job at node1:29500, 4 ranks on 2 nodes, since 11:02``."""
+        kind = "job" if self.launcher == "other" else f"{self.launcher} job"
+        at = f" at {self.address}" if self.address else f" {self.name}" if self.name else ""
+        of = f"{len(self.ranks)} of " if self.missing else ""
+        run = f"run {self.run}, " if self.run else ""
+        size = f"{of}{_count(self.world, 'rank')} on {_count(len(self.nodes), 'node')}"
+        return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
+
+
+class Jobs(list[Job]):
+    """Every job that was found, and what else the nodes reported.
+
+    :param others: jobs that we may not look at
+    :param nodes: every node that answered
+    """
+
+    def __init__(self, jobs: Iterable[Job], others: Sequence[Other], nodes: Sequence[str]) -> None:
+        super().__init__(jobs)
+        self.others = tuple(others)
+        self.nodes = tuple(nodes)
+
+
+class _Claim(NamedTuple):
+    """A process that says it is this rank."""
+
+    rank: int
+    world: int
+    attempt: int
+    machine: str
+    found: Found
+    launcher: str
+    run: str
+    user: str
+    command: str
+    address: str
+    name: str
+
+
+def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
+    """The jobs on some nodes, the newest first; of equally new ones, the largest first.
+
+    :param answers: what each node said to ``seek``; of several names of one machine the first counts
+    """
+    claims: defaultdict[Key, list[_Claim]] = defaultdict(list)
+    others: list[Other] = []
+    stuck: list[str] = []
+    seen: set[tuple[str, int, int]] = set()
+    machines: set[str] = set()
+    for node, answer in answers.items():
+        machine = node if answer.machine is None else _text(answer.machine)
+        for told in answer.ranks:
+            key, claim = _claim(node, machine, told)
+            process = (machine, claim.found.pid, claim.found.ticks)
+            if process not in seen:
+                seen.add(process)
+                claims[key].append(claim)
+        if machine not in machines:
+            others += [
+                Other(node, _text(one.user), one.pid, one.count, _text(one.command)) for one in answer.others
+            ]
+            stuck += [_stuck(node, one) for one in answer.stuck]
+        machines.add(machine)
+    jobs = [_job(key, found, stuck) for key, found in claims.items()]
+    # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
+    jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
+    return Jobs(jobs, others, list(answers))
+
+
+def choose(jobs: Sequence[Job], wanted: str = "") -> Job:
+    """The one job that is meant.
+
+    :param wanted: its number in the list, from 1, or a part of its title; empty: the only one
+    :raises CockpitError: no job matches, or several do
+    """
+    if not jobs:
+        raise _none(jobs)
+    hits = list(jobs)
+    if wanted.isdecimal() and len(wanted) < 5:
+        hits = hits[int(wanted) - 1 : int(wanted)] if int(wanted) else []
+    elif wanted:
+        hits = [job for job in jobs if wanted in _described(job, True)]
+    if len(hits) == 1:
+        return hits[0]
+    users = len({job.user for job in jobs}) > 1
+    lines = "".join(f"\n  --job {number}  {_described(job, users)}" for number, job in enumerate(jobs, 1))
+    if not wanted:
+        raise CockpitError(f"{len(jobs)} jobs run there; say which:{lines}")
+    what = f"{len(hits)} jobs have {wanted!r} in their title" if hits else f"there is no job {wanted!r}"
+    raise CockpitError(f"{what}; say which:{lines}")
+
+
+def missing_text(job: Job) -> str:
+    """Which ranks were not found, in words; empty: all were."""
+    if not job.missing:
+        return ""
+    missing = list(ranks_of(job.missing))
+    were = "was" if len(missing) == 1 else "were"
+    return f"{_ranks(missing)} {were} not found on {nodes_text(job.nodes)}"
+
+
+# -- what a node says --------------------------------------------------------------------------------
+
+
+def _claim(node: str, machine: str, told: FoundRank) -> tuple[Key, _Claim]:
+    world = told.world_size or 0
+    addr, port, name = _text(told.job.addr), _text(told.job.port), _text(told.job.id)
+    run, user, launcher = _text(told.run), _text(told.user), _text(told.launcher)
+    found = Found(
+        node,
+        told.pid,
+        told.ticks,
+        told.local_rank,
+        _text(told.state),
+        told.started,
+        _text(told.python),
+        told.container,
+    )
+    address = f"{addr}:{port}" if addr and port else addr
+    # They say nothing about another machine, or another container's network.
+    here = f"{machine} {_text(told.net)}"
+    numbered = launcher in _NUMBERING
+    key: Key
+    if run:
+        key = ("run", run)
+    elif name and (numbered or not (addr and port)):
+        # Steps of one job have one address, and so have the jobs of an array.
+        key = ("id", name, user, "" if numbered else here)
+        address = ""
+    elif addr and port:
+        key = ("at", addr, port, str(world), user, here if _is_loopback(addr) else "")
+    else:
+        key = ("here", launcher, str(world), user, "" if numbered else here)
+    return key, _Claim(
+        told.rank,
+        world,
+        told.attempt,
+        machine,
+        found,
+        launcher,
+        run,
+        user,
+        _text(told.command),
+        address,
+        name,
+    )
+
+
+def _stuck(node: str, told: Stuck) -> str:
+    which = f"process {told.pid} ({_text(told.name)}, state {_text(told.state)})"
+    return f"{which} on {node} cannot be looked at: it holds the lock of its memory; it may be a rank"
+
+
+def _text(value: str) -> str:
+    return RemoteText.of(value).shown(limit=TEXT_LIMIT)
+
+
+def _is_loopback(addr: str) -> bool:
+    return addr.startswith(("127.", "localhost")) or addr in ("::1", "0.0.0.0", "::")
+
+
+# -- one job -----------------------------------------------------------------------------------------
+
+
+def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
+    """The job of these processes: what most of them say it is."""
+    problems: list[str] = []
+    ranks: dict[int, Found] = {}
+    by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
+    for claim in claims:
+        by_rank[claim.rank].append(claim)
+    for rank, several in sorted(by_rank.items()):
+        several.sort(key=lambda one: (one.attempt, one.found.started, one.found.ticks), reverse=True)
+        ranks[rank] = several[0].found
+        if len(several) > 1:
+            problems.append(_twice(rank, several))
+    sizes: defaultdict[int, set[int]] = defaultdict(set)
+    for claim in claims:
+        if claim.world:
+            sizes[claim.world].add(claim.rank)
+    if len(sizes) > 1:
+        said = "; ".join(f"{size} ({_ranks(found)})" for size, found in sorted(sizes.items()))
+        problems.append(f"its ranks do not agree on how many they are: {said}")
+    world = max(sizes) if sizes else max(ranks) + 1
+    beyond = [rank for rank in ranks if rank >= world]
+    if beyond:
+        problems.append(f"{_ranks(beyond)} cannot be: it has {_count(world, 'rank')}")
+    early = [rank for rank, found in ranks.items() if not found.python]
+    if early:
+        problems.append(f"no Python below the wrapper of {_ranks(early)} yet")
+    newest = max(found.started for found in ranks.values())
+    old = [rank for rank, found in ranks.items() if newest - found.started > APART_S]
+    if old:
+        minutes = (newest - max(ranks[rank].started for rank in old)) // 60
+        rest = f"{minutes:.0f} min before the others: left over from an earlier job?"
+        problems.append(f"{_ranks(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
+    first = max(claims, key=lambda one: (one.attempt, -one.rank))
+    job = Job(
+        key,
+        first.launcher,
+        first.run,
+        first.user,
+        first.command,
+        world,
+        first.address,
+        first.name,
+        ranks,
+        problems,
+    )
+    if job.missing:
+        problems += [missing_text(job), *stuck]
+    if len(problems) > PROBLEMS:
+        problems[PROBLEMS:] = [f"and {len(problems) - PROBLEMS} more"]
+    return job
+
+
+def _twice(rank: int, claims: Sequence[_Claim]) -> str:
+    taken, *rest = (claim.found for claim in claims)
+    said = ", ".join(f"process {found.pid} on {found.node}" for found in rest[:3])
+    more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
+    return f"rank {rank} is there twice: process {taken.pid} on {taken.node} is taken, not {said}{more}"
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def _none(jobs: Sequence[Job]) -> CockpitError:
+    """Why there is no job, and what to do about it."""
+    others = jobs.others if isinstance(jobs, Jobs) else ()
+    nodes = nodes_text(jobs.nodes) if isinstance(jobs, Jobs) and jobs.nodes else "these nodes"
+    if others:
+        first = others[0]
+        users = list(dict.fromkeys(one.user for one in others))
+        which = f"process {first.pid} on {first.node}: {first.command}"
+        what = f"no job of yours on {nodes}, but of {', '.join(users[:5])} ({which})"
+        hint = f"only {' or '.join(dict.fromkeys((*users[:5], 'root')))} may look at it"
+        return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+    what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
+    hint = "ranks that torch.multiprocessing.spawn starts cannot be seen from outside; torchrun's can"
+    return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+
+
+def _described(job: Job, users: bool) -> str:
+    return f"{job.title}, of {job.user}" if users else job.title
+
+
+def _clock(at: float) -> str:
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    numbers = sorted(ranks)
+    return f"rank{'s' * (len(numbers) != 1)} {ranks_text(numbers)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,71 @@
+"""The outcome of a run, in lines: the cause first."""
+
+from __future__ import annotations
+
+import time
+
+from cockpit.base.shell import quote
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
+from cockpit.errors import Exit
+
+
+def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
+    """What a person needs to know at the end, the cause first.
+
+    :param logs: whether its logs can still be read afterwards
+    """
+    lines = []
+    first = model.first_failure()
+    if first is not None:
+        lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
+        if logs:
+            lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
+    ended = endings(model, without=first)
+    if ended:
+        lines.append(f"others: {ended}" if first else ended)
+    odd = [node for node in model.nodes.values() if node.launcher_code]
+    if odd and first is None and not any(rank.failed for rank in model.ranks.values()):
+        words = f"{nodes_text([node.name for node in odd])}: the launcher ended with {odd[0].launcher_code}"
+        lines.append(f"{words}, although its ranks exited 0; see: cockpit logs {quote(run)}")
+    lost = [node.name for node in model.nodes.values() if node.lost]
+    if lost:
+        lines.append(f"lost: {nodes_text(lost)}: {model.nodes[lost[0]].lost}")
+    return lines
+
+
+def state_text(model: RunModel) -> str:
+    """A run's state in a few words, the cause of a failure among them."""
+    first = model.first_failure()
+    if model.over:
+        if first is not None:
+            return f"failed: rank {first.rank} {first.text}"
+        if any(node.stop_requested_at for node in model.nodes.values()):
+            return "stopped"
+        return "ended" if model.exit_code() is Exit.OK else "failed"
+    if first is not None:
+        return f"failing: rank {first.rank} {first.text}"
+    if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
+        starting = any(rank.state in LIVE for rank in model.ranks.values())
+        return "running" if model.alive() else "starting" if starting else "ending"
+    return "unknown: no node answers"
+
+
+def endings(model: RunModel, without: Rank | None = None) -> str:
+    """How the ranks are, those that are alike together: ``ranks 0-3 exited 0; rank 4 killed by SIGTERM``."""
+    alike: dict[str, list[int]] = {}
+    for rank in model.ranks.values():
+        if rank is not without:
+            alike.setdefault(rank.text, []).append(rank.rank)
+    return "; ".join(f"{_ranks(numbers)} {text}" for text, numbers in sorted(alike.items()))
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {ranks_text(numbers)}"
+
+
+def _moment(model: RunModel, rank: Rank) -> str:
+    if rank.state is RankState.LOST or not rank.ended_at:
+        return ""
+    at = model.ended_at(rank)
+    return time.strftime(" at %H:%M:%S", time.localtime(at)) + f".{int(at % 1 * 1000):03d}"

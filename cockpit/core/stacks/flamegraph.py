@@ -1,0 +1,66 @@
+"""Snapshots for other tools: folded stacks for flame graphs, and speedscope's file format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from cockpit.base.stacks.dump import Frame
+from cockpit.core.masks import count
+from cockpit.core.ranks import mask_text
+from cockpit.core.stacks.classes import classes
+from cockpit.core.stacks.snapshot import Snapshot
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+
+def to_folded(snapshot: Snapshot) -> str:
+    """One line per stack, ``outer;inner N``: N dumps of main threads had it, over all ranks and samples."""
+    found = Counter(
+        ";".join(map(_folded, dump.frames))
+        for sample in snapshot.samples
+        for dump in sample.dumps.values()
+        if dump.frames
+    )
+    return "".join(f"{stack} {number}\n" for stack, number in sorted(found.items()))
+
+
+def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
+    """One profile per class of the newest sample, weighted by its number of ranks."""
+    frames: dict[Frame, int] = {}
+    profiles = []
+    for found in classes(snapshot):
+        if not found.frames:
+            continue
+        weight = count(found.ranks)
+        stack = [frames.setdefault(frame, len(frames)) for frame in found.frames]
+        profiles.append(
+            {
+                "type": "sampled",
+                "name": f"ranks {mask_text(found.ranks)}: {found.doing.text}",
+                "unit": "none",
+                "startValue": 0,
+                "endValue": weight,
+                "samples": [stack],
+                "weights": [weight],
+            }
+        )
+    return {
+        "$schema": SCHEMA,
+        "name": snapshot.title,
+        "exporter": "cockpit",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [_speedscope(frame) for frame in frames]},
+        "profiles": profiles,
+    }
+
+
+def _folded(frame: Frame) -> str:
+    place = f"{frame.file}:{frame.line}" if frame.line else frame.file
+    # Both are separators of the format.
+    return f"{frame.name} ({place})".replace(";", ",").replace("\n", " ")
+
+
+def _speedscope(frame: Frame) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": frame.name, "file": frame.file}
+    return {**found, "line": frame.line} if frame.line else found

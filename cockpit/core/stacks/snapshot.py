@@ -1,0 +1,109 @@
+"""A snapshot: what all ranks of a job were doing, in one sample or several, and who did not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from cockpit.base.stacks.dump import Dump, Frame
+from cockpit.core.masks import mask_of
+from cockpit.core.stacks.tree import StackTree
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is.
+
+    :param node: name of its node; empty if no node of the hostfile has it
+    :param why: why there is no process to look at ("killed by SIGKILL", "no process with RANK 3"); empty
+        while there is one
+    """
+
+    node: str
+    local_rank: int | None = None
+    pid: int | None = None
+    why: str = ""
+
+
+@dataclass
+class Sample:
+    """One look at every rank. Dumps arrive while it is being taken.
+
+    :param at: when it was begun, unix seconds on our clock
+    """
+
+    at: float
+    dumps: dict[int, Dump] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
+    """Nodes that did not answer, and why."""
+    took_s: float | None = None
+    """Seconds until the last answer; None while some are still to come."""
+
+    @property
+    def answered(self) -> int:
+        """The ranks whose Python stacks are here, as a mask."""
+        return mask_of(rank for rank, dump in self.dumps.items() if dump.threads)
+
+    def tree(self) -> StackTree:
+        """The main stacks of all ranks that have one, merged."""
+        tree = StackTree()
+        for rank, dump in sorted(self.dumps.items()):
+            tree.add(rank, dump.frames)
+        return tree
+
+
+@dataclass
+class Snapshot:
+    """Samples of one job.
+
+    :param name: the snapshot's own name, ``<date>-<time>``
+    :param title: the run's name, or the job's address and launcher if cockpit did not start it
+    :param run: the run's name; empty for a job that cockpit did not start
+    :param ranks: every rank the job should have
+    """
+
+    name: str
+    title: str
+    run: str = ""
+    ranks: dict[int, Place] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What was asked for: ``native``, ``locals``, ``children``."""
+
+    def copy(self) -> Snapshot:
+        """This snapshot as it is now: what arrives later is not in the copy."""
+        samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]
+        return replace(self, ranks=dict(self.ranks), samples=samples)
+
+    @property
+    def world(self) -> int:
+        """Every rank the job should have, as a mask."""
+        return mask_of(self.ranks)
+
+    def dumps(self, rank: int) -> list[Dump]:
+        """A rank's dumps, oldest first."""
+        return [sample.dumps[rank] for sample in self.samples if rank in sample.dumps]
+
+    def stack(self, rank: int) -> tuple[Frame, ...]:
+        """A rank's newest main stack; empty if there is none."""
+        dumps = self.dumps(rank)
+        return dumps[-1].frames if dumps else ()
+
+    def missing(self) -> dict[int, str]:
+        """Ranks without Python stacks in the newest sample, and why, lowest rank first."""
+        return dict(self._missing())
+
+    def _missing(self) -> Iterator[tuple[int, str]]:
+        sample = self.samples[-1] if self.samples else Sample(0.0)
+        for rank, place in sorted(self.ranks.items()):
+            dump = sample.dumps.get(rank)
+            if dump is not None and dump.threads:
+                continue
+            if dump is not None and dump.what:
+                yield rank, dump.what
+            elif place.why:
+                yield rank, place.why
+            elif place.node in sample.silent:
+                yield rank, f"{place.node}: {sample.silent[place.node]}"
+            else:
+                yield rank, "no answer yet" if sample.took_s is None else "no answer"

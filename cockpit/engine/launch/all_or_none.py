@@ -1,0 +1,197 @@
+"""Launch on all nodes or on none, and find what an interrupted launch has left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from cockpit.base import events, verbs
+from cockpit.base.answers import LaunchAnswer
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run.events import Event
+from cockpit.engine.links.fleet import close_all, settle
+from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import NodeEntry, RunFolder, planned
+from cockpit.engine.run.join import Errors, ask_all, fleet_for, reach
+from cockpit.engine.run.session import Session
+from cockpit.errors import CockpitError, Exit, ManyErrors
+
+LAUNCH_S = 60.0
+"""For a node to start its supervisor."""
+
+UNDO_S = 20.0
+"""For an interrupted launch to be undone, once every request has been answered or given up."""
+
+_OLDER_S = 60.0
+"""A run folder older than its run by more than this belongs to another run."""
+
+
+async def launch(
+    session: Session, links: Mapping[str, Link], specs: Mapping[str, dict[str, Any]], roll: Roll
+) -> None:
+    """Start the supervisors of all nodes, or leave none behind.
+
+    If interrupted, it undoes what it launched. If a node cannot say whether it launched, the run's folder
+    stays, so that :func:`remains` and ``cockpit stop`` can ask later.
+
+    :param links: an open link to each node; the session owns them from here on
+    :param specs: the launch spec of each node
+    :raises ManyErrors: one line for each node that refused; the others were stopped
+    """
+    session.own(links)
+    tasks: dict[str, asyncio.Task[LaunchAnswer]] = {}
+    try:
+        session.record(planned(session.manifest))
+        for name, link in links.items():
+            asked = link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=LAUNCH_S)
+            tasks[name] = asyncio.create_task(roll.heard(name, asked))
+        # Not gather: what interrupts us must not interrupt requests, or nobody knows what was launched.
+        await asyncio.wait(tasks.values())
+        _, errors = await settle(tasks)
+        if not errors:
+            for entry in session.manifest.nodes:
+                session.record(Event(time.time(), entry.name, events.Launched(entry.dir)))
+            return
+    except BaseException:
+        await _undo(session, links, tasks, "the start was interrupted")
+        raise
+    left = await _undo(session, links, tasks, f"launch failed on {nodes_text(errors)}")
+    raise ManyErrors(list({**errors, **left}.values()))
+
+
+async def _undo(
+    session: Session, links: Mapping[str, Link], tasks: Mapping[str, asyncio.Task[Any]], reason: str
+) -> Errors:
+    """Undo what was launched; an error for each node that may still be running."""
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=UNDO_S)
+    taken = {
+        entry.name: asyncio.wait_for(_take_back(session, entry, links[entry.name], reason), UNDO_S)
+        for entry in session.manifest.nodes
+        if entry.name in tasks and _may_run(tasks[entry.name])
+    }
+    _, errors = await settle(taken)
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+    if not errors:
+        session.folder.discard()
+    run = session.manifest.run
+    return {
+        name: CockpitError(
+            "it may have been launched here, and cannot be asked",
+            where=name,
+            hint=f"when it is reachable again: cockpit stop {run}",
+            code=Exit.NODE_UNFIT,
+        )
+        for name in errors
+    }
+
+
+def _may_run(task: asyncio.Task[Any]) -> bool:
+    """Whether a launch may have happened: not if the node has said that it did not."""
+    return not task.done() or task.cancelled() or not isinstance(task.exception(), RemoteError)
+
+
+async def _take_back(session: Session, entry: NodeEntry, link: Link, reason: str) -> None:
+    """Stop what was launched on a node, wait for its end, and remove its run folder."""
+    if not link.lost.done():
+        await _end(session, entry, link, reason)
+        return
+    fleet = fleet_for(session.manifest)
+    try:
+        fresh = await reach(fleet, entry)
+        try:
+            await _end(session, entry, fresh, reason)
+        finally:
+            await close_all([fresh])
+    finally:
+        await fleet.close()
+
+
+async def _end(session: Session, entry: NodeEntry, link: Link, reason: str) -> None:
+    try:
+        status = await link.call(verbs.Status(entry.dir))
+        await link.measure_clock()
+        record = status.record
+        if record is not None and record.t - link.clock.offset_s < session.manifest.created - _OLDER_S:
+            return  # it was there before, and the node refused our launch because of it
+        await link.call(verbs.Stop(entry.dir, reason, "cockpit", hard=True))
+        while (await link.call(verbs.Status(entry.dir))).alive:  # noqa: ASYNC110 (on another machine)
+            await asyncio.sleep(0.1)
+        await link.call(verbs.Discard(entry.dir))
+    except RemoteError as error:
+        if error.kind != "gone":
+            raise
+
+
+def unfinished(folder: RunFolder) -> bool:
+    """Whether there is no record that this run, started here, was launched anywhere."""
+    manifest = folder.manifest
+    if not manifest.plans or any(event.kind == "launched" for event in folder.journal()):
+        return False
+    return not any(True for entry in manifest.nodes for _ in folder.recorded(entry))
+
+
+async def remains(
+    folder: RunFolder, roll: Roll | None = None, *, patience_s: float | None = None
+) -> tuple[list[str], Errors]:
+    """What an :func:`unfinished` start has left: nodes where it was launched, and those that do not say.
+
+    :param roll: told who has answered and who is awaited
+    :param patience_s: see :class:`Fleet`
+    :raises CockpitError: it is being started right now
+    """
+    mine = RunFolder(folder.path)
+    if not mine.lock():
+        what = "another cockpit is starting it just now"
+        raise CockpitError(what, where=folder.name, hint="wait for that, or end it with Ctrl-C there")
+    try:
+        if not any(True for _ in folder.journal()):
+            return [], {}  # it ended before any node was asked to launch
+
+        async def ask(link: Link, node: NodeEntry) -> bool:
+            try:
+                status = await link.call(verbs.Status(node.dir, folder.name, node.name))
+            except RemoteError as error:
+                if error.kind != "gone":
+                    raise
+                return False
+            if status.record is None:
+                # Even without a run folder: what carries the run's tags belongs to it.
+                return status.gone is not None and bool(status.gone.ranks or status.gone.processes)
+            return status.record.run == folder.name
+
+        answers, errors = await ask_all(folder.manifest, ask, roll, patience_s=patience_s)
+        launched = [name for name, found in answers.items() if found]
+        for entry in folder.manifest.nodes:
+            if entry.name in launched:
+                mine.write(Event(time.time(), entry.name, events.Launched(entry.dir)))
+        return launched, errors
+    finally:
+        mine.close()
+
+
+async def check_started(folder: RunFolder, roll: Roll | None = None) -> None:
+    """Check that there is something to watch.
+
+    :raises CockpitError: its start was interrupted, and no node is known to run any of it
+    """
+    if not unfinished(folder):
+        return
+    launched, errors = await remains(folder, roll)
+    if launched:
+        return
+    if errors:
+        what = f"its start was cut off, and {nodes_text(errors)} cannot be asked whether it runs there"
+        hint = f"to stop what may be there: cockpit stop {folder.name}"
+        raise CockpitError(what, where=folder.name, hint=hint, code=Exit.NODE_UNFIT)
+    raise CockpitError(
+        "never started: its start was cut off before anything was launched",
+        where=folder.name,
+        hint=f"nothing runs; to forget it: rm -r {folder.path}",
+    )

@@ -1,0 +1,140 @@
+"""From a job to a session: reach the nodes, ask what they have, write the manifest, launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cockpit.engine.launch.all_or_none import launch
+from cockpit.engine.launch.prepare import Prepared, Times, prepare
+from cockpit.engine.links.fleet import PYTHONS, Fleet, close_all
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.session import Listener, Session
+from cockpit.errors import ManyErrors
+from cockpit.plans.launch import Job
+from cockpit.plans.script import plan_json
+from cockpit.transport import hostkeys
+from cockpit.transport.base import UnknownHostKey
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to launch, and how.
+
+    :param node_dir: folder on the nodes for run folders; empty: each node's own temporary folder
+    :param failure_wait_s: seconds from a rank's failure to the stop of the rest
+    """
+
+    job: Job
+    hostfile: str
+    transport: str = "auto"
+    ssh_config: str = ""
+    node_dir: str = ""
+    times: Times = field(default_factory=Times)
+    on_failure: str = "stop"
+    failure_wait_s: float = 30.0
+
+
+class Stages(Protocol):
+    """Who is told how a start goes on."""
+
+    def connecting(self, roll: Roll) -> None:
+        """Links to all nodes are being opened; ``roll`` tells at any time who has answered."""
+
+    async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
+        """Ask a person whether these host keys, which are not known, are the right ones."""
+        ...
+
+    def ready(self, notes: Sequence[str]) -> None:
+        """All nodes are fit; ``notes`` says what is not as one might expect."""
+
+    def listener(self, folder: RunFolder) -> Listener:
+        """Who listens to the session of the run whose folder was just made."""
+        ...
+
+
+async def start(request: Request, stages: Stages) -> Session:
+    """Launch a job on all its nodes, or leave nothing behind.
+
+    :return: the session, launched and not yet watched; the caller closes it
+    :raises ManyErrors: one line for each node that cannot be reached, is unfit or refused
+    """
+    job = request.job
+    pythons = [*([job.python] if job.python else []), *PYTHONS]
+    fleet = Fleet(pythons, request.transport, request.ssh_config)
+    links: dict[str, Link] = {}
+    folder: RunFolder | None = None
+    try:
+        links = await _open(fleet, [host.name for host in job.hosts], stages)
+        prepared = await prepare(job, links, request.times, request.node_dir, fleet.roll)
+        notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
+        stages.ready(list(notes))
+        folder = RunFolder.create(_manifest(request, prepared, links, pythons))
+        session = Session(folder, fleet, stages.listener(folder))
+    except BaseException:
+        await close_all(links.values())
+        await fleet.close()
+        if folder is not None:
+            folder.discard()
+        raise
+    try:
+        await launch(session, links, prepared.specs, fleet.roll)
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+async def _open(fleet: Fleet, names: list[str], stages: Stages) -> dict[str, Link]:
+    """Links to all nodes; unknown host keys of all of them are asked about at once."""
+    asked: set[tuple[str, str]] = set()
+    while True:
+        fleet.roll.call(names)
+        stages.connecting(fleet.roll)
+        try:
+            return await fleet.open_all(names)
+        except ManyErrors as error:
+            keys = [each for each in error.errors if isinstance(each, UnknownHostKey)]
+            new = {(key.entry, key.key): key for key in keys if (key.entry, key.key) not in asked}
+            # Keys of nodes behind a jump host come up only once its own is trusted: hence the loop.
+            if len(keys) < len(error.errors) or not new or not await stages.trusts(list(new.values())):
+                raise
+            asked.update(new)
+            hostkeys.trust(new.values())
+
+
+def _manifest(request: Request, prepared: Prepared, links: dict[str, Link], pythons: list[str]) -> Manifest:
+    job = request.job
+    nodes = [
+        NodeEntry(
+            plan.node,
+            prepared.specs[plan.node]["dir"],
+            list(plan.ranks),
+            links[plan.node].transport.kind,
+            links[plan.node].hello.host,
+            prepared.facts[plan.node],
+        )
+        for plan in prepared.plans
+    ]
+    profile: dict[str, Any] | None = prepared.specs[prepared.plans[0].node]["profile"]
+    return Manifest(
+        run=job.run,
+        created=time.time(),
+        nodes=nodes,
+        launcher=job.launcher,
+        program=list(job.program),
+        cwd=job.cwd,
+        hostfile=str(Path(request.hostfile).absolute()),
+        pythons=pythons,
+        profile=profile,
+        on_failure=request.on_failure,
+        failure_wait_s=request.failure_wait_s,
+        transport=request.transport,
+        ssh_config=str(Path(request.ssh_config).absolute()) if request.ssh_config else "",
+        plans=[plan_json(plan) for plan in prepared.plans],
+    )

@@ -1,0 +1,275 @@
+"""A run's output as one document: all sources merged by time, at any length, in flat memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple
+
+from cockpit.base.events import ClockMeasured
+from cockpit.base.record import SIZES, logged_rank
+from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector
+from cockpit.core.logs.folding import folded
+from cockpit.core.logs.levels import Level, level_of
+from cockpit.engine.logs.history import time_index
+from cockpit.engine.logs.index import Index
+from cockpit.engine.logs.spooled import Source, SpooledLogs, logs_of
+from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.turns import Turn
+from cockpit.errors import CockpitError
+
+__all__ = ["Logbook", "Row", "Source"]
+
+_STEP = 256 << 10
+"""Bytes of a log to read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line as it is shown.
+
+    :param batch: the batch it is in; the number of batches for an unfinished line
+    :param index: its place in the batch under the query it was read with
+    :param at: the latest time by which it was here, unix seconds on our clock
+    :param sources: who printed it in this batch, consoles first, then by rank; at least one
+    :param text: the bytes as they came: at most 8 KiB, no overwritten states, no newline. If ``originals``
+        differ, what replaces them
+    :param size: bytes of the whole line; more than ``len(text)`` if it was cut
+    :param level: what kind of line it is
+    :param first: False for the second and later lines of a traceback that is shown as one
+    :param originals: what each of ``sources`` printed, if that differs; else empty
+    :param fold: which of the batch's folds it belongs to, if sources said different things there; see
+        :meth:`cockpit.engine.logs.reader.Reader.unfold`
+    """
+
+    batch: int
+    index: int
+    at: float
+    sources: tuple[Source, ...]
+    text: bytes
+    size: int
+    level: Level
+    first: bool
+    originals: tuple[bytes, ...] = ()
+    fold: int | None = None
+
+    @property
+    def said(self) -> Iterator[tuple[Source, bytes]]:
+        """Who printed what."""
+        return zip(self.sources, self.originals or repeat(self.text), strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What was fed before loading finished: bytes that the spool has are not kept."""
+
+    number: int
+    offset: int
+    length: int
+    data: bytes | None
+
+
+class Logbook:
+    """The document; see :class:`cockpit.engine.logs.reader.Reader` for reading it.
+
+    It is a list of batches that only grows. A batch is what all sources said within a moment: a segment of
+    whole lines of each. Text is read back from the spool; the positions are in files too.
+
+    :param folder: the run's folder. If something is spooled in it already, :meth:`load` must be called: what
+        is fed waits for that.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self.logs = SpooledLogs(folder)
+        self.index = Index(folder.path)
+        self._collector = Collector()
+        self._held: deque[_Held | float] | None = None
+        """Fed chunks, and times of flushes, that wait until loading is done."""
+        if self._files():
+            self._held = deque()
+        self._told = 0  # batches at the last flush
+
+    @property
+    def lines(self) -> int:
+        """Complete lines in the document."""
+        return self.index.lines
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the logs that are in the document."""
+        return self.index.size_bytes
+
+    @property
+    def batches(self) -> int:
+        """How many batches the document has."""
+        return self.index.batches
+
+    # Growing
+
+    def feed(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """Take new bytes of a log, in order; what is already known is skipped."""
+        number = self.logs.number((node, rank))
+        if self._held is None:
+            self._collector.feed(number, offset, data)
+        else:
+            spooled = self.logs.size(number) >= offset + len(data)
+            self._held.append(_Held(number, offset, len(data), None if spooled else data))
+
+    def flush(self, now: float, *, wait_s: float = 0.0) -> bool:
+        """Close the batch.
+
+        :param now: unix seconds
+        :param wait_s: keep it open for up to this many seconds while others may have more for it
+        :return: whether there is anything new since the last call
+        """
+        changed = False
+        if self._held is None:
+            changed = self._close_batch(now, wait_s)
+        else:
+            self._held.append(now)
+        told, self._told = self._told, self.batches
+        return changed or told != self._told
+
+    def _close_batch(self, at: float, wait_s: float = 0.0) -> bool:
+        batches, changed = self._collector.seal(at, wait_s=wait_s)
+        for batch in batches:
+            self.index.add(at, batch)
+        return changed
+
+    async def load(self, progress: Callable[[float], None] | None = None) -> None:
+        """Take in what is already spooled, merged by the nodes' time indexes; what is fed comes after it.
+
+        :param progress: called with the part that is done, 0 to 1
+        :raises CockpitError: the spool cannot be read
+        """
+        if self._held is None:
+            self._held = deque()
+        files = self._files()
+        ends = {number: self.logs.size(number) for number in sorted(files.values())}
+        turn = Turn(sum(ends.values()), progress)
+        done = dict.fromkeys(ends, 0)
+        opened = at = self._folder.manifest.created
+        size = 0
+        for tick, node, sizes in self._ticks(await self._clocks(turn)):
+            if size and (tick - opened >= WAIT_S or size >= BATCH_BYTES):
+                self._close_batch(at)
+                size = 0
+            if not size:
+                opened = tick
+            at = tick
+            for file, end in sizes.items():
+                number = files.get((node, file))
+                if number is not None and end > done[number]:
+                    start, done[number] = done[number], min(end, ends[number])
+                    size += done[number] - start
+                    await self._take(number, start, done[number], turn)
+            await turn.pause()
+        # Bytes that came after the last line of an index.
+        for number, end in ends.items():
+            await self._take(number, done[number], end, turn)
+        self._close_batch(at)
+        await self._take_held(turn)
+        turn.tell()
+
+    def _files(self) -> dict[tuple[str, str], int]:
+        """The logs that are spooled: node and file name, and the number."""
+        files: dict[tuple[str, str], int] = {}
+        for node in self._folder.manifest.nodes:
+            try:
+                for name in logs_of(self._folder, node):
+                    files[node.name, name] = self.logs.number((node.name, logged_rank(name)))
+            except CockpitError as error:
+                self.logs.unreadable[node.name, None] = error
+        return files
+
+    async def _clocks(self, turn: Turn) -> dict[str, float]:
+        """How far each node's clock is ahead of ours, in seconds, as last measured."""
+        offsets = dict.fromkeys((node.name for node in self._folder.manifest.nodes), 0.0)
+        for event in self._folder.journal():
+            if isinstance(event.fact, ClockMeasured):
+                offsets[event.node] = event.fact.offset_s
+            await turn.pause()
+        return offsets
+
+    def _ticks(self, clocks: Mapping[str, float]) -> Iterator[_Tick]:
+        """The lines of all time indexes, merged, by our clock."""
+
+        def of(node: NodeEntry) -> Iterator[_Tick]:
+            try:
+                for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
+                    yield _Tick(at - clocks[node.name], node.name, sizes)
+            except CockpitError as error:
+                # Costs the order of its output, but no bytes.
+                self.logs.unreadable[node.name, None] = error
+
+        return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
+
+    async def _take(self, number: int, start: int, end: int, turn: Turn) -> None:
+        """Take bytes of a log from the spool."""
+        while start < end and (data := self.logs.read(number, start, min(_STEP, end - start))):
+            self._collector.feed(number, start, data)
+            start += len(data)
+            turn.done += len(data)
+            await turn.pause()
+
+    async def _take_held(self, turn: Turn) -> None:
+        """Take what was fed in the meantime, and stop waiting."""
+        while self._held:
+            held = self._held.popleft()
+            if isinstance(held, float):
+                self._close_batch(held)
+            else:
+                data = held.data
+                if data is None:
+                    data = self.logs.read(held.number, held.offset, held.length)
+                self._collector.feed(held.number, held.offset, data)
+            await turn.pause()
+        self._held = None
+
+    # Reading
+
+    def pending(self, sources: frozenset[Source] | None) -> list[Row]:
+        """The unfinished lines that are progress bars or prompts, folded.
+
+        :param sources: of whom; None: of all
+        """
+        wanted = None if sources is None else self.logs.numbers(sources)
+        found = {
+            self.logs.sources[line.source]: line
+            for line in self._collector.unfinished()
+            if wanted is None or line.source in wanted
+        }
+        rows = []
+        for index, item in enumerate(folded((source, line.state) for source, line in found.items())):
+            lines = [found[source] for source in item.sources]
+            rows.append(
+                Row(
+                    batch=self.batches,
+                    index=index,
+                    at=max(line.since for line in lines),
+                    sources=tuple(item.sources),
+                    text=item.text,
+                    size=max(line.size for line in lines),
+                    level=level_of(lines[0].state),
+                    first=True,
+                    originals=tuple(item.originals),
+                )
+            )
+        return rows
+
+    def close(self) -> None:
+        """Close the files; the book cannot be read any more."""
+        self.logs.close()
+        self.index.close()
+
+
+class _Tick(NamedTuple):
+    """One line of a time index: the sizes that files of a node had at a time on our clock."""
+
+    at: float
+    node: str
+    sizes: Mapping[str, int]

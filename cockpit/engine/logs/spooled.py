@@ -1,0 +1,153 @@
+"""Reading the logs in a run's spool at any place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
+from cockpit.engine.files import OpenFiles
+from cockpit.engine.logs.recent import Recent
+from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.errors import CockpitError, os_error
+
+Source = tuple[str, int | None]
+"""Who prints: a node and a global rank; None is the launcher's console on that node."""
+
+OPEN_FILES = 32
+"""Files kept open: a run may have more logs than a process may have files."""
+
+_OF_ALL = (errno.EMFILE, errno.ENFILE)
+"""Errors that say nothing about a file."""
+
+
+class SpooledLogs:
+    """The logs of a run, by number: consoles in the order of the nodes, then ranks in their order.
+
+    A log that cannot be read is empty, and has a line in :attr:`unreadable`; the others go on.
+
+    :param folder: the run's folder
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folders = {node.name: str(folder.spool_dir(node)) for node in folder.manifest.nodes}
+        consoles: list[Source] = [(name, None) for name in self._folders]
+        ranks = sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks)
+        self.sources: list[Source] = consoles + [(name, rank) for rank, name in ranks]
+        """Who writes each log."""
+        self.unreadable: dict[Source, CockpitError] = {}
+        """Logs that could not be read, with path, cause and what to do."""
+        self._numbers = {source: number for number, source in enumerate(self.sources)}
+        self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
+        self.recent = Recent()
+        """What the spool lacks, if somebody else writes it."""
+
+    def keep(self, number: int, offset: int, data: bytes) -> None:
+        """Keep bytes of a log as long as the spool lacks them."""
+        size = self._spooled(number)
+        self.recent.forget(number, size)
+        if offset + len(data) > size:
+            self.recent.keep(number, offset, data)
+
+    def lacks(self) -> bool:
+        """Whether the spool lacks bytes that have arrived."""
+        for number in self.recent.numbers():
+            self.recent.forget(number, self._spooled(number))
+            if self.recent.end(number):
+                return True
+        return False
+
+    def number(self, source: Source) -> int:
+        """The number of a log; one that the manifest does not name comes last."""
+        number = self._numbers.get(source)
+        if number is None:
+            number = self._numbers[source] = len(self.sources)
+            self.sources.append(source)
+        return number
+
+    def numbers(self, sources: Sequence[Source] | frozenset[Source]) -> frozenset[int]:
+        """The numbers of the logs that exist."""
+        return frozenset(self._numbers[source] for source in sources if source in self._numbers)
+
+    def size(self, number: int) -> int:
+        """Bytes of a log that are here.
+
+        :raises CockpitError: this process has no descriptor left
+        """
+        return max(self._spooled(number), self.recent.end(number))
+
+    def _spooled(self, number: int) -> int:
+        try:
+            file = self._file(number)
+            return 0 if file is None else os.fstat(file).st_size
+        except OSError as error:
+            self._failed(number, error)
+            return 0
+
+    def read(self, number: int, start: int, length: int) -> bytes:
+        """Bytes of a log; fewer if the others are not here.
+
+        :raises CockpitError: this process has no descriptor left
+        """
+        data = b""
+        try:
+            file = self._file(number)
+            while file is not None and len(data) < length:
+                more = os.pread(file, length - len(data), start + len(data))
+                if not more:
+                    break
+                data = data + more if data else more
+        except OSError as error:
+            self._failed(number, error)
+            return b""
+        if len(data) < length and self.recent.size:
+            data += self.recent.read(number, start + len(data), length - len(data))
+        return data
+
+    def _file(self, number: int) -> int | None:
+        path = self._path(number)
+        file = self._files.find(path)
+        if file is not None:
+            return file
+        try:
+            return self._files.open(path)
+        except FileNotFoundError:
+            return None
+
+    def _path(self, number: int) -> str:
+        node, rank = self.sources[number]
+        return f"{self._folders[node]}/{LAUNCHER_LOG if rank is None else rank_log(rank)}"
+
+    def _failed(self, number: int, error: OSError) -> None:
+        path = self._path(number)
+        told = os_error("cannot read the spool", path, error)
+        if error.errno in _OF_ALL:
+            raise told
+        self._files.drop(path)
+        self.unreadable[self.sources[number]] = told
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+
+def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:
+    """The logs of a node that are spooled, with their bytes, by file name.
+
+    :raises CockpitError: the folder cannot be read
+    """
+    root = folder.spool_dir(node)
+    try:
+        return {
+            # Whoever reads it finds out if it is not a file.
+            entry.name: entry.stat(follow_symlinks=False).st_size
+            if entry.is_file(follow_symlinks=False)
+            else 1
+            for entry in sorted(os.scandir(root), key=lambda entry: entry.name)
+            if entry.name == LAUNCHER_LOG or logged_rank(entry.name) is not None
+        }
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise os_error("cannot read the spool", root, error) from None

@@ -1,0 +1,411 @@
+"""The local folder of a run: manifest, journal, spool, reports; and the list of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cockpit import __version__, paths
+from cockpit.base.events import Damaged, Note, Planned
+from cockpit.base.gate import (
+    COUNT,
+    NODE_NAME,
+    PATH,
+    RANKS,
+    RUN_NAME,
+    SECONDS,
+    TIME,
+    WORD,
+    Kind,
+    ListOf,
+    Malformed,
+    Maybe,
+    Of,
+    Text,
+    bound,
+    read,
+)
+from cockpit.base.record import EVENTS
+from cockpit.core.run.events import Event, Record, journaled
+from cockpit.core.run.model import RunModel
+from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
+from cockpit.engine.records.lock import Writer
+from cockpit.errors import CockpitError, near, os_error
+
+_WORDS = (
+    "otter",
+    "heron",
+    "lynx",
+    "finch",
+    "badger",
+    "marten",
+    "plover",
+    "hare",
+    "kite",
+    "wren",
+    "vole",
+    "stoat",
+    "newt",
+    "tern",
+    "dipper",
+    "crane",
+    "egret",
+    "raven",
+    "osprey",
+    "swift",
+    "magpie",
+    "marmot",
+    "ibex",
+    "chamois",
+    "beaver",
+    "bison",
+    "puffin",
+    "gannet",
+    "curlew",
+    "merlin",
+    "petrel",
+)
+
+
+def new_name() -> str:
+    """A name for a run: ``<date>-<time>-<word>``, local time."""
+    return time.strftime("%Y%m%d-%H%M%S-") + secrets.choice(_WORDS)
+
+
+_FIND = "cockpit ps --hostfile FILE"
+
+FORMAT = 1
+"""Version of the manifest; a reader refuses a newer one."""
+
+
+class NewerCockpit(CockpitError):
+    """A newer cockpit made the run: nothing is damaged, but this one cannot read it.
+
+    :param version: the version of that cockpit
+    """
+
+    def __init__(self, version: str, *, where: str = "") -> None:
+        what = f"made by cockpit {version}, which is newer than this one ({__version__})"
+        super().__init__(what, where=where, hint="use that version, or upgrade this one")
+        self.version = version
+
+
+class _Object(Kind):
+    """A JSON object that is shown and passed on; those who know its fields check them."""
+
+    def read(self, value: Any) -> dict[str, Any]:
+        """See :meth:`cockpit.base.gate.Kind.read`."""
+        if not isinstance(value, dict):
+            raise Malformed("expected an object")
+        return value
+
+
+_OBJECT = _Object()
+_LINE = Text(1 << 20)
+_FILE = Text(4096)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """A node in a manifest."""
+
+    name: str = bound(NODE_NAME)
+    dir: str = bound(PATH)
+    ranks: Sequence[int] = bound(RANKS)
+    transport: str = bound(WORD, "ssh")
+    host: str = bound(Text(255), "")
+    facts: dict[str, Any] = bound(_OBJECT, {})
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The part of a manifest that every version has."""
+
+    format: int = bound(COUNT, FORMAT)
+    version: str = bound(WORD, "")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run was started with; holds no secrets."""
+
+    run: str = bound(RUN_NAME)
+    created: float = bound(TIME)
+    nodes: Sequence[NodeEntry] = bound(ListOf(Of(NodeEntry), 1 << 16))
+    launcher: str = bound(WORD)
+    program: Sequence[str] = bound(ListOf(_LINE, 1 << 16))
+    cwd: str = bound(_FILE)
+    hostfile: str = bound(_FILE, "")
+    pythons: Sequence[str] = bound(ListOf(_FILE, 1000), ())
+    profile: dict[str, Any] | None = bound(Maybe(_OBJECT), None)
+    on_failure: str = bound(Text(4, "stop|wait"), "stop")
+    failure_wait_s: float = bound(SECONDS, 30.0)
+    transport: str = bound(Text(5, "auto|ssh|local"), "auto")
+    ssh_config: str = bound(_FILE, "")
+    plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
+    version: str = bound(WORD, __version__)
+    format: int = bound(COUNT, FORMAT)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Manifest:
+        """The manifest in a file; fields of later versions are ignored.
+
+        :raises Malformed: it is not a manifest
+        :raises NewerCockpit: a newer cockpit wrote it
+        """
+        written = read(_Written, data)  # first: the rest may have changed its meaning
+        if written.format > FORMAT:
+            raise NewerCockpit(written.version)
+        found = read(cls, data)
+        names = {node.name for node in found.nodes}
+        if not found.world or len(names) < len(found.nodes) or len(set(found.world)) < len(found.world):
+            raise Malformed(".nodes: expected ranks, and each rank and node once")
+        return found
+
+    @property
+    def world(self) -> list[int]:
+        """All ranks."""
+        return [rank for node in self.nodes for rank in node.ranks]
+
+
+class RunFolder:
+    """One run's folder on this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.writer = Writer(path)
+        self._journal: int | None = None
+        self._size = 0  # of the journal
+        self.damaged = 0
+        """Lines of the journal that made no sense when it was read last."""
+
+    @classmethod
+    def create(cls, manifest: Manifest) -> RunFolder:
+        """Make the folder (0700) with its manifest (0600), and become its writer.
+
+        It is first made under another name: whoever sees it sees all of it, and that it is ours.
+
+        :raises CockpitError: it exists, its name is invalid, or the state folder cannot be written
+        """
+        path = paths.runs() / _run_name(manifest.run)
+        beside: Path | None = None
+        try:
+            paths.private_dir(paths.runs())
+            beside = Path(tempfile.mkdtemp(prefix=f".{manifest.run}.", dir=paths.runs()))
+            replace(beside / "manifest.json", json.dumps(asdict(manifest), indent=1).encode())
+            made = cls(beside)
+            made.lock()
+            if os.path.lexists(path):
+                raise CockpitError("it exists", hint="use another --name")
+            os.rename(beside, path)
+        except (OSError, CockpitError) as error:
+            if beside is not None:
+                shutil.rmtree(beside, ignore_errors=True)  # the error that counts is the first one
+            what = "cannot make the run folder"
+            if isinstance(error, OSError):
+                raise os_error(what, error.filename or path, error) from None
+            raise CockpitError(f"{what}: {error.what}", where=str(path), hint=error.hint) from None
+        made._moved(path)
+        return made
+
+    @classmethod
+    def find(cls, name: str) -> RunFolder:
+        """The folder of a run by its name, an unambiguous part of it, or ``last``.
+
+        :raises CockpitError: no run matches, or several do
+        """
+        folders = list_runs()
+        if name == "last" and folders:
+            return folders[-1]
+        hits = [folder for folder in folders if folder.name == name]
+        hits = hits or [folder for folder in folders if name in folder.name]
+        if len(hits) == 1:
+            return hits[0]
+        if hits:
+            what = f"several runs: {', '.join(hit.name for hit in hits)}"
+            raise CockpitError(what, where=name, hint="see: cockpit ps")
+        meant = near(name, ["last", *(folder.name for folder in folders)])
+        hint = f"did you mean: {meant}" if meant else "see: cockpit ps"
+        raise CockpitError("no such run", where=name, hint=hint)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The manifest.
+
+        :raises NewerCockpit: a newer cockpit made the run
+        :raises CockpitError: it is missing or damaged
+        """
+        file = self.path / "manifest.json"
+        remedy = (
+            f"the run itself goes on; to find it on its nodes again, move {self.path} away, then: {_FIND}"
+        )
+        try:
+            return Manifest.from_json(json.loads(read_small(file)))
+        except OSError as error:
+            raise os_error("manifest cannot be read", file, error, hint=remedy) from None
+        except NewerCockpit as error:
+            raise NewerCockpit(error.version, where=self.name) from None
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, Malformed) else "is not JSON"
+            raise CockpitError(f"manifest cannot be read: {why}", where=str(file), hint=remedy) from None
+
+    @property
+    def created(self) -> float:
+        """When the run was started, unix seconds; if its manifest is damaged, when that was last written."""
+        with suppress(CockpitError):
+            return self.manifest.created
+        for path in (self.path / "manifest.json", self.path):
+            with suppress(OSError):
+                return os.lstat(path).st_mtime
+        return 0.0
+
+    def lock(self) -> bool:
+        """Become the only writer; False if another cockpit is, which ``writer`` names.
+
+        :raises CockpitError: the folder cannot be written
+        """
+        return self.writer.take()
+
+    def _moved(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.writer.moved(path)
+
+    def spool_dir(self, node: NodeEntry) -> Path:
+        """Where a node's spool lies; its name is ours, whatever the hostfile says."""
+        index = next(i for i, entry in enumerate(self.manifest.nodes) if entry.name == node.name)
+        return self.path / "spool" / f"{index:04d}-{safe_name(node.name)}"
+
+    def write(self, event: Event) -> None:
+        """Append an event of ours to the journal: all of it, or nothing.
+
+        :raises CockpitError: the journal cannot be written
+        """
+        file = self.path / "journal.jsonl"
+        line = (json.dumps(event.as_json()) + "\n").encode()
+        try:
+            if self._journal is None:
+                line = self._open_journal(file) + line
+            assert self._journal is not None
+            append(self._journal, line, self._size)
+        except OSError as error:
+            self._close_journal()
+            raise os_error("cannot write the journal", file, error) from None
+        self._size += len(line)
+
+    def _open_journal(self, file: Path) -> bytes:
+        """Open it; return what completes a line that a crash cut off."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self._journal = open_regular(file, flags)
+        self._size = os.fstat(self._journal).st_size
+        return b"" if os.pread(self._journal, 1, max(0, self._size - 1)) in (b"", b"\n") else b"\n"
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            os.close(self._journal)
+        self._journal = None
+
+    def journal(self) -> Iterator[Event]:
+        """Our own events so far; damaged lines are ignored, and counted in :attr:`damaged`.
+
+        :raises CockpitError: it cannot be read
+        """
+        self.damaged = 0
+        for line in lines(self.path / "journal.jsonl"):
+            try:
+                event = journaled(line)
+            except Malformed:
+                self.damaged += 1
+                continue
+            if event is not None:
+                yield event
+
+    def recorded(self, node: NodeEntry, record: Record | None = None) -> Iterator[Event]:
+        """The node's run record as far as it is spooled; damaged lines are ignored, and counted at the end.
+
+        If it cannot be read, that becomes a note of the node: others must not suffer.
+
+        :param record: reads it, and can continue with what comes next
+        """
+        record = record or Record(node.name, node.ranks)
+        try:
+            for data in chunks(self.spool_dir(node) / EVENTS):
+                yield from record.feed(data)
+        except CockpitError as error:
+            yield Event(time.time(), node.name, Note(str(error)))
+        if record.bad:
+            yield Event(time.time(), node.name, Damaged(record.bad))
+
+    def model(self) -> RunModel:
+        """The run's state as far as it is known here, without asking any node.
+
+        :raises CockpitError: manifest or journal cannot be read
+        """
+        model = RunModel()
+        manifest = self.manifest
+        model.apply(planned(manifest))
+        for event in self.journal():
+            model.apply(event)
+        for node in manifest.nodes:
+            for event in self.recorded(node):
+                model.apply(event)
+        return model
+
+    def discard(self) -> None:
+        """Remove the folder of a run that never started.
+
+        :raises CockpitError: it cannot be removed
+        """
+        self.close()
+        try:
+            shutil.rmtree(self.path)
+        except OSError as error:
+            raise os_error("cannot be removed", self.path, error) from None
+
+    def close(self) -> None:
+        """Give up the lock and close the journal."""
+        self._close_journal()
+        self.writer.give_up()
+
+
+def planned(manifest: Manifest) -> Event:
+    """The first event of every run."""
+    return Event(manifest.created, "", Planned({node.name: tuple(node.ranks) for node in manifest.nodes}))
+
+
+def list_runs() -> list[RunFolder]:
+    """All runs known here, oldest first, damaged ones among them.
+
+    :raises CockpitError: the folder of runs cannot be read
+    """
+    root = paths.runs()
+    try:
+        found = [RunFolder(path) for path in root.iterdir() if path.name[:1] != "." and os.path.isdir(path)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise os_error("cannot be read", root, error) from None
+    return sorted(found, key=lambda folder: (folder.created, folder.name))
+
+
+def _run_name(name: str) -> str:
+    try:
+        return str(RUN_NAME.read(name))
+    except Malformed as error:
+        raise CockpitError(f"no name for a run: {error}", where=repr(name)[:100]) from None
+
+
+def safe_name(name: str) -> str:
+    """``name`` as a part of a file name: letters, digits, dot, dash and underscore."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in ".-_") else "_" for c in name).lstrip(".") or "_"

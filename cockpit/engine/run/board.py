@@ -1,0 +1,156 @@
+"""What a session shows: everything that came from its nodes, ready to be drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cockpit.base.events import ClockMeasured, Note
+from cockpit.core.logs.causes import Cause, find_cause
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.timeline import Timeline
+from cockpit.core.run.trends import Trends
+from cockpit.core.text import RemoteText
+from cockpit.engine.logs.book import Logbook
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.turns import by_turns
+
+# What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
+_EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
+
+TAIL = 64 << 10
+"""Bytes at the end of a failed rank's log that are searched for the cause."""
+
+
+class Board:
+    """The listener of one session; what it holds is pulled, never pushed.
+
+    :param folder: the run's folder
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.manifest: Manifest = folder.manifest
+        self.model = RunModel()
+        self.timeline = Timeline(self.model)
+        self.book = Logbook(folder)
+        self.metrics = Metrics()
+        self.trends = Trends()
+        self.cause: Cause | None = None
+        """Why the rank that failed first did, according to its log."""
+        self.reads_along = False
+        """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
+        self.building: tuple[str, float] | None = None
+        """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
+        self._cause_of: tuple[int, int] | None = None
+        self._changed: set[str | int] = set()
+
+    async def recall(self) -> None:
+        """Report what the journal and the run records here say about the time before the session."""
+        past = RunModel()
+        past.apply(planned(self.manifest))
+        for name, node in self.model.nodes.items():
+            # What is known about the clocks today puts the past in order too.
+            past.apply(Event(0.0, name, ClockMeasured(node.offset_s, node.rtt_s or 0.0)))
+        told = Timeline(past)
+        events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
+        for entry in self.manifest.nodes:
+            events += [event async for event in by_turns(self.folder.recorded(entry))]
+        async for event in by_turns(sorted(events, key=lambda event: self._common(event.at, event.node))):
+            past.apply(event)
+            told.tell(event)
+        since = list(self.timeline.entries)
+        self.timeline.entries.clear()
+        self.timeline.entries.extend([*told.entries, *since])
+
+    async def load(self, progress: Callable[[float], None] | None = None) -> None:
+        """Index the output that is already here, and read its last numbers."""
+        await self.book.load(progress)
+        for entry in self.manifest.nodes:
+            for rank in entry.ranks:
+                tail = self._tail(entry, rank)
+                if tail:
+                    self.metrics.feed(rank, tail, time.time())
+                    await asyncio.sleep(0)
+        for (node, _), error in self.book.logs.unreadable.items():
+            note = Event(time.time(), node, Note(str(error)))
+            self.model.apply(note)
+            self.timeline.tell(note)
+
+    def _common(self, at: float, node: str) -> float:
+        """A time written by a node, on our clock."""
+        return at - self.model.nodes[node].offset_s if node in self.model.nodes else at
+
+    # The listener of the session
+
+    def joined(self, model: RunModel) -> None:
+        """The model that the session keeps."""
+        self.model = model
+        self.timeline = Timeline(model)
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a log."""
+        if self.reads_along:
+            self.book.logs.keep(self.book.logs.number((node, rank)), offset, data)
+        self.book.feed(node, rank, offset, data)
+        if rank is not None:
+            self.metrics.feed(rank, data, time.time())
+            if b" extension module " in data:
+                self._note_building(data)
+
+    def _note_building(self, data: bytes) -> None:
+        found = _EXTENSION.findall(data)
+        if found:
+            what, name = found[-1]
+            shown = RemoteText.of(name).shown(limit=40)
+            self.building = (shown, time.time()) if what == b"Building" else None
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied to the model."""
+        self._changed |= changed
+        self.trends.take(event)
+        self.timeline.tell(event)
+
+    # What is drawn
+
+    def take_changed(self) -> set[str | int]:
+        """Names of nodes and numbers of ranks that changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def find_cause(self) -> None:
+        """Look for the cause of the first failure, again if its log has grown since."""
+        first = self.model.first_failure()
+        if first is None:
+            self.cause = None
+            return
+        entry = self.entry(first.node)
+        size = self._size(entry, first.rank)
+        if self._cause_of != (first.rank, size):
+            self._cause_of = (first.rank, size)
+            self.cause = find_cause(self._tail(entry, first.rank))
+
+    def _size(self, entry: NodeEntry, rank: int) -> int:
+        return self.book.logs.size(self.book.logs.number((entry.name, rank)))
+
+    def _tail(self, entry: NodeEntry, rank: int) -> bytes:
+        logs = self.book.logs
+        number = logs.number((entry.name, rank))
+        return logs.read(number, max(0, logs.size(number) - TAIL), TAIL)
+
+    def entry(self, node: str) -> NodeEntry:
+        """What the manifest says about a node."""
+        return next(entry for entry in self.manifest.nodes if entry.name == node)
+
+    def plan(self, node: str) -> Mapping[str, Any]:
+        """The node's plan in the manifest; empty if there is none."""
+        return next((plan for plan in self.manifest.plans if plan.get("node") == node), {})
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.book.close()

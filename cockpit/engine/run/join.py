@@ -1,0 +1,259 @@
+"""Ways back to earlier runs: from what is known here, or from what their nodes have recorded."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import NamedTuple, TypeVar
+
+from cockpit import paths
+from cockpit.base import events, verbs
+from cockpit.base.answers import FoundRun, Remains, RunFacts
+from cockpit.core.run.events import Event, Record
+from cockpit.core.run.model import LIVE, RankState, RunModel
+from cockpit.engine.links.fleet import Fleet, close_all, settle
+from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
+from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import LinkError
+
+T = TypeVar("T")
+Errors = dict[str, CockpitError]
+
+
+def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
+    """A fleet that reaches the nodes as they were reached when the run was started."""
+    return Fleet(list(manifest.pythons), manifest.transport, manifest.ssh_config, patience_s=patience_s)
+
+
+async def reach(fleet: Fleet, node: NodeEntry) -> Link:
+    """A link to a node of a run.
+
+    :raises LinkError: no link, or a machine other than the run's answers to that name here
+    """
+    link = await fleet.open(node.name)
+    host = link.hello.host
+    if node.host and host != node.host:
+        await close_all([link])
+        what = f"is {host} from here, and the run is on {node.host}"
+        raise LinkError(what, where=node.name, hint="ask from the machine that started it", retry=False)
+    return link
+
+
+async def ask_all(
+    manifest: Manifest,
+    ask: Callable[[Link, NodeEntry], Awaitable[T]],
+    roll: Roll | None = None,
+    *,
+    only: Collection[str] | None = None,
+    patience_s: float | None = None,
+) -> tuple[dict[str, T], Errors]:
+    """Ask every node of a run the same question; answers and errors by node.
+
+    :param roll: told who has answered and who is awaited
+    :param only: names of the nodes to ask, where not all are
+    :param patience_s: see :class:`Fleet`
+    """
+    nodes = [node for node in manifest.nodes if only is None or node.name in only]
+    fleet = fleet_for(manifest, patience_s)
+    fleet.roll = roll or fleet.roll
+
+    async def one(node: NodeEntry) -> T:
+        link = await reach(fleet, node)
+        try:
+            return await fleet.roll.heard(node.name, ask(link, node))
+        finally:
+            await close_all([link])
+
+    fleet.roll.call(node.name for node in nodes)
+    try:
+        return await settle({node.name: one(node) for node in nodes})
+    finally:
+        await fleet.close()
+
+
+async def model_now(
+    manifest: Manifest,
+    *,
+    measure: bool = False,
+    roll: Roll | None = None,
+    only: Collection[str] | None = None,
+    patience_s: float | None = None,
+) -> tuple[RunModel, Errors]:
+    """The state of a run as its nodes report it now, and an error for each node that did not answer.
+
+    :param measure: take a sample of every node too; it takes a second
+    :param roll: told who has answered and who is awaited
+    :param only: names of the nodes to ask, where not all are
+    :param patience_s: see :class:`Fleet`
+    """
+
+    async def ask(link: Link, node: NodeEntry) -> list[Event]:
+        found, alive = await recorded(link, manifest, node)
+        if measure and alive:
+            found.append(await _sample(link, node))
+        return found
+
+    answers, errors = await ask_all(manifest, ask, roll, only=only, patience_s=patience_s)
+    model = RunModel()
+    model.apply(planned(manifest))
+    for answer in answers.values():
+        for event in answer:
+            model.apply(event)
+    for name, error in list(errors.items()):
+        state = "gone" if not getattr(error, "retry", False) else "stale"
+        model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
+        if isinstance(error, RemoteError) and error.kind == "gone":
+            model.apply(Event(time.time(), name, events.NodeLost(error.what)))
+    return model, errors
+
+
+async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[list[Event], bool]:
+    """What a node has recorded of a run, and whether it can be measured (its supervisor lives).
+
+    If its run folder is gone, what was copied from it before counts, and what its processes say now.
+
+    :raises CockpitError: the node cannot say
+    """
+    answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
+    record = Record(node.name, node.ranks)
+    found = record.events(answer.events.lines + answer.found.lines)
+    if answer.gone is not None:
+        found = list(RunFolder(paths.runs() / manifest.run).recorded(node))
+        model = RunModel()
+        for event in (planned(manifest), *found):
+            model.apply(event)
+        found += still_there(model, node.name, answer.gone)
+    bad = answer.events.bad + answer.found.bad + record.bad
+    await link.measure_clock()
+    facts: list[events.Fact] = [
+        events.ClockMeasured(link.clock.offset_s, link.clock.rtt_s),
+        events.LinkChanged("ok"),
+    ]
+    if bad:
+        facts.append(events.Damaged(bad))
+    if not answer.alive and not any(isinstance(event.fact, events.Ended) for event in found):
+        facts.append(events.SupervisorGone())
+    found += [Event(time.time(), node.name, fact) for fact in facts]
+    return found, bool(answer.alive) and answer.gone is None
+
+
+def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
+    """What a model does not know yet about a node whose run folder is gone, from its processes.
+
+    A rank whose process exists is running, whatever was recorded; one without a process has ended.
+    """
+    node = model.nodes[name]
+    facts: list[events.Fact] = []
+    note = f"{gone.why}; its logs and its run record can no longer be read"
+    if note not in node.notes:
+        facts.append(events.Note(note))
+    running = {one.rank: one for one in gone.ranks}
+    for rank in model.on(name):
+        process = running.get(rank.rank)
+        if process is None and rank.state in LIVE:
+            why = "it does not run any more; the run folder is gone, and with it how it ended"
+            facts.append(events.RankLost(rank.rank, rank.attempt, rank.pid, why))
+        elif process is not None and (rank.state is not RankState.RUNNING or rank.pid != process.pid):
+            again = {"attempt": rank.attempt, "max_restarts": rank.max_restarts}
+            facts.append(events.RankStarted(rank.rank, pid=process.pid, ticks=process.ticks, **again))
+    # Facts about ranks are on the node's clock.
+    return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
+
+
+async def _sample(link: Link, node: NodeEntry) -> Event:
+    """The second sample: CPU shares are those since the first.
+
+    :raises CockpitError: the node cannot measure
+    """
+    stream = await link.stream(verbs.Samples(node.dir, interval=1.0))
+    fact: events.Fact = events.Note("no measurements")
+    number = 0
+    try:
+        async for item, _ in stream.parts():
+            fact = events.Sample(item.node, item.ranks, item.gpus)
+            number += 1
+            if number == 2:
+                break
+    finally:
+        await stream.close()
+    return Event(time.time(), node.name, fact)
+
+
+async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
+    """Make runs known here that only their nodes know; afterwards every verb accepts them.
+
+    :param base: folder for run folders on the nodes; empty: each node's own temporary folder
+    :return: an error for each node that did not answer, and for each run that could not be made known
+    """
+
+    async def one(node: str) -> list[_Part]:
+        link = await fleet.open(node)
+        try:
+            where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
+            found = (await link.call(verbs.Runs(where))).runs
+            # On a shared file system each node shows the folders of all: a node speaks only for itself.
+            mine = [run for run in found if run.record.node == node and _is_below(run, where)]
+            return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
+        finally:
+            await close_all([link])
+
+    answers, errors = await settle({node: one(node) for node in nodes})
+    known = {folder.name for folder in list_runs()}
+    runs: dict[str, list[_Part]] = {}
+    for part in (part for parts in answers.values() for part in parts):
+        if part.record.run not in known:
+            runs.setdefault(part.record.run, []).append(part)
+    for name, parts in runs.items():
+        try:
+            RunFolder.create(_manifest(name, parts, fleet.pythons, transport, ssh_config)).close()
+        except CockpitError as error:
+            # One run that cannot be made known hides no other.
+            errors[name] = error
+    return errors
+
+
+class _Part(NamedTuple):
+    """One node's part of a run."""
+
+    node: str
+    host: str
+    dir: str
+    record: RunFacts
+
+
+def _is_below(run: FoundRun, base: str) -> bool:
+    """Whether a run folder is where its name says; a node could name any folder."""
+    above = posixpath.join(base, run.record.run)
+    return posixpath.normpath(run.dir) == run.dir and posixpath.dirname(run.dir) == above
+
+
+def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str, ssh_config: str) -> Manifest:
+    """A manifest as far as the nodes of a run know it.
+
+    :raises CockpitError: two nodes claim one rank
+    """
+    parts = sorted(parts, key=lambda part: (part.record.index, part.node))
+    owner: dict[int, str] = {}
+    for part in parts:
+        for rank in part.record.ranks:
+            if owner.setdefault(rank, part.node) != part.node:
+                what = f"{owner[rank]} and {part.node} both say that rank {rank} is theirs"
+                raise CockpitError(what, where=name, code=Exit.NODE_UNFIT)
+    record = parts[0].record
+    profile = record.profile
+    return Manifest(
+        run=name,
+        created=record.t,
+        nodes=[NodeEntry(part.node, part.dir, list(part.record.ranks), host=part.host) for part in parts],
+        launcher=record.launcher,
+        program=["(found on its nodes)"],
+        cwd="",
+        pythons=pythons,
+        profile=None if profile is None else {"nsys": profile.nsys, "report": profile.report},
+        on_failure="wait",
+        transport=transport,
+        ssh_config=ssh_config,
+    )

@@ -1,0 +1,473 @@
+"""A session with a run: launch it or join it, follow its nodes through lost links, stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from cockpit.base import events, verbs
+from cockpit.base.answers import FollowItem, Remains, StopAnswer
+from cockpit.base.events import Fact
+from cockpit.base.gate import Malformed
+from cockpit.base.record import EVENTS, SIZES, logged_rank
+from cockpit.base.verbs import Answer, Item, Request
+from cockpit.config import Quotas, load
+from cockpit.core.run.events import Event, Record
+from cockpit.core.run.model import LIVE, RunModel
+from cockpit.engine.links.fleet import Fleet, close_all, settle
+from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
+from cockpit.engine.quotas import QuotaReached
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.run.join import reach, still_there
+from cockpit.engine.turns import by_turns
+from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
+
+CREDIT = 4 << 20
+"""Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
+CREDIT_PORTION = CREDIT // 4
+"""Credit is returned in portions: every message wakes the agent."""
+
+_RETRY_S = (0.5, 1, 2, 4, 8, 15)
+"""Pauses between tries to get a lost link back; the last one repeats."""
+_SLOW_S = 60.0
+"""The pause if trying again hardly helps."""
+
+_PAUSED_S = 5.0
+"""Seconds between two portions of credit while there is no room here: states arrive, but few other bytes."""
+
+_LOGS_FIRST_S = 2.0
+"""A node that is far behind is not measured for this long: its logs come first."""
+
+_CLOSE_S = 10.0
+"""For work in progress to end when the session is closed."""
+
+_NO_RUN_THERE = ("gone", "folder", "shrunk")
+"""Answers after which nothing more can come from a node."""
+
+
+class Listener(Protocol):
+    """Who wants to know what happens; called on the event loop, must not block."""
+
+    def joined(self, model: RunModel) -> None:
+        """The model of the session; called once, before all else."""
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """An event was applied to the model; ``changed`` are names of nodes and numbers of ranks."""
+
+
+class Session:
+    """One run and the links to its nodes.
+
+    :param folder: the run's local folder
+    :param fleet: opens links; closed with the session
+    :param listener: told of logs and events
+    :param writer: whether this is the run's only writer (spool, journal, failure policy)
+    :param quotas: how much may be spooled; None: according to the user's settings
+    :raises CockpitError: the settings are wrong
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        fleet: Fleet,
+        listener: Listener,
+        *,
+        writer: bool = True,
+        quotas: Quotas | None = None,
+    ) -> None:
+        self.folder = folder
+        self.manifest: Manifest = folder.manifest
+        self.model = RunModel()
+        self.changed = asyncio.Event()
+        """Set at every event; a waiter clears it."""
+        self._fleet = fleet
+        self._listener = listener
+        listener.joined(self.model)
+        self.writer = writer
+        self._nodes = {entry.name: entry for entry in self.manifest.nodes}
+        self._links: dict[str, Link] = {}
+        shelf = Shelf(folder.path, quotas or load().quotas)
+        self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
+        self._offsets: dict[str, dict[str, int]] = {}
+        self._records = {name: Record(name, entry.ranks) for name, entry in self._nodes.items()}
+        self._strangers: set[str] = set()
+        self._found: dict[str, tuple[Fact, ...]] = {}
+        self._stop: events.StopAsked | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.behind: dict[str, int] = {}
+        """Bytes a node has that are not here yet."""
+        self.paused: dict[str, QuotaReached] = {}
+        """Nodes whose logs wait there because there is no room here, and why; their states still arrive."""
+        self.stops_at: float | None = None
+        """When the failure policy will stop the run (unix seconds); None: it will not."""
+        self._kept = False
+        self._policy = True
+
+    # Beginning
+
+    def own(self, links: Mapping[str, Link]) -> None:
+        """Take over links that are already open."""
+        self._links.update(links)
+
+    def record(self, event: Event) -> None:
+        """Apply an event of ours, and keep it in the journal."""
+        self._emit(event)
+
+    async def rejoin(self) -> None:
+        """Rebuild the model from what is known here."""
+        self._emit(planned(self.manifest), record=False)
+        async for event in by_turns(self.folder.journal()):
+            self.model.apply(event)
+        for name, entry in self._nodes.items():
+            with suppress(SpoolUnusable):  # reported when its record is read, and when more is to be written
+                self._offsets[name] = self._spools[name].offsets()
+            async for event in by_turns(self.folder.recorded(entry, self._records[name])):
+                self.model.apply(event)
+
+    # Watching
+
+    def watch(self, *, policy: bool = True) -> None:
+        """Follow every node in the background until it is done; see :attr:`model` and :attr:`changed`.
+
+        :param policy: whether to stop the run after a failure, if the run was started that way
+        """
+        self._policy = policy
+        self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
+        if policy and self.writer and self.manifest.on_failure == "stop":
+            self._tasks.append(asyncio.create_task(self._mind_failures()))
+
+    async def resume(self) -> None:
+        """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.watch(policy=self._policy)
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the next change (True), at most ``timeout_s`` seconds (False).
+
+        :raises CockpitError: watching itself failed (a full disk here)
+        """
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+        try:
+            await asyncio.wait_for(self.changed.wait(), timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        self.changed.clear()
+        return True
+
+    async def _watch(self, entry: NodeEntry) -> None:
+        name = entry.name
+        tries = 0
+        while not self.model.nodes[name].done:
+            link = self._links.get(name)
+            try:
+                if link is None or link.lost.done():
+                    link = self._links[name] = await reach(self._fleet, entry)
+                await self._follow(entry, link)
+            except RemoteError as error:
+                if error.kind in _NO_RUN_THERE:
+                    self._link_event(name, "ok")
+                    self._note(name, events.NodeLost(error.what))
+                else:
+                    # A fault of one node or of its agent must not end the watch over the others.
+                    await self._pause(name, link, error.what, _SLOW_S)
+            except LinkError as error:
+                # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
+                tries = 0 if self.model.nodes[name].link == "ok" else tries
+                pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
+                tries += 1
+                await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
+            except (QuotaReached, SpoolUnusable) as error:
+                # Trouble with its files here must not affect the others.
+                await self._pause(name, link, str(error), _SLOW_S)
+            except Malformed as error:
+                await self._pause(name, link, f"sent an invalid answer: {error}", _SLOW_S)
+            except CockpitError:
+                raise  # our own trouble, such as a full disk here: the same for every node
+            except Exception as error:
+                # A bug of ours must not end the watch over the others.
+                await self._pause(name, link, f"internal error: {error!r}", _SLOW_S)
+
+    async def _pause(
+        self, name: str, link: Link | None, why: str, seconds: float, state: str = "gone"
+    ) -> None:
+        if link is not None:
+            await link.close()
+        self._link_event(name, state, why)
+        await asyncio.sleep(seconds * random.uniform(0.7, 1.3))
+
+    async def _follow(self, entry: NodeEntry, link: Link) -> None:
+        name = entry.name
+        if self._stop is not None and not self.model.nodes[name].over:
+            await self._send_stop(name, link)
+        offsets = self._offsets.setdefault(name, {})
+        self.paused.pop(name, None)
+        stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
+        samples: asyncio.Task[None] | None = None
+        used = 0
+        began = credited = time.monotonic()
+        try:
+            async for item, data in stream.parts():
+                # Not before: an agent that greets and then says nothing is not a link to its node.
+                self._link_event(name, "ok")
+                await self._take(entry, item, data)
+                if item.gone is not None:
+                    await self._without_folder(name, link, item.gone, alive=item.alive is True)
+                self._measure_clock(name, link)
+                used += len(data)
+                now = time.monotonic()
+                if samples is None and (self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S):
+                    samples = asyncio.create_task(self._sample(entry, link))
+                if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + _PAUSED_S):
+                    portion = min(used, CREDIT_PORTION) if name in self.paused else used
+                    await stream.credit(portion)
+                    used -= portion
+                    credited = now
+                if self._has_room(name):
+                    return  # followed again, from the end of the spool on
+                if self.model.nodes[name].ended and not self.behind[name]:
+                    self._note(name, events.Complete())
+                if self.model.nodes[name].done:
+                    return
+        finally:
+            if samples is not None:
+                samples.cancel()
+            await stream.close()
+
+    async def _take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
+        """Take in one part of what a node sends.
+
+        :raises Malformed: it does not fit what is here
+        :raises CockpitError: it cannot be kept
+        """
+        name = entry.name
+        offsets = self._offsets[name]
+        if sum(part.length for part in item.parts) != len(data):
+            raise Malformed("follow: other bytes than its parts say")
+        start = 0
+        for part in item.parts:
+            chunk = data[start : start + part.length]
+            start += part.length
+            rank = logged_rank(part.file)
+            if rank is not None and rank not in entry.ranks:
+                self._ignore(name, part.file)
+                continue
+            if name in self.paused and part.file not in RECORD:
+                continue
+            here = offsets.get(part.file, 0)
+            if part.offset > here:
+                raise Malformed(f"follow: {part.file} from {part.offset}, and {here} bytes are here")
+            if self.writer:
+                try:
+                    fresh = self._spools[name].append(part.file, part.offset, chunk)
+                except QuotaReached as error:
+                    if part.file in RECORD:
+                        raise
+                    self._pause_logs(name, error)
+                    continue
+            else:
+                fresh = chunk[here - part.offset :]
+            offsets[part.file] = max(here, part.offset + part.length)
+            if part.file == EVENTS:
+                await self._take_record(name, fresh)
+            elif fresh and part.file != SIZES:
+                self._listener.log(name, rank, part.offset + part.length - len(fresh), fresh)
+        self.behind[name] = sum(
+            max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
+        )
+        # Comes with every answer until the node has ended: it is news only once.
+        found = tuple(line.fact for line in item.found.lines)
+        if found != self._found.get(name, ()):
+            self._found[name] = found
+            for event in self._records[name].events(item.found.lines):
+                self._emit(event)
+        if item.alive is False and not self.behind[name] and not self.model.nodes[name].over:
+            self._supervisor_gone(name, ended=item.gone is None)
+
+    def _pause_logs(self, name: str, why: QuotaReached) -> None:
+        self.paused[name] = why
+        text = f"its logs wait on the node, as there is no room for them here: {why}"
+        self._note(name, events.Note(text), record=False)
+
+    def _has_room(self, name: str) -> bool:
+        """Whether a node's logs waited, and need not wait any longer."""
+        if name not in self.paused or self._spools[name].wait_for(CREDIT_PORTION):
+            return False
+        text = "there is room here again: its logs resume where they paused"
+        self._note(name, events.Note(text), record=False)
+        return True
+
+    def _ignore(self, name: str, file: str) -> None:
+        """A log of a rank that is not of this node."""
+        if name not in self._strangers:
+            self._strangers.add(name)
+            text = f"sends {file}, the log of a rank that is not its own; such logs are ignored"
+            self._note(name, events.Note(text), record=False)
+
+    async def _without_folder(self, name: str, link: Link, gone: Remains, *, alive: bool) -> None:
+        """The run folder of a node is gone, but something of the run is still there."""
+        for event in still_there(self.model, name, gone):
+            self._emit(event, record=False)
+        if self._stop is None or alive:
+            return
+        # Its supervisor has done what it could, or is dead: what is left is ended now, or named.
+        survivors = (await self._send_stop(name, link)).survivors
+        if survivors:
+            self._note(name, events.NodeLost(f"{gone.why}; not all of its processes could be ended"))
+
+    def _supervisor_gone(self, name: str, *, ended: bool) -> None:
+        if not self.model.nodes[name].supervisor_gone:
+            self._note(name, events.SupervisorGone())
+        if ended and not any(rank.state in LIVE for rank in self.model.on(name)):
+            self._note(name, events.Ended())
+
+    async def _take_record(self, name: str, data: bytes) -> None:
+        async for event in by_turns(self._records[name].feed(data)):
+            self._emit(event, record=False)
+        self._count_damage(name)
+
+    def _count_damage(self, name: str) -> None:
+        bad = self._records[name].bad
+        if bad != self.model.nodes[name].damaged:
+            self._note(name, events.Damaged(bad), record=False)
+
+    async def _sample(self, entry: NodeEntry, link: Link) -> None:
+        try:
+            stream = await link.stream(verbs.Samples(entry.dir))
+            async for item, _ in stream.parts():
+                self._note(entry.name, events.Sample(item.node, item.ranks, item.gpus), record=False)
+        except LinkError:
+            return  # the loss of the link shows elsewhere
+        except RemoteError as error:
+            # A node without measurements still runs.
+            self._note(entry.name, events.Note(f"no measurements: {error}"), record=False)
+
+    def _measure_clock(self, name: str, link: Link) -> None:
+        node, clock = self.model.nodes[name], link.clock
+        if clock.rtt_s == float("inf"):
+            return
+        if node.rtt_s is None or abs(clock.offset_s - node.offset_s) > 0.005:
+            self._note(name, events.ClockMeasured(clock.offset_s, clock.rtt_s))
+
+    def _link_event(self, name: str, state: str, why: str = "") -> None:
+        if self.model.nodes[name].link != state:
+            self._note(name, events.LinkChanged(state, why))
+
+    def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
+        """What we ourselves see of a node now."""
+        self._emit(Event(time.time(), name, fact), record=record)
+
+    def _emit(self, event: Event, *, record: bool = True) -> None:
+        if record and self.writer:
+            self.folder.write(event)
+        self._listener.event(event, self.model.apply(event))
+        self.changed.set()
+
+    # Stopping
+
+    async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:
+        """Ask every node that has not ended to stop; one with a lost link is asked when it is back.
+
+        :return: an error for each node that could not be asked now, and one if this could not be recorded
+        """
+        self._stop = events.StopAsked(reason, by, hard)
+        unsaid: list[CockpitError] = []
+        try:
+            self._note("", self._stop)
+        except CockpitError as error:
+            unsaid = [error]  # a full disk here must not keep a run from being stopped
+        names = [name for name, node in self.model.nodes.items() if not node.over]
+        links = {name: self._links[name] for name in names if name in self._links}
+        _, errors = await settle({name: self._send_stop(name, link) for name, link in links.items()})
+        return [*unsaid, *errors.values()]
+
+    async def _send_stop(self, name: str, link: Link) -> StopAnswer:
+        assert self._stop is not None
+        stop = self._stop
+        folder, run = self._nodes[name].dir, self.manifest.run
+        request = verbs.Stop(folder, stop.reason, stop.by, stop.hard, run=run, node=name)
+        answer = await link.call(request, deadline_s=20)
+        if answer.survivors:
+            self._note(name, events.Survivors(answer.survivors))
+        return answer
+
+    def keep(self) -> None:
+        """Set aside the failure policy: what still runs is left alone until it ends or somebody stops it."""
+        self._kept = True
+        self.stops_at = None
+
+    async def _mind_failures(self) -> None:
+        """The failure policy: some time after a rank's recorded failure, the rest is stopped."""
+        # Whoever comes back to a run that failed long ago gets as much time to decide as anyone else.
+        joined = time.time()
+        while not self.model.over:
+            first = self.model.first_failure()
+            if first is None:
+                await asyncio.sleep(0.2)
+                continue
+            due = max(self.model.ended_at(first), joined) + self.manifest.failure_wait_s
+            self.stops_at = None if self._kept or self._stop else due
+            if self._kept:
+                return
+            if time.time() < due:
+                await asyncio.sleep(min(0.2, self.manifest.failure_wait_s))
+                continue
+            self.stops_at = None
+            if self._stop is None:
+                reason = f"rank {first.rank} on {first.node} {first.text}"
+                await self.stop(reason, by="the failure policy")
+            return
+        self.stops_at = None
+
+    async def ask(self, node: str, request: Request[Answer, Item]) -> Answer:
+        """One call to a node with an open link.
+
+        :raises LinkError: there is no link now
+        :raises RemoteError: the node refused
+        """
+        return await self.link(node).call(request)
+
+    def dir(self, node: str) -> str:
+        """The run folder on a node."""
+        return self._nodes[node].dir
+
+    def link(self, node: str) -> Link:
+        """The link to a node, for the caller's own requests.
+
+        :raises LinkError: there is none now
+        """
+        link = self._links.get(node)
+        if link is None or link.lost.done():
+            raise LinkError("no link now", where=node)
+        return link
+
+    async def close(self) -> None:
+        """Leave: the run goes on."""
+        for task in self._tasks:
+            task.cancel()
+        # Each closes its link within a few seconds; whatever happens, so do we.
+        ended = asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.wait({ended}, timeout=_CLOSE_S)
+        await close_all(self._links.values())
+        await self._fleet.close()
+        for spool in self._spools.values():
+            spool.close()
+        self.folder.close()
+
+
+def _is_of(entry: NodeEntry, file: str) -> bool:
+    """Whether a file is a node's own, not the log of another node's rank."""
+    rank = logged_rank(file)
+    return rank is None or rank in entry.ranks

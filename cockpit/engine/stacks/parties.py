@@ -1,0 +1,249 @@
+"""Whose stacks can be taken: the ranks of a run, or of a job that somebody else started."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from cockpit.base import verbs
+from cockpit.base.answers import SeekAnswer
+from cockpit.base.shell import join, quote
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run.events import Event
+from cockpit.core.run.jobs import Job, choose, group
+from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
+from cockpit.core.run.summary import endings
+from cockpit.core.stacks.snapshot import Place
+from cockpit.engine.links.fleet import close_all, settle
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Manifest, RunFolder, planned
+from cockpit.engine.run.join import fleet_for, reach, recorded
+from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.take import Target
+from cockpit.errors import CockpitError, Exit
+
+RETRY_S = 10.0
+"""A node that could not be reached is not retried sooner than this."""
+
+
+class Links:
+    """Links that are opened when first needed, and again when lost.
+
+    :param opened: opens one
+    """
+
+    def __init__(self, opened: Callable[[str], Awaitable[Link]]) -> None:
+        self._opened = opened
+        self._tasks: dict[str, asyncio.Task[Link]] = {}
+        self._failed: dict[str, float] = {}
+
+    async def get(self, node: str) -> Link:
+        """The link to a node.
+
+        :raises CockpitError: it cannot be opened
+        """
+        task = self._tasks.get(node)
+        if task is None or self._stale(node, task):
+            task = self._tasks[node] = asyncio.create_task(self._open(node))
+        return await asyncio.shield(task)
+
+    def _stale(self, node: str, task: asyncio.Task[Link]) -> bool:
+        if not task.done():
+            return False
+        if task.cancelled() or task.exception() is not None:
+            return time.monotonic() - self._failed.get(node, 0.0) > RETRY_S
+        return task.result().lost.done()
+
+    async def _open(self, node: str) -> Link:
+        try:
+            return await self._opened(node)
+        except CockpitError:
+            self._failed[node] = time.monotonic()
+            raise
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for task in self._tasks.values():
+            task.cancel()
+        answers = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await close_all(answer for answer in answers if isinstance(answer, Link))
+
+
+class RunParty:
+    """The ranks of a run that cockpit started.
+
+    :param model: kept up to date by somebody else
+    :param link: returns an open link
+    """
+
+    def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
+        self._manifest = manifest
+        self._model = model
+        self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
+        self.link = link
+        self.title = self.run = manifest.run
+        self.command = f"cockpit stacks {quote(manifest.run)}"
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The run's nodes, without those where nothing runs any more."""
+        return [name for name, node in self._model.nodes.items() if not node.over]
+
+    def places(self) -> dict[int, Place]:
+        """Every rank, according to the run record."""
+        return {rank.rank: self._place(rank) for rank in self._model.ranks.values()}
+
+    def _place(self, rank: Rank) -> Place:
+        """Whether a rank has not started is known only while its node answers."""
+        heard = self._model.nodes[rank.node].link == "ok"
+        runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
+        return Place(rank.node, None, rank.pid, "" if runs else rank.text)
+
+    def folder(self, node: str) -> str:
+        """The run folder on a node."""
+        return self._dirs[node]
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """Processes with the run's tags; if one cannot be read any more, what the run record says."""
+        answer = await link.call(verbs.Seek(self.run, node))
+        jobs = group({node: answer})
+        ranks = self._model.ranks
+        found = {
+            rank: Target(rank, place.pid, place.ticks, place.local_rank)
+            for job in jobs
+            for rank, place in job.ranks.items()
+            # A child that outlives its rank has that rank's environment: the run record knows better.
+            if rank in ranks and ranks[rank].node == node and ranks[rank].state in LIVE
+        }
+        for rank in self._model.on(node):
+            if rank.rank not in found and rank.state in LIVE and rank.pid and rank.ticks:
+                found[rank.rank] = Target(rank.rank, rank.pid, rank.ticks)
+        return [found[rank] for rank in sorted(found)]
+
+
+@asynccontextmanager
+async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator[RunParty]:
+    """The ranks of a run as its nodes report them now, and links that stay open until the end.
+
+    A node that is known to have ended is not asked: it may be gone. If one does not answer, what it reported
+    before counts.
+
+    :param roll: told who has answered and who is awaited
+    :raises CockpitError: the run has ended, or no node of it answers
+    """
+    manifest = folder.manifest
+    fleet = fleet_for(manifest)
+    fleet.roll = roll or fleet.roll
+    entries = {entry.name: entry for entry in manifest.nodes}
+    links = Links(lambda node: reach(fleet, entries[node]))
+    known = folder.model()
+    asked = [name for name, node in known.nodes.items() if not node.over]
+
+    async def look(node: str) -> list[Event]:
+        events, _ = await recorded(await links.get(node), manifest, entries[node])
+        return events
+
+    try:
+        fleet.roll.call(asked)
+        answers, errors = await settle({name: look(name) for name in asked})
+        told = [event for event in folder.journal() if event.kind != "link"]
+        model = RunModel()
+        model.apply(planned(manifest))
+        for name, entry in entries.items():
+            heard = answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
+            for event in heard:
+                model.apply(event)
+        if model.over:
+            kept = saved.newest(folder.path / "stacks")
+            hint = f"cockpit stacks {quote(str(kept))}" if kept else f"cockpit logs {quote(folder.name)}"
+            what = f"the run has ended: {endings(model)}"
+            raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
+        if errors and len(errors) == len(asked):
+            raise next(iter(errors.values()))
+        yield RunParty(manifest, model, links.get)
+    finally:
+        await links.close()
+        await fleet.close()
+
+
+class JobParty:
+    """The ranks of a job, whoever started it.
+
+    :param job: as it was chosen among those that were found
+    :param names: every node that was asked for it
+    :param source: how the nodes were named on the command line, for :attr:`command`
+    :param silent: nodes that could not be asked
+    """
+
+    run = ""
+
+    def __init__(
+        self, job: Job, names: Sequence[str], links: Links, source: Sequence[str], silent: Iterable[str] = ()
+    ) -> None:
+        self.job = job
+        self.title = job.title
+        self.nodes = names
+        self.link = links.get
+        self.command = join(["cockpit", "stacks", *source])
+        self._silent = list(silent)
+
+    def places(self) -> dict[int, Place]:
+        """Every rank up to the job's world size."""
+        found = {
+            rank: Place(place.node, place.local_rank, place.pid) for rank, place in self.job.ranks.items()
+        }
+        why = "not found on the nodes that were asked"
+        if self._silent:
+            why += f"; {nodes_text(self._silent)} did not answer"
+        for rank in range(self.job.world):
+            found.setdefault(rank, Place("", why=why))
+        return found
+
+    def folder(self, node: str) -> str:
+        """None: these ranks have no supervisor of ours."""
+        return ""
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """The job's processes on this node now: a rank may have been started again."""
+        jobs = group({node: await link.call(verbs.Seek())})
+        return [
+            Target(rank, place.pid, place.ticks, place.local_rank)
+            for job in jobs
+            if job.key == self.job.key
+            for rank, place in sorted(job.ranks.items())
+            # Several names of one machine show the same processes: the first one speaks for them.
+            if rank not in self.job.ranks or self.job.ranks[rank].node == node
+        ]
+
+
+async def find_jobs(
+    names: Sequence[str], links: Links, found: Callable[[str], None] = lambda node: None
+) -> tuple[list[Job], dict[str, CockpitError]]:
+    """Every job on these nodes, and an error for each node that did not answer.
+
+    :param found: called with each node that answered
+    """
+
+    async def ask(node: str) -> SeekAnswer:
+        answer = await (await links.get(node)).call(verbs.Seek())
+        found(node)
+        return answer
+
+    answers, errors = await settle({name: ask(name) for name in names})
+    return group(answers), errors
+
+
+async def find_job(
+    names: Sequence[str], links: Links, wanted: str, found: Callable[[str], None] = lambda node: None
+) -> tuple[Job, dict[str, CockpitError]]:
+    """The only job on these nodes, or the requested one.
+
+    :raises CockpitError: there is none, or there are several and none was named
+    """
+    jobs, errors = await find_jobs(names, links, found)
+    if not jobs and errors:
+        raise next(iter(errors.values()))
+    return choose(jobs, wanted), errors

@@ -1,0 +1,326 @@
+"""Snapshots on disk: a folder that any machine can open again.
+
+=================  ====================================================================================
+``snapshot.json``  who was asked for what, when, and who did not answer
+``rank-N.json``    every dump of global rank N, in the order of the samples; ``null`` where there is none;
+                   ranks without any have no file
+``tree.json``      for each sample the merged tree: its branches with their depth and their ranks
+``verdict.json``   the verdict with its evidence
+=================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cockpit import __version__, paths
+from cockpit.base.gate import (
+    COUNT,
+    FLAG,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    TIME,
+    Digits,
+    ListOf,
+    MapOf,
+    Maybe,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+    read,
+)
+from cockpit.base.shell import quote
+from cockpit.base.stacks.dump import Dump
+from cockpit.base.stacks.packing import ANYTHING, FromJson, Room, dump_json
+from cockpit.core.ranks import mask_text
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.core.text import RemoteText
+from cockpit.errors import CockpitError
+
+FORMAT = 1
+"""Version of the files; a reader refuses a newer one."""
+
+MAIN = "snapshot.json"
+
+FILE_LIMIT = 32 << 20
+"""Bytes of one file: a larger one is neither written nor read."""
+
+ROOM = 1 << 30
+"""Bytes that a snapshot from disk may take up, as :class:`cockpit.base.stacks.packing.Room` counts them."""
+
+_BROKEN = (OSError, ValueError, RecursionError)
+"""What reading a file raises if it is not as it was written."""
+
+_WORDS = Text(100_000)
+
+
+@dataclass(frozen=True)
+class _Place:
+    node: str = bound(_WORDS)
+    local_rank: int | None = bound(Maybe(Whole(0, RANK_LIMIT)))
+    pid: int | None = bound(Maybe(PID))
+    why: str = bound(_WORDS)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    at: float = bound(TIME)
+    took_s: float | None = bound(Maybe(TIME))
+    silent: dict[str, str] = bound(MapOf(_WORDS, _WORDS, 1 << 16))
+
+
+@dataclass(frozen=True)
+class _Head:
+    """``snapshot.json``."""
+
+    name: str = bound(_WORDS)
+    title: str = bound(_WORDS)
+    run: str = bound(_WORDS)
+    options: dict[str, bool] = bound(MapOf(_WORDS, FLAG, 100))
+    ranks: dict[int, _Place] = bound(MapOf(Digits(RANK), Of(_Place), RANK_LIMIT))
+    samples: tuple[_Sample, ...] = bound(ListOf(Of(_Sample), 100_000))
+    files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
+
+
+@dataclass(frozen=True)
+class _Version:
+    """The part of ``snapshot.json`` that every version has."""
+
+    format: int = bound(COUNT)
+    version: str = bound(_WORDS, "")
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """``rank-N.json``; its dumps are read one by one."""
+
+    samples: tuple[Any, ...] = bound(ListOf(ANYTHING, 100_000))
+
+
+def new_folder(root: Path, snapshot: Snapshot) -> Path:
+    """Make a folder (0700) for a snapshot below ``root``, named after it.
+
+    :raises CockpitError: it cannot be made
+    """
+    try:
+        paths.private_dir(root)
+        number = 1
+        while True:
+            name = snapshot.name if number == 1 else f"{snapshot.name}-{number}"
+            try:
+                (root / name).mkdir(mode=0o700)
+                return root / name
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise CockpitError(f"cannot make a folder: {error.strerror}", where=str(root)) from None
+
+
+def save(snapshot: Snapshot, folder: Path) -> None:
+    """Write all files of a snapshot; each is whole or as it was before.
+
+    :raises CockpitError: one cannot be written
+    """
+    files = [rank for rank in snapshot.ranks if any(rank in sample.dumps for sample in snapshot.samples)]
+    head = {
+        "format": FORMAT,
+        "version": __version__,
+        "name": snapshot.name,
+        "title": snapshot.title,
+        "run": snapshot.run,
+        "options": dict(snapshot.options),
+        "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
+        "samples": [
+            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
+        ],
+        "files": files,
+    }
+    try:
+        for rank in files:
+            _write(folder / f"rank-{rank}.json", [_rank_text(rank, snapshot)])
+        _write(folder / "tree.json", _tree_text(snapshot))
+        _write(folder / "verdict.json", [json.dumps(verdict_json(verdict(snapshot)))])
+        # Last: the folder is a snapshot from here on.
+        _write(folder / MAIN, [json.dumps(head)])
+    except OSError as error:
+        raise CockpitError(f"cannot write: {error.strerror}", where=str(error.filename or folder)) from None
+
+
+def load(folder: Path) -> Snapshot:
+    """The snapshot of a folder.
+
+    A rank whose file is missing or damaged is included, without a stack.
+
+    :raises CockpitError: it is not a snapshot, a newer cockpit wrote it, or it is damaged
+    """
+    file = folder / MAIN
+    try:
+        told = _read(file)
+        written = read(_Version, told)
+        if written.format > FORMAT:
+            what = f"written by cockpit {_clean(written.version)}, which is newer than this one"
+            raise CockpitError(what, where=str(file))
+        head = read(_Head, told)
+    except (FileNotFoundError, NotADirectoryError):
+        known = newest(folder) or newest(folder / "stacks")
+        hint = "give the folder that `cockpit stacks` named"
+        if known:
+            hint = f"see: cockpit stacks {quote(str(known))}"
+        raise CockpitError(f"is not a snapshot: it has no {MAIN}", where=str(folder), hint=hint) from None
+    except _BROKEN as error:
+        raise CockpitError(_why(error), where=str(file)) from None
+    snapshot = _opened(head)
+    reader = FromJson(_clean, Room(ROOM, ROOM))
+    for rank in snapshot.ranks if head.files is None else set(head.files) & set(snapshot.ranks):
+        dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples, reader)
+        for sample, dump in zip(snapshot.samples, dumps, strict=True):
+            if dump is not None:
+                sample.dumps[rank] = dump
+    return snapshot
+
+
+def _opened(head: _Head) -> Snapshot:
+    """The snapshot, still without dumps."""
+    samples = [
+        Sample(one.at, {}, {_clean(node): _clean(why) for node, why in one.silent.items()}, one.took_s)
+        for one in head.samples
+    ]
+    ranks = {
+        rank: Place(_clean(one.node), one.local_rank, one.pid, _clean(one.why))
+        for rank, one in head.ranks.items()
+    }
+    options = {_clean(name): value for name, value in head.options.items()}
+    return Snapshot(_clean(head.name), _clean(head.title), _clean(head.run), ranks, samples, options)
+
+
+def is_snapshot(folder: Path) -> bool:
+    """Whether a path is a snapshot's folder."""
+    return os.path.isfile(folder / MAIN)
+
+
+def newest(root: Path) -> Path | None:
+    """The newest snapshot below ``root``, if there is one."""
+    try:
+        return max((file.parent for file in root.glob(f"*/{MAIN}")), default=None)
+    except OSError:
+        return None
+
+
+def verdict_json(found: Verdict) -> dict[str, Any]:
+    """A verdict for programs: ranks as text, everything else as it is."""
+    return {**asdict(found), "ranks": mask_text(found.ranks)}
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror}"
+    return f"is damaged, or no file of a snapshot: {RemoteText.of(str(error)).shown(limit=200)}"
+
+
+def _dumps(file: Path, rank: int, samples: Sequence[Sample], reader: FromJson) -> list[Dump | None]:
+    try:
+        told = read(_Rank, _read(file)).samples
+        if len(told) != len(samples):
+            raise ValueError(f"{len(told)} samples, not {len(samples)}")
+        return [None if dump is None else _of_rank(rank, reader(dump)) for dump in told]
+    except _BROKEN as error:
+        what = f"{file.name} {_why(error)}"
+        return [Dump(rank, sample.at, error="failed", what=what) for sample in samples]
+
+
+def _of_rank(rank: int, dump: Dump) -> Dump:
+    if dump.rank != rank:
+        raise ValueError(f"a dump of rank {dump.rank}")
+    return dump
+
+
+def _rank_text(rank: int, snapshot: Snapshot) -> str:
+    """The content of a rank's file; if it would be too large, a note that says so."""
+    dumps = [sample.dumps.get(rank) for sample in snapshot.samples]
+    node = json.dumps(snapshot.ranks[rank].node)
+    told: list[str] = []
+    size = 0
+    for dump in dumps:
+        told.append(_dump_text(dump))
+        size += len(told[-1])
+        if size > FILE_LIMIT - (1 << 20):
+            what = f"its stacks take up more than {FILE_LIMIT >> 20} MiB and are not kept"
+            instead = [dump and Dump(rank, dump.at, error="failed", what=what) for dump in dumps]
+            told = [_dump_text(dump) for dump in instead]
+            break
+    return f'{{"rank": {rank}, "node": {node}, "samples": [{", ".join(told)}]}}'
+
+
+def _dump_text(dump: Dump | None) -> str:
+    if dump is None:
+        return "null"
+    told = dump_json(dump)
+    # One by one: nothing else runs during one call that writes, and the app must stay responsive.
+    threads = ", ".join(map(json.dumps, told.pop("threads")))
+    return f'{json.dumps(told)[:-1]}, "threads": [{threads}]}}'
+
+
+def _tree_text(snapshot: Snapshot) -> Iterator[str]:
+    """The trees of all samples, one after the other, branch by branch."""
+    between = "["
+    for sample in snapshot.samples:
+        yield between + "["
+        between = ""
+        for branch in _branches(sample):
+            yield between + json.dumps(branch)
+            between = ", "
+        yield "]"
+        between = ", "
+    yield "]" if snapshot.samples else "[]"
+
+
+def _branches(sample: Sample) -> Iterator[dict[str, Any]]:
+    """The tree as a list, parents before their children: a nested one may be too deep for a parser."""
+    for depth, branch in sample.tree().walk():
+        yield {
+            "depth": depth,
+            "name": branch.frame.name,
+            "file": branch.frame.file,
+            "line": branch.frame.line,
+            "native": branch.frame.native,
+            "ranks": mask_text(branch.ranks),
+        }
+
+
+def _clean(text: str) -> str:
+    return RemoteText.of(text).shown()
+
+
+def _read(file: Path) -> Any:
+    with file.open("rb") as source:
+        # One byte more shows what is too large; a size may not be that of a real file.
+        data = source.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise ValueError(f"larger than {FILE_LIMIT >> 20} MiB")
+    return json.loads(data.decode())
+
+
+def _write(file: Path, parts: Iterable[str]) -> None:
+    """Write JSON, without indentation: with it, writing a thousand ranks would be slow."""
+    beside = file.with_name(file.name + ".new")
+    try:
+        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(number, "w", encoding="ascii") as target:
+            target.writelines(parts)
+        os.replace(beside, file)
+    except OSError as error:
+        # A write names no file.
+        error.filename = error.filename or str(file)
+        with suppress(OSError):
+            beside.unlink()
+        raise

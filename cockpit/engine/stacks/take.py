@@ -1,0 +1,454 @@
+"""Stacks of all ranks of one job: samples over open links, gathered into one snapshot.
+
+All nodes are asked at once, each for itself: the answers go straight into the snapshot. A node that
+is slow, or silent, delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cockpit.base import fields, verbs
+from cockpit.base.shell import quote
+from cockpit.base.stacks.dump import Dump
+from cockpit.base.stacks.packing import KEPT, Room, TooLarge, unpack
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.core.text import RemoteText
+from cockpit.engine.links import payload
+from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.stacks import saved
+from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import LinkError
+
+SENDING = 16
+"""Nodes that are sent py-spy (3 MB) at the same time."""
+
+TEXT_LIMIT = 500
+"""Characters kept of a name, a path or a value from a node."""
+
+SNAPSHOT_LIMIT = 512 << 20
+"""Bytes that the samples of one snapshot may take up, as ``packing.Room`` counts them."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked of every rank.
+
+    :param native: C and C++ frames too; a rank is held for up to half a second the first time
+    :param locals: local variables, without secrets
+    :param children: the stacks of the ranks' Python children too (data loaders)
+    :param timeout_s: seconds one py-spy may take
+    :param ranks: only these, as a mask; None: all
+    """
+
+    native: bool = False
+    locals: bool = False
+    children: bool = False
+    timeout_s: float = 10.0
+    ranks: int | None = None
+
+    def wants(self, rank: int) -> bool:
+        """Whether a rank is asked."""
+        return self.ranks is None or bool(self.ranks >> rank & 1)
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds without an answer after which a node counts as silent: enough for every way of dumping."""
+        return 4 * self.timeout_s + 5
+
+    def whole_s(self, ranks: int) -> float:
+        """Seconds after which this many ranks of one node are done: it looks at two at once, or more."""
+        return self.silence_s * max(1, (ranks + 1) // 2)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A rank's process on a node."""
+
+    rank: int
+    pid: int
+    ticks: int
+    local_rank: int | None = None
+
+
+class Party(Protocol):
+    """The nodes of one job, and how to reach them."""
+
+    @property
+    def title(self) -> str:
+        """The job's name for people."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The run's name; empty for a job that cockpit did not start."""
+        ...
+
+    @property
+    def command(self) -> str:
+        """The shell command that takes the same stacks."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Every node that is asked."""
+        ...
+
+    def places(self) -> dict[int, Place]:
+        """Every rank the job should have, with what is known about it now."""
+        ...
+
+    def folder(self, node: str) -> str:
+        """The run folder on a node, whose supervisor may trace the ranks; empty if there is none."""
+        ...
+
+    def link(self, node: str, /) -> Awaitable[Link]:
+        """An open link.
+
+        :raises CockpitError: there is none
+        """
+        ...
+
+    async def targets(self, node: str, link: Link) -> list[Target]:
+        """The job's processes on this node now.
+
+        :raises CockpitError: the node cannot say
+        """
+        ...
+
+
+class Stacks:
+    """Takes samples of a job's ranks.
+
+    :param party: the job
+    :param ask: what is asked of every rank
+    :param root: folder in which the snapshot's own folder is created
+    """
+
+    recorded = False
+    """Whether this is a snapshot from disk, of which no more samples can be taken."""
+
+    def __init__(self, party: Party, ask: Ask, root: Path) -> None:
+        self.party = party
+        self.ask = ask
+        self.root = root
+        self.snapshot = Snapshot(
+            time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=_options(ask)
+        )
+        self._look_around()
+        self.trouble = ""
+        """Why the snapshot could not be kept on disk; empty while it can."""
+        self._saved: Path | None = None
+        self._taking: asyncio.Future[Any] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._equipped: dict[Link, asyncio.Task[None]] = {}
+        self._gate = asyncio.Semaphore(SENDING)
+        self._used = [0]
+        """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
+        # One at a time: computing threads keep the loop waiting, and each takes memory.
+        self._unpacking = asyncio.Lock()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sample is being taken."""
+        return self._taking is not None and not self._taking.done()
+
+    @property
+    def asked(self) -> int:
+        """How many ranks there are to ask."""
+        return sum(not place.why for place in self.snapshot.ranks.values())
+
+    @property
+    def command(self) -> str:
+        """The shell command that takes the same stacks."""
+        return self.party.command
+
+    def _look_around(self) -> None:
+        places = self.party.places()
+        self.snapshot.ranks.update({rank: places[rank] for rank in places if self.ask.wants(rank)})
+
+    async def take(self) -> Sample:
+        """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.
+
+        :raises CockpitError: the snapshot has no room for another one
+        """
+        left = self._room_left()
+        sample = Sample(time.time())
+        began = time.monotonic()
+        self._look_around()
+        self.snapshot.samples.append(sample)
+        nodes = self.party.nodes
+        share = min(KEPT, left // max(1, len(nodes)))
+        self._used.append(0)
+        work = [self._node(node, sample, self.ask, share) for node in nodes]
+        self._taking = asyncio.gather(*work)
+        try:
+            await self._taking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and getattr(task, "cancelling", int)():
+                raise
+        finally:
+            sample.took_s = time.monotonic() - began
+        # In the background: waiting for the sample need not mean waiting for the disk.
+        self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
+        return sample
+
+    def _room_left(self) -> int:
+        """Bytes that another sample may take up."""
+        left = SNAPSHOT_LIMIT - sum(self._used)
+        if left < max(self._used):
+            number = len(self.snapshot.samples)
+            size = f"{number} sample{'s' * (number != 1)}, {sum(self._used) / 1e6:,.0f} MB"
+            what = f"this snapshot is full ({size})"
+            raise CockpitError(what, hint=f"begin another one: {self.command}")
+        return left
+
+    async def _keep(self, before: asyncio.Task[None] | None, snapshot: Snapshot) -> None:
+        """Every sample goes to disk automatically: the job may be killed, and so may we."""
+        if before is not None:
+            await before
+        try:
+            await asyncio.to_thread(self._save, snapshot)
+            self.trouble = ""
+        except CockpitError as error:
+            self.trouble = str(error)
+        except Exception as error:
+            # A bug of ours.
+            self.trouble = f"internal error: {error!r}"
+
+    async def look(
+        self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
+    ) -> Dump:
+        """One rank alone, with more than every rank is asked for; it is no sample of the snapshot.
+
+        :raises CockpitError: the rank cannot be asked
+        """
+        place = self.snapshot.ranks.get(rank)
+        if place is None or place.why or not place.node:
+            why = place.why if place is not None and place.why else "it is on no node that was asked"
+            raise CockpitError(why, where=f"rank {rank}")
+        sample = Sample(time.time())
+        ask = replace(self.ask, native=native, locals=locals, children=children, ranks=1 << rank)
+        await self._node(place.node, sample, ask, KEPT)
+        if place.node in sample.silent and rank not in sample.dumps:
+            raise CockpitError(sample.silent[place.node], where=place.node, code=Exit.NODE_UNFIT)
+        if rank not in sample.dumps:
+            raise CockpitError(self.snapshot.ranks[rank].why or "no answer", where=f"rank {rank}")
+        return sample.dumps[rank]
+
+    def cancel(self) -> None:
+        """End the sample under way; what has come stays."""
+        if self._taking is not None:
+            self._taking.cancel()
+
+    async def kept(self) -> Path:
+        """Wait until the newest sample is on disk; the snapshot's folder.
+
+        :raises CockpitError: it cannot be written
+        """
+        if self._keeping is not None:
+            await self._keeping
+        if self.trouble or self._saved is None:
+            return await asyncio.to_thread(self.save)
+        return self._saved
+
+    def save(self) -> Path:
+        """Write the snapshot's folder and return it.
+
+        :raises CockpitError: it cannot be written
+        """
+        return self._save(self.snapshot)
+
+    def _save(self, snapshot: Snapshot) -> Path:
+        if self._saved is None:
+            self._saved = saved.new_folder(self.root, snapshot)
+        saved.save(snapshot, self._saved)
+        return self._saved
+
+    async def _node(self, node: str, sample: Sample, ask: Ask, share: int) -> None:
+        """Everything about one node; what goes wrong is noted in the sample and costs no other node's answer.
+
+        :param share: bytes that its dumps may take up
+        """
+        try:
+            link = await self.party.link(node)
+            targets = await self._targets(node, link, ask)
+            if targets:
+                await self._equip(link)
+                await self._dumps(node, link, targets, sample, ask, Room(share))
+        except CockpitError as error:
+            text = f"{error.what}; {error.hint}" if error.hint else error.what
+            sample.silent[node] = clean(text)
+        except asyncio.CancelledError:
+            sample.silent[node] = "cancelled before it answered"
+            raise
+        except Exception as error:
+            # A bug of ours.
+            sample.silent[node] = clean(f"internal error: {error!r}")
+
+    async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
+        """The ranks of a node that are asked; it cannot take one that another node has."""
+        known = self.snapshot.ranks
+        targets = [
+            target
+            for target in await self.party.targets(node, link)
+            if ask.wants(target.rank) and known.get(target.rank, Place(node)).node in ("", node)
+        ]
+        found = {target.rank: Place(node, target.local_rank, target.pid) for target in targets}
+        gone = {
+            rank: replace(place, why="gone: its process is not there any more")
+            for rank, place in known.items()
+            if place.node == node and not place.why and ask.wants(rank) and rank not in found
+        }
+        known.update({**gone, **found})
+        return targets
+
+    async def _dumps(
+        self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask, room: Room
+    ) -> None:
+        asked = {target.rank for target in targets}
+        wanted = set(asked)
+        asks = [fields.Target(one.rank, one.pid, one.ticks) for one in targets]
+        request = verbs.Stacks(tuple(asks), self.party.folder(node), timeout_s=ask.timeout_s, **_options(ask))
+        whole_s = ask.whole_s(len(targets))
+        end = time.monotonic() + whole_s
+        stream = await link.stream(request)
+        try:
+            parts = stream.parts()
+            while True:
+                patience = min(ask.silence_s, max(0.0, end - time.monotonic()))
+                _, data = await asyncio.wait_for(anext(parts), patience)
+                await self._take_in(node, data, wanted, sample, room)
+        except StopAsyncIteration:
+            return
+        except (TimeoutError, asyncio.TimeoutError):
+            quiet = patience == ask.silence_s or not sample.dumps.keys() & asked
+            what = f"no answer within {ask.silence_s:g} s" if quiet else f"not through within {whole_s:g} s"
+            raise LinkError(what, where=node) from None
+        finally:
+            await stream.close()
+
+    async def _take_in(self, node: str, data: bytes, wanted: set[int], sample: Sample, room: Room) -> None:
+        """Put what came into the sample; each part of an answer tells of ranks that have not been told of.
+
+        :raises RemoteError: it is no such part
+        """
+        before = room.used
+        async with self._unpacking:
+            dumps, why = await asyncio.to_thread(_unpacked, data, wanted, room)
+        if any(one is sample for one in self.snapshot.samples[-1:]):
+            self._used[-1] += room.used - before
+        sample.dumps.update(dumps)
+        wanted.difference_update(dumps)
+        if not dumps and not why:
+            why = "a part of an answer without a dump"
+        if why:
+            raise RemoteError("protocol", f"sent {why}", where=node)
+
+    async def _equip(self, link: Link) -> None:
+        """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
+        for other in [other for other in self._equipped if other.lost.done()]:
+            del self._equipped[other]
+        task = self._equipped.get(link)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._equipped[link] = asyncio.create_task(self._send_spy(link))
+            # Who waited for it may be gone when it fails; whoever asks again is told.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(task)
+
+    async def _send_spy(self, link: Link) -> None:
+        ours = await asyncio.to_thread(payload.spy)
+        answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
+        if answer.ready:
+            return
+        machine = link.hello.machine
+        hint = f"install it there: ssh {quote(link.node)} python3 -m pip install --user py-spy"
+        if ours is None:
+            what = "no py-spy on the node, and none here to send"
+            raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
+        if ours.machine != machine:
+            what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
+            raise CockpitError(clean(what), where=link.node, hint=hint)
+        async with self._gate:
+            await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
+
+
+def _options(ask: Ask) -> dict[str, bool]:
+    return {"native": ask.native, "locals": ask.locals, "children": ask.children}
+
+
+def _unpacked(data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
+    """The dumps in a part of an answer, and what is wrong with the rest of it; empty: nothing."""
+    dumps: dict[int, Dump] = {}
+    try:
+        for dump in unpack(data, clean, room):
+            # A node speaks for the ranks it was asked about, for no others, and once.
+            if dump.rank not in wanted:
+                return dumps, f"a dump of rank {dump.rank}, of which it was not asked one"
+            if dump.rank in dumps:
+                return dumps, f"a dump of rank {dump.rank} twice"
+            dumps[dump.rank] = dump
+    except TooLarge as error:
+        return dumps, f"too much: {error}"
+    except ValueError as error:
+        return dumps, f"something that is not a dump: {error}"
+    return dumps, ""
+
+
+def clean(text: str) -> str:
+    """Text of a node, harmless and of bounded length."""
+    return RemoteText.of(text).shown(limit=TEXT_LIMIT)
+
+
+class Recorded:
+    """A snapshot from disk, shown as a live one is."""
+
+    recorded = True
+    busy = False
+    trouble = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.snapshot = saved.load(folder)
+        self.command = f"cockpit stacks {quote(str(folder))}"
+
+    @property
+    def asked(self) -> int:
+        """How many ranks were asked."""
+        return len(self.snapshot.ranks)
+
+    async def take(self) -> Sample:
+        """Not possible.
+
+        :raises CockpitError: always
+        """
+        raise CockpitError(f"a snapshot from {self.snapshot.name}: its job cannot be asked any more")
+
+    async def look(
+        self, rank: int, *, native: bool = False, locals: bool = False, children: bool = False
+    ) -> Dump:
+        """What was recorded of the rank, if that has what is asked for.
+
+        :raises CockpitError: it was not asked for at the time
+        """
+        options: Mapping[str, object] = self.snapshot.options
+        wanted = {"native": native, "locals": locals, "children": children}
+        lacking = [name for name, wish in wanted.items() if wish and not options.get(name)]
+        dumps = self.snapshot.dumps(rank)
+        if lacking or not dumps:
+            what = f"this snapshot was taken without {' and '.join(lacking)}" if lacking else "no dump of it"
+            raise CockpitError(what, where=f"rank {rank}")
+        return dumps[-1]
+
+    def cancel(self) -> None:
+        """Nothing is under way."""
+
+    def save(self) -> Path:
+        """The folder it came from."""
+        return self.folder

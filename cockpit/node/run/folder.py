@@ -1,0 +1,191 @@
+"""Making a run folder on this node and starting its supervisor, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import marshal
+import os
+import pwd
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from typing import Any, Dict
+
+from cockpit.base import openfiles, record
+from cockpit.base.shell import quote_posix
+from cockpit.node import safefiles, usermask
+from cockpit.node.run import stopping
+
+_OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
+
+
+class RunFolderError(OSError):
+    """The run folder cannot be made where it should be; the text is one sentence for a person."""
+
+
+class StartError(OSError):
+    """The supervisor did not start; the text is one sentence and what the supervisor said."""
+
+
+def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float = 20.0) -> Dict[str, Any]:
+    """Make the run folder, start the supervisor detached, wait until it wrote its first event.
+
+    If anything fails, nothing stays behind, neither files nor processes.
+
+    :param spec: the launch spec; its ``env`` goes through a pipe, never to disk
+    :param python: absolute path of the interpreter for supervisor and wrappers (3.8 or newer)
+    :param pyz_bytes: the node code, a zip with a ``__main__``
+    :param timeout_s: how long the supervisor may take to say that it started
+    :return: ``{pid, ticks, boot_id, dir}`` of the supervisor
+    :raises RunFolderError: the folder exists, belongs to somebody else, or programs cannot be run from it
+    :raises StartError: the supervisor did not start in time
+    """
+    folder = str(spec["dir"])
+    run_folder = os.path.dirname(folder)
+    base = os.path.dirname(run_folder)
+    if not os.path.isabs(folder) or os.path.normpath(folder) != folder:
+        raise RunFolderError("not an absolute path of a run folder: %r" % folder)
+    _ours(base)
+    if os.statvfs(base).f_flag & os.ST_NOEXEC:
+        raise RunFolderError("programs cannot be run from %s (mounted noexec); use --node-dir DIR" % base)
+    _ours(run_folder)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        raise RunFolderError(
+            "run folder %s exists already; start the run under another name" % folder
+        ) from None
+    started: Dict[str, Any] = {}
+    try:
+        os.mkdir(os.path.join(folder, record.REPORTS), 0o700)
+        if python == sys.executable:
+            pyz_bytes = _compiled(pyz_bytes)
+        write_new(os.path.join(folder, record.NODE_PYZ), pyz_bytes)
+        pyz = os.path.join(folder, record.NODE_PYZ)
+        script = '#!/bin/sh\nexec %s -I -S %s wrap "$@"\n' % (quote_posix(python), quote_posix(pyz))
+        write_new(os.path.join(folder, record.RANKWRAP), os.fsencode(script), 0o700)
+        started = _spawn(spec, python, pyz, folder, timeout_s)
+        return started
+    finally:
+        if not started:
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # other nodes' folders are in it
+                os.rmdir(run_folder)
+
+
+def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that must not exist yet.
+
+    :raises OSError: it exists, or it cannot be written
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        file.write(data)
+
+
+def _compiled(pyz_bytes: bytes) -> bytes:
+    """The code as byte code of this Python, and nothing else: compiling costs a wrapper 1 MB and 20 ms."""
+    # Marked as "never compare with the source".
+    head = importlib.util.MAGIC_NUMBER + struct.pack("<IQ", 1, 0)
+    output = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source, zipfile.ZipFile(output, "w") as target:
+        for name in source.namelist():
+            # Byte code in the zip may be that of another Python.
+            if name.endswith(".py"):
+                code = compile(source.read(name), name, "exec", dont_inherit=True)
+                target.writestr(name + "c", head + marshal.dumps(code))
+    return output.getvalue()
+
+
+def _ours(folder: str) -> None:
+    """Make ``folder`` 0700 if it is missing; whoever else owns or may write it could swap our files.
+
+    :raises RunFolderError: it is not a folder that only we can write
+    """
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise RunFolderError("cannot make %s: %s; use --node-dir DIR" % (folder, error.strerror)) from None
+    if stat.S_ISLNK(found.st_mode):
+        raise RunFolderError("%s is a symbolic link; use --node-dir DIR" % folder)
+    if found.st_uid != os.geteuid():
+        owner = "%s belongs to %s" % (folder, _user(found.st_uid))
+        raise RunFolderError("%s, not to %s; use --node-dir DIR" % (owner, _user(os.geteuid())))
+    if found.st_mode & 0o022:
+        mode = stat.S_IMODE(found.st_mode)
+        raise RunFolderError(
+            "others may write to %s (mode %04o); chmod 700 it or use --node-dir DIR" % (folder, mode)
+        )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid
+
+
+def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: float) -> Dict[str, Any]:
+    log = os.path.join(folder, record.SUPERVISOR_LOG)
+    write_new(log, b"")
+    # A cockpit started inside a run must not pass that run's tags on: its sweep would end our supervisor.
+    environment = {name: value for name, value in os.environ.items() if name not in _OURS}
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            [python, "-I", "-S", pyz, "supervise", folder],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + timeout_s
+    trouble = "the supervisor did not start within %g s" % timeout_s
+    event = None
+    try:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # its log says more
+            openfiles.give_back(process.pid)
+            process.communicate(json.dumps(dict(spec, umask=usermask.theirs())).encode(), timeout=timeout_s)
+        while time.monotonic() < deadline:
+            event = _first_event(folder)
+            if event:
+                return dict({name: event[name] for name in ("pid", "ticks", "boot_id")}, dir=folder)
+            if process.poll() is not None and not _group_lives(process.pid):
+                trouble = "the supervisor ended at once"
+                break
+            time.sleep(0.01)
+        with open(log, errors="replace") as file:
+            said = file.read()[-2000:].strip()
+        raise StartError("%s: %s" % (trouble, said or "it said nothing"))
+    finally:
+        if not event:
+            # The supervisor's own process group: the process we started leads it, even after its end.
+            if _group_lives(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            stopping.sweep(spec["run"], spec["node"], folder=folder)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _first_event(folder: str) -> Dict[str, Any]:
+    try:
+        line, end, _ = safefiles.head(os.path.join(folder, record.EVENTS), 1 << 16).partition(b"\n")
+    except FileNotFoundError:
+        return {}
+    return safefiles.parse(line) if end else {}

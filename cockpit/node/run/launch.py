@@ -1,0 +1,97 @@
+"""Start a run's supervisor on this node, and ask it to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from typing import Any, Dict, List
+
+from cockpit.base import record, verbs
+from cockpit.node import procfs
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.run import remains, stopping, supervisor
+from cockpit.node.run.folder import write_new
+from cockpit.node.run.status import read_record, supervisor_alive
+
+
+def launch(call: Call) -> Dict[str, Any]:
+    """Start the supervisor of a run; the payload is the launch spec (JSON).
+
+    :raises NodeError: the run folder cannot be ours, or the supervisor did not start; nothing is left behind
+    """
+    spec = json.loads(call.payload.decode())
+    archive = next(path for path in sys.path if path.startswith("/proc/self/fd/") or path.endswith(".pyz"))
+    with open(archive, "rb") as file:
+        node_pyz = file.read()
+    try:
+        return supervisor.start(spec, sys.executable, node_pyz)
+    except supervisor.RunFolderError as error:
+        raise NodeError("folder", str(error)) from None
+
+
+def discard(call: Call) -> Dict[str, Any]:
+    """Remove the run folder of a launch that was undone; nothing runs in it any more.
+
+    :raises NodeError: its supervisor lives
+    """
+    folder = call.asked(verbs.Discard).dir
+    read_record(folder)  # refuses what is not a run folder of ours
+    if supervisor_alive(folder):
+        raise NodeError("alive", "run folder %s is in use" % folder)
+    shutil.rmtree(folder)
+    with contextlib.suppress(OSError):  # other nodes' folders are in it
+        os.rmdir(os.path.dirname(folder))
+    return {}
+
+
+def stop(call: Call) -> Dict[str, Any]:
+    """Ask the supervisor to stop (``reason``, ``by``, ``hard``, ``grace_s``); ``alive``: one is there.
+
+    If the supervisor itself was killed, what is left of its run is ended right here, and survivors are
+    in ``survivors``. With ``run`` and ``node`` this works without a run folder too: then a supervisor gets
+    SIGTERM.
+    """
+    asked = call.asked(verbs.Stop)
+    folder = asked.dir
+    try:
+        facts = read_record(folder)
+    except NodeError as error:
+        if error.kind != "gone" or not (asked.run and asked.node):
+            raise
+        return _stop_without_folder(asked)
+    if not supervisor_alive(folder):
+        # The cockpit's word takes precedence over a file that a training program can write.
+        names = asked.run or facts["run"], asked.node or facts["node"]
+        return {"alive": False, "survivors": _swept(*names, folder)}
+    wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
+    if asked.grace_s is not None:
+        wish["grace_s"] = asked.grace_s
+    path = os.path.join(folder, record.STOP)
+    new = "%s.%d.new" % (path, os.getpid())
+    with contextlib.suppress(FileNotFoundError):  # an agent that died here before us
+        os.unlink(new)
+    write_new(new, json.dumps(wish).encode())
+    os.replace(new, path)
+    return {"alive": True, "survivors": []}
+
+
+def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:
+    supervisor = remains.find(asked.dir, asked.run, asked.node).supervisor
+    told = supervisor is not None and procfs.send(*supervisor, signal.SIGTERM)
+    # A supervisor that is asked to stop ends everything, but it cannot be asked to do so at once.
+    survivors = _swept(asked.run, asked.node, asked.dir) if asked.hard or not told else []
+    return {"alive": told, "survivors": survivors}
+
+
+def _swept(run: str, node: str, folder: str) -> List[Dict[str, Any]]:
+    survivors: List[Dict[str, Any]] = []
+
+    def emit(kind: str, **found: Any) -> None:
+        survivors.extend(found.get("procs", ()))
+
+    stopping.sweep(run, node, emit, folder=folder)
+    return survivors

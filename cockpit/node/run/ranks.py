@@ -1,0 +1,243 @@
+"""The ranks of one run on this node, from the files of their wrappers and /proc."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple, Type, TypeVar
+
+from cockpit.base.gate import (
+    COUNT,
+    PID,
+    RANK,
+    RANK_LIMIT,
+    SECONDS,
+    TICKS,
+    TIME,
+    Malformed,
+    Maybe,
+    Whole,
+    bound,
+    plain,
+    read,
+)
+from cockpit.node import procfs, safefiles
+
+Emit = Callable[..., None]
+"""``emit(kind, **facts)``: write one event of the run record."""
+
+Identity = Tuple[int, int]
+"""Pid and start time in ticks."""
+
+_RECORD = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.(start|exit)(?:\.[0-9]{1,6})?\.json")
+
+_NOTES = 20
+"""Damaged records reported one by one: a program that writes endless ones must not fill the run record."""
+
+_STARTS = Whole(0, 1 << 30)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a wrapper wrote when its rank started."""
+
+    t: float = bound(TIME)
+    rank: int = bound(RANK)
+    attempt: int = bound(_STARTS)
+    local_rank: Optional[int] = bound(Maybe(RANK))
+    world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
+    pid: int = bound(Whole(1, 1 << 30))
+    ticks: int = bound(TICKS)
+    wrapper: int = bound(Whole(1, 1 << 30))
+    wrapper_ticks: int = bound(TICKS)
+    parent: int = bound(PID)
+    parent_ticks: int = bound(TICKS)
+    max_restarts: int = bound(_STARTS)
+
+    def told(self) -> Dict[str, Any]:
+        """As a ``rank_started`` of the run record."""
+        return {name: value for name, value in plain(self).items() if not name.endswith("_ticks")}
+
+
+@dataclass(frozen=True)
+class End:
+    """What a wrapper wrote when its rank ended; either ``code`` or ``signal`` is None."""
+
+    t: float = bound(TIME)
+    rank: int = bound(RANK)
+    attempt: int = bound(_STARTS)
+    pid: int = bound(Whole(1, 1 << 30))
+    code: Optional[int] = bound(Maybe(Whole(0, 255)))
+    signal: Optional[int] = bound(Maybe(Whole(1, 255)))
+    maxrss_kb: int = bound(COUNT)
+    utime_s: float = bound(SECONDS)
+    stime_s: float = bound(SECONDS)
+
+    def __post_init__(self) -> None:
+        """Refuse an end with neither, or both."""
+        if (self.code is None) == (self.signal is None):
+            raise Malformed("expected either a code or a signal")
+
+    def told(self) -> Dict[str, Any]:
+        """As a ``rank_exited`` of the run record."""
+        return dict(plain(self), by="wrapper")
+
+
+T = TypeVar("T", Start, End)
+
+
+def recorded(definition: Type[T], path: str, rank: int) -> T:
+    """What a wrapper wrote about its rank.
+
+    :raises OSError: there is no such record, or it cannot be read
+    :raises ValueError: it is damaged, or about another rank
+    """
+    found = read(definition, safefiles.load(path))
+    if found.rank != rank:
+        raise ValueError("it is about rank %d" % found.rank)
+    return found
+
+
+class Rank:
+    """One attempt at one rank."""
+
+    def __init__(self, start: Start) -> None:
+        self.rank = start.rank
+        self.attempt = start.attempt
+        self.training: Identity = (start.pid, start.ticks)
+        self.wrapper: Identity = (start.wrapper, start.wrapper_ticks)
+        self.parent: Identity = (start.parent, start.parent_ticks)
+        self.ended = False
+        self.looks_gone = 0
+
+
+def how(status: int) -> Dict[str, Any]:
+    """The exit code or the signal of a wait status, the other one None."""
+    return {
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+    }
+
+
+class Ranks:
+    """Turns wrappers' records into events, and finds out about ranks whose wrapper cannot say.
+
+    :param own: the ranks of this node; records of others are ignored
+    :param trouble: asked why a record may not have been written; empty: no reason known
+    """
+
+    def __init__(self, folder: str, own: Iterable[int], emit: Emit, trouble: Callable[[], str]) -> None:
+        self._folder = folder
+        self._own = frozenset(own)
+        self._emit = emit
+        self._trouble = trouble
+        self._notes = 0
+        self._all: Dict[Tuple[int, int, int], Rank] = {}
+        self._seen: Set[Tuple[int, int]] = set()
+        self._bad: Dict[str, Tuple[int, int]] = {}
+        self._reaped: Dict[Identity, Tuple[int, Any]] = {}
+
+    @property
+    def started(self) -> bool:
+        """Whether any rank ever started."""
+        return bool(self._all)
+
+    def live(self) -> List[Rank]:
+        """Ranks that started and whose end is not known yet."""
+        return [rank for rank in self._all.values() if not rank.ended]
+
+    def wrapped(self) -> bool:
+        """Whether a wrapper still lives."""
+        return any(procfs.alive(*rank.wrapper) for rank in self._all.values())
+
+    def reaped(self, identity: Identity, status: int, usage: Any) -> None:
+        """Note the end of an orphan that we inherited and waited for."""
+        self._reaped[identity] = (status, usage)
+
+    def look(self, names: List[str]) -> None:
+        """Read the records that are new among ``names``, starts first."""
+        starts: List[Start] = []
+        ends: List[End] = []
+        for name in names:
+            match = _RECORD.fullmatch(name)
+            if not match or int(match.group(1)) not in self._own:
+                continue
+            path = os.path.join(self._folder, name)
+            try:
+                status = os.lstat(path)
+                # A wrapper renames the records of an earlier attempt: the name says nothing.
+                mark = (status.st_ino, status.st_mtime_ns)
+                if mark in self._seen or self._bad.get(name) == mark:
+                    continue
+                self._bad[name] = mark
+                if match.group(2) == "exit":
+                    ends.append(recorded(End, path, int(match.group(1))))
+                else:
+                    starts.append(recorded(Start, path, int(match.group(1))))
+            except FileNotFoundError:
+                self._bad.pop(name, None)
+                continue  # renamed between two looks: found under its new name
+            except (OSError, ValueError) as error:
+                self._damaged(name, error)
+                continue
+            del self._bad[name]
+            self._seen.add(mark)
+        for start in sorted(starts, key=lambda one: (one.attempt, one.rank)):
+            self._started(start)
+        for end in sorted(ends, key=lambda one: (one.attempt, one.rank)):
+            self._exited(end)
+
+    def _damaged(self, name: str, error: Exception) -> None:
+        self._notes += 1
+        if self._notes <= _NOTES:
+            self._emit("note", text="cannot read %s: %s" % (name, error))
+        if self._notes == _NOTES:
+            self._emit("note", text="more records that cannot be read are ignored without a word")
+
+    def _started(self, start: Start) -> None:
+        self._all[start.rank, start.attempt, start.pid] = Rank(start)
+        self._emit("rank_started", **start.told())
+
+    def _exited(self, end: End) -> None:
+        rank = self._all.get((end.rank, end.attempt, end.pid))
+        if rank is not None:
+            rank.ended = True
+        self._emit("rank_exited", **end.told())
+
+    def settle(self) -> None:
+        """Decide about ranks without an exit record. Call it after :meth:`look`."""
+        for rank in self.live():
+            if rank.training in self._reaped:
+                status, usage = self._reaped[rank.training]
+                self._emit(
+                    "rank_exited",
+                    rank=rank.rank,
+                    attempt=rank.attempt,
+                    pid=rank.training[0],
+                    by="supervisor",
+                    maxrss_kb=usage.ru_maxrss,
+                    utime_s=usage.ru_utime,
+                    stime_s=usage.ru_stime,
+                    **how(status),
+                )
+                rank.ended = True
+            elif procfs.exists(*rank.training) or procfs.alive(*rank.wrapper):
+                rank.looks_gone = 0
+            else:
+                # Its exit record may have appeared just after we looked, so a second look decides.
+                rank.looks_gone += 1
+                if rank.looks_gone > 1:
+                    why = "it ended and neither its wrapper nor the supervisor saw its status"
+                    trouble = self._trouble()
+                    self._lost(rank, "%s: %s" % (why, trouble) if trouble else why)
+
+    def give_up(self) -> None:
+        """Report every rank still not known to have ended as lost."""
+        for rank in self.live():
+            there = procfs.exists(*rank.training)
+            self._lost(rank, "it does not end, not even when killed" if there else "its status is not known")
+
+    def _lost(self, rank: Rank, why: str) -> None:
+        self._emit("rank_lost", rank=rank.rank, attempt=rank.attempt, pid=rank.training[0], why=why)
+        rank.ended = True

@@ -1,0 +1,109 @@
+"""What is left of a run, according to the processes themselves: the truth if its run folder is gone.
+
+Ranks carry the tags of their run in their environment, each below its wrapper; the supervisor, which has no
+tags, shows its run folder in its arguments.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from cockpit.base import record
+from cockpit.node import procfs
+from cockpit.node.run.ranks import Identity
+
+PROCESSES = 200
+"""Processes that are reported by name."""
+
+
+class Remains(NamedTuple):
+    """What lives of a run on this node.
+
+    :param supervisor: its pid and start time
+    :param ranks: the training process of each rank that runs, by rank
+    :param processes: everything with the run's tags, the training processes among them
+    """
+
+    supervisor: Optional[Identity]
+    ranks: Dict[int, Identity]
+    processes: List[procfs.Stat]
+
+    def __bool__(self) -> bool:
+        """Whether anything is left."""
+        return self.supervisor is not None or bool(self.processes)
+
+    def told(self, why: str) -> Dict[str, Any]:
+        """As sent to a cockpit: ``why`` the run folder cannot be read, ``ranks`` {rank, pid, ticks} that run,
+        ``processes`` {pid, name, state} of the run."""
+        return {
+            "why": why,
+            "ranks": [
+                {"rank": rank, "pid": pid, "ticks": ticks}
+                for rank, (pid, ticks) in sorted(self.ranks.items())
+            ],
+            "processes": [named(process) for process in self.processes[:PROCESSES]],
+        }
+
+
+def named(process: procfs.Stat) -> Dict[str, Any]:
+    """A process in the form of a survivor: pid, name and state."""
+    return {"pid": process.pid, "name": process.name, "state": process.state}
+
+
+def find(folder: str, run: str, node: str) -> Remains:
+    """Look for what lives of a run's node, whose run folder is or was ``folder``."""
+    processes = procfs.tagged(run, node, folder)
+    wrappers = {}
+    for process in processes:
+        rank = _wrapped(process.pid)
+        if rank is not None:
+            wrappers[process.pid] = rank
+    # A rank is the child of its wrapper and dies with it, whatever the rank does to its environment.
+    # A child that looks like a wrapper is one that records an environment.
+    below = procfs.children() if wrappers else {}
+    ranks = {
+        rank: (child.pid, child.ticks)
+        for pid, rank in wrappers.items()
+        for child in below.get(pid, ())
+        if child.state not in "ZX" and child.pid not in wrappers
+    }
+    return Remains(_supervisor(folder), ranks, processes)
+
+
+def supervised(pid: int) -> str:
+    """The run folder whose supervisor this process is; empty: it is not a supervisor."""
+    words = procfs.arguments(pid)
+    # `python -I -S node.pyz supervise FOLDER`
+    if words[4:5] != [b"supervise"] or os.path.basename(words[3]) != os.fsencode(record.NODE_PYZ):
+        return ""
+    return os.fsdecode(words[-1])
+
+
+def _supervisor(folder: str) -> Optional[Identity]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and supervised(int(name)) == folder and _is_mine(name):
+            found = procfs.stat(int(name))
+            if found is not None and found.state not in "ZX":
+                return found.pid, found.ticks
+    return None
+
+
+def _is_mine(pid: str) -> bool:
+    try:
+        return os.stat("/proc/" + pid).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _wrapped(pid: int) -> Optional[int]:
+    """The rank whose wrapper this process is."""
+    words = procfs.arguments(pid)
+    # `python -I -S node.pyz wrap …`: the script before it has been replaced by this.
+    if words[4:5] != [b"wrap"] or os.path.basename(words[3]) != os.fsencode(record.NODE_PYZ):
+        return None
+    for variable in procfs.environment(pid):
+        name, _, value = variable.partition(b"=")
+        if name == b"RANK" and value.isdigit():
+            return int(value)
+    return None

@@ -1,0 +1,198 @@
+"""What a node's run folders say: facts, events, whether the supervisor lives, what it missed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple, Type
+
+from cockpit.base import record, verbs
+from cockpit.base.gate import COUNT, NODE_NAME, PID, RANKS, RUN_NAME, TICKS, WORD, Of, bound, read
+from cockpit.node import procfs, safefiles
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.run import remains
+from cockpit.node.run.ranks import End, Start, T, recorded
+
+_EVENTS_READ = 1 << 20
+"""Bytes of a run record that are read for a status: more than 8 ranks can fill."""
+_RECORD_LIMIT = 1 << 20
+
+
+def status(call: Call) -> Dict[str, Any]:
+    """The run as recorded (``record``, ``events``) and whether its supervisor lives (``alive``).
+
+    If it does not, ``found`` is what it could no longer record (see :func:`unrecorded`).
+
+    Request: ``dir``; ``run`` and ``node``, by which processes are found if the run folder is gone. Then
+    ``record`` is null, and ``gone`` says what runs (see :meth:`Remains.told`).
+
+    :raises NodeError: there is no such run here, or it belongs to somebody else
+    """
+    asked = call.asked(verbs.Status)
+    try:
+        answer = _status(asked.dir)
+        return answer if answer["alive"] else dict(answer, found=unrecorded(asked.dir))
+    except NodeError as error:
+        found = remaining(error, asked.dir, asked.run, asked.node)
+        alive = found.supervisor is not None
+        return {"record": None, "events": [], "alive": alive, "gone": found.told(error.what)}
+
+
+def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Remains:
+    """What lives of a run whose folder cannot be read, for the reason given.
+
+    :raises NodeError: ``error`` itself, if it has another reason or nothing is left
+    """
+    found = remains.find(folder, run, node) if run and node and error.kind == "gone" else None
+    if not found:
+        raise error
+    return found
+
+
+def runs(call: Call) -> Dict[str, Any]:
+    """The runs under ``base`` that are ours: ``runs`` [{dir, record, events, alive}]."""
+    base = call.asked(verbs.Runs).base
+    found = []
+    for run in sorted(_names(base)):
+        for node in sorted(_names(os.path.join(base, run))):
+            folder = os.path.join(base, run, node)
+            try:
+                found.append(dict(_status(folder), dir=folder))
+            except NodeError:
+                continue  # not a run folder, or one that is just being made
+    return {"runs": found}
+
+
+def _status(folder: str) -> Dict[str, Any]:
+    facts = read_record(folder)
+    alive = supervisor_alive(folder)  # first: what one records before it ends belongs to the events
+    try:
+        data = safefiles.tail(os.path.join(folder, record.EVENTS), _EVENTS_READ)
+    except OSError as error:
+        raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
+    events = []
+    for line in data.split(b"\n"):
+        try:
+            events.append(safefiles.parse(line))
+        except ValueError:
+            continue  # cut at the start of what we read, still being written at its end, or not ours
+    return {"record": facts, "events": events, "alive": alive}
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def read_record(folder: str) -> Dict[str, Any]:
+    """The facts of a run folder.
+
+    :raises NodeError: none there, not ours, or written by a newer cockpit
+    """
+    try:
+        owner = os.lstat(folder).st_uid
+        if owner != os.geteuid():
+            raise NodeError("folder", "run folder %s belongs to uid %d" % (folder, owner))
+        facts = safefiles.load(os.path.join(folder, record.RECORD), _RECORD_LIMIT)
+        if COUNT.read(facts.get("format")) <= record.FORMAT:
+            read(_Facts, facts)
+    except OSError as error:
+        raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
+    except ValueError as error:
+        raise NodeError("gone", "no run record in %s: %s" % (folder, error)) from None
+    if facts["format"] > record.FORMAT:
+        raise NodeError(
+            "format", "the run was started by a newer cockpit", "use that version, or upgrade this one"
+        )
+    return facts
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What an agent itself needs from ``record.json``."""
+
+    run: str = bound(RUN_NAME)
+    node: str = bound(NODE_NAME)
+    boot_id: str = bound(WORD)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    supervisor: _Process = bound(Of(_Process))
+
+
+_known: Dict[str, Dict[str, Any]] = {}
+
+
+def supervisor_alive(folder: str) -> Optional[bool]:
+    """Whether the run's supervisor lives; None while there is no record yet."""
+    facts = _known.get(folder)
+    if facts is None:
+        try:
+            facts = _known[folder] = read_record(folder)
+        except NodeError:
+            return None
+    supervisor_facts = facts["supervisor"]
+    return facts["boot_id"] == procfs.boot_id() and procfs.alive(
+        supervisor_facts["pid"], supervisor_facts["ticks"]
+    )
+
+
+def unrecorded(folder: str) -> List[Dict[str, Any]]:
+    """Events of ranks that a dead supervisor did not record, from the wrappers' files and /proc.
+
+    A rank that still runs gives no event; one that is gone without an exit record is lost.
+    """
+    facts = read_record(folder)
+    recorded = {
+        (event.get("e"), event.get("rank"), event.get("attempt")) for event in _status(folder)["events"]
+    }
+    events: List[Dict[str, Any]] = []
+    unseen: List[int] = []
+    for rank in facts["ranks"]:
+        start = _recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)
+        end = _recorded(End, os.path.join(folder, record.rank_exit(rank)), rank)
+        if start is None:
+            if end is not None and ("rank_exited", rank, end.attempt) not in recorded:
+                events.append(dict(end.told(), e="rank_exited"))
+            elif end is None and not any(kind in _ENDS and one == rank for kind, one, _ in recorded):
+                unseen.append(rank)
+            continue
+        attempt = start.attempt
+        if ("rank_started", rank, attempt) not in recorded:
+            events.append(dict(start.told(), e="rank_started"))
+        if {("rank_exited", rank, attempt), ("rank_lost", rank, attempt)} & recorded:
+            continue
+        if end is not None:
+            events.append(dict(end.told(), e="rank_exited"))
+        elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start.pid, start.ticks):
+            why = "it ended while neither its wrapper nor the supervisor lived"
+            events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
+    if unseen:
+        events += _unseen(folder, facts, unseen)
+    return events
+
+
+_ENDS = ("rank_exited", "rank_lost")
+
+
+def _unseen(folder: str, facts: Dict[str, Any], ranks: List[int]) -> List[Dict[str, Any]]:
+    """What to say about ranks that have neither a start nor an end on record: nothing while anything of
+    the run lives here, for one of them may be about to start."""
+    if facts["boot_id"] == procfs.boot_id() and remains.find(folder, facts["run"], facts["node"]):
+        return []
+    why = "nothing of the run is left here, and there is no record that it started or how it ended"
+    return [{"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": 0, "why": why} for rank in ranks]
+
+
+def _recorded(definition: Type[T], path: str, rank: int) -> Optional[T]:
+    try:
+        return recorded(definition, path, rank)
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,454 @@
+"""The supervisor: one process per run and node, which no connection can take down.
+
+It starts the launcher, writes the run record, inherits and waits for whatever the launcher orphans, stops the
+run when told to, sweeps up what is left and ends last. It never reads or relays output of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Tuple
+
+from cockpit.base import record
+from cockpit.node import procfs, safefiles
+from cockpit.node.run import reports, stopping
+from cockpit.node.run.folder import RunFolderError, StartError, start, write_new
+from cockpit.node.run.ranks import Ranks, how
+from cockpit.node.stacks import grant
+
+__all__ = ["RunFolderError", "StartError", "main", "start"]
+
+TICK_S = 0.2
+"""Seconds between two looks at the run folder: the resolution of the time index."""
+SETTLE_S = 1.0
+"""Seconds between two checks that ranks still exist; records of their end are seen each tick."""
+REPORT_S = 3.0
+"""Seconds between two messages about a growing report."""
+DISK_FULL_S = 10.0
+"""How long the end of the record waits for room on a full disk."""
+
+EVENTS_ROOM = 256 << 10
+"""Bytes of disk reserved for the run record: how a run ended must be recorded even on a full disk."""
+ROOM_S = 5.0
+"""Seconds between two checks for a full disk."""
+LEAST_ROOM = 1 << 20
+"""Bytes; a disk with less counts as full."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_FALLOC_FL_KEEP_SIZE = 1
+
+
+class Lines:
+    """A file of JSON lines. What a full disk refuses is kept and retried, so that it does not end the run.
+
+    :param room: bytes of disk reserved ahead of its end, if the file system supports that
+    """
+
+    def __init__(self, path: str, room: int = 0) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o600)
+        self._pending = b""
+        self._room = room
+        self._size = self._kept = 0
+        self.trouble = ""
+        """Why something could not be written, now or ever; empty: everything could."""
+        self._keep_room()
+
+    def add(self, line: Dict[str, Any]) -> None:
+        """Write one line now, or as soon as there is room."""
+        self._pending += json.dumps(line).encode() + b"\n"
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what is pending; return whether all of it is written."""
+        try:
+            while self._pending:
+                written = os.write(self._file, self._pending)
+                self._pending = self._pending[written:]
+                self._size += written
+        except OSError as error:
+            self.trouble = str(error.strerror)
+            return False
+        self._keep_room()
+        return True
+
+    def _keep_room(self) -> None:
+        if self._room and self._size + self._room // 2 >= self._kept:
+            self._kept = self._size + self._room
+            _allocate(self._file, self._kept)
+
+
+class Supervisor:
+    """Supervises one run on this node, from its launch to its end."""
+
+    def __init__(self, spec: Dict[str, Any], folder: str, user_umask: int) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._user_umask = user_umask
+        self._began = time.time()
+        self._events = Lines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
+        self._sizes_file = Lines(os.path.join(folder, record.SIZES))
+        self._sizes: Dict[str, int] = {}
+        self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
+        self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
+        self._told_full = False
+        self._launcher = 0
+        self._launcher_status: int | None = None
+        self._stop_seen: Tuple[int, int] = (0, 0)
+        self._terminated = False
+        self._due_at: Dict[str, float] = {}
+        self._orphans_since: float | None = None
+        self._orphans_told = False
+        self._report_size = 0
+
+    def run(self) -> None:
+        """Everything, from the first event to ``ended``."""
+        wake = self._catch_signals()
+        trouble = _become_subreaper()
+        self._announce()
+        self._tracing = grant.Grant(self._folder)
+        if trouble:
+            text = "orphans of the launcher go to init, their exit status will be unknown: " + trouble
+            self._emit("note", text=text)
+        self._launch()
+        self._stop = stopping.Stop(
+            self._ranks,
+            self._emit,
+            agent_forwards=self._spec["launcher"] == "torchrun",
+            profiled=bool(self._spec.get("profile")),
+            finalise_s=float(self._spec["finalise_s"]),
+            launcher=self._launcher,
+        )
+        while True:
+            self._tick()
+            if self._over():
+                break
+            _wait([wake, *self._tracing.sockets()], TICK_S)
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 4096)
+        self._finish()
+
+    # -- start -----------------------------------------------------------------------------------
+
+    def _catch_signals(self) -> int:
+        """Make signals wake the loop; return the file descriptor to wait on."""
+        wake, sleeping = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(sleeping, False)
+        signal.set_wakeup_fd(sleeping, warn_on_full_buffer=False)
+        # Handlers instead of SIG_IGN: exec resets those, so the launcher starts with defaults.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        return wake
+
+    def _on_term(self, *_: Any) -> None:
+        self._terminated = True
+
+    def _announce(self) -> None:
+        spec = self._spec
+        me = {"pid": os.getpid(), "ticks": _ticks(os.getpid())}
+        facts = {
+            "format": record.FORMAT,
+            "t": self._began,
+            "host": socket.gethostname(),
+            "uid": os.geteuid(),
+            "boot_id": procfs.boot_id(),
+            "supervisor": me,
+            "python": sys.executable,
+            "umask": "%03o" % self._user_umask,
+        }
+        for name in ("run", "node", "index", "dir", "ranks", "launcher", "profile", "grace_s", "finalise_s"):
+            facts[name] = spec.get(name)
+        path = os.path.join(self._folder, record.RECORD)
+        write_new(path + ".tmp", json.dumps(facts).encode())
+        os.rename(path + ".tmp", path)
+        told = ("boot_id", "run", "node", "ranks", "format", "host", "umask")
+        self._emit("supervisor_started", **me, **{name: facts[name] for name in told})
+
+    def _launch(self) -> None:
+        spec = self._spec
+        environment = dict(os.environ)
+        environment.update(spec.pop("env", {}))
+        environment[record.ENV_RUN] = spec["run"]
+        environment[record.ENV_NODE] = spec["node"]
+        environment[record.ENV_DIR] = self._folder
+        environment[record.ENV_SUPERVISOR] = str(os.getpid())
+        environment[record.ENV_UMASK] = "%03o" % self._user_umask
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        log = os.open(os.path.join(self._folder, record.LAUNCHER_LOG), flags, 0o600)
+        shell = shutil.which("bash") or "/bin/sh"
+        os.umask(self._user_umask)
+        try:
+            # Kept, because a forgotten Popen would be waited for behind our back.
+            self._process = subprocess.Popen(
+                [shell, os.path.join(self._folder, record.LAUNCH_SH)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        finally:
+            os.umask(0o077)
+            os.close(log)
+        self._launcher = self._process.pid
+        self._emit("launcher_started", pid=self._launcher)
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._reap()
+        self._tracing.tick()
+        names = self._names()
+        self._ranks.look(names)
+        if self._stop.active or self._launcher_status is not None or self._due("settle", SETTLE_S):
+            self._ranks.settle()
+        if self._due("sizes", TICK_S):
+            self._note_sizes()
+        if self._due("room", ROOM_S):
+            self._note_full_disk()
+        self._look_for_stop(names)
+        self._stop.tick(self._launcher_status is None)
+        self._note_orphans()
+        self._note_report()
+        self._events.flush()
+
+    def _over(self) -> bool:
+        if self._stop.given_up():
+            return True
+        if self._launcher_status is None or self._ranks.live() or self._ranks.wrapped():
+            return False
+        # A rank that started and ended just now has left its records.
+        self._ranks.look(self._names())
+        return not self._ranks.live()
+
+    def _names(self) -> List[str]:
+        try:
+            return os.listdir(self._folder)
+        except OSError:
+            return []  # somebody removed the folder: the run must still be waited for and swept
+
+    def _due(self, what: str, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._due_at.get(what, 0.0):
+            return False
+        self._due_at[what] = now + every_s
+        return True
+
+    def _reap(self) -> None:
+        """Wait for the launcher and for orphans that ended."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            # Only a process that nobody waited for yet can tell its start time.
+            ticks = _ticks(ended.si_pid)
+            pid, status, usage = os.wait4(ended.si_pid, 0)
+            if pid == self._launcher and self._launcher_status is None:
+                self._launcher_status = status
+                # What its ranks left before it ended comes before its end.
+                self._ranks.look(self._names())
+                self._emit("launcher_exited", **how(status))
+            elif not self._tracing.reaped(pid, status):
+                self._ranks.reaped((pid, ticks), status, usage)
+
+    def _note_sizes(self) -> None:
+        changed = {}
+        for name in self._logs:
+            size = safefiles.size(os.path.join(self._folder, name))
+            if size is not None and self._sizes.get(name) != size:
+                self._sizes[name] = changed[name] = size
+        if changed:
+            self._sizes_file.add({"t": time.time(), "s": changed})
+
+    def _look_for_stop(self, names: List[str]) -> None:
+        grace_s = float(self._spec["grace_s"])
+        if self._terminated:
+            self._terminated = False
+            self._stop.request("SIGTERM to the supervisor", "signal", grace_s, hard=False)
+        if record.STOP not in names:
+            return
+        path = os.path.join(self._folder, record.STOP)
+        try:
+            status = os.lstat(path)
+            mark = (status.st_ino, status.st_mtime_ns)
+            if mark == self._stop_seen:
+                return
+            self._stop_seen = mark
+            wish = safefiles.load(path)
+            wished_s = float(wish.get("grace_s", grace_s))
+            grace_s = wished_s if 0 <= wished_s < float("inf") else grace_s
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError) as error:
+            # The file is a request to stop by being there, whatever it says.
+            wish = {"reason": "%s cannot be read: %s" % (record.STOP, error)}
+        reason, by = (str(wish.get(name, ""))[:1000] for name in ("reason", "by"))
+        self._stop.request(reason, by, grace_s, hard=wish.get("hard") is True)
+
+    def _note_orphans(self) -> None:
+        if self._launcher_status is None or self._orphans_told or not self._ranks.live():
+            return
+        # Not at once: launcher and ranks may be ending together.
+        now = time.monotonic()
+        if self._orphans_since is None:
+            self._orphans_since = now
+        elif now - self._orphans_since > SETTLE_S:
+            self._orphans_told = True
+            ranks = ", ".join(str(number) for number in sorted(one.rank for one in self._ranks.live()))
+            self._emit("note", text="the launcher ended; still running without it: rank " + ranks)
+
+    def _note_report(self) -> None:
+        if not self._spec.get("profile") or not self._ranks.started or self._ranks.live():
+            return
+        if self._launcher_status is not None or not self._due("report", REPORT_S):
+            return
+        size = reports.size_so_far(self._folder, self._began)
+        if size != self._report_size:
+            self._report_size = size
+            name = os.path.basename(self._spec["profile"]["report"])
+            self._emit("report", name=name, size=size, state="writing", text="the profiler writes its report")
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self._tracing.close()
+        run, node = self._spec["run"], self._spec["node"]
+        stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
+        names = self._names()
+        self._ranks.look(names)
+        self._ranks.settle()
+        self._ranks.give_up()
+        self._note_sizes()
+        self._note_full_disk()
+        profile = self._spec.get("profile")
+        if profile:
+            try:
+                reports.finish(
+                    self._folder,
+                    profile["nsys"],
+                    self._why_no_report(),
+                    self._emit,
+                    timeout_s=float(self._spec["finalise_s"]),
+                    cancelled=self._stopped_hard,
+                )
+            except OSError as error:
+                self._emit("note", text="looking for reports: %s" % error)
+        self._emit("ended")
+        deadline = time.monotonic() + DISK_FULL_S
+        while not (self._events.flush() and self._sizes_file.flush()) and time.monotonic() < deadline:
+            time.sleep(TICK_S)
+
+    def _why_no_report(self) -> str:
+        if self._launcher_status is None:
+            return "the profiler did not end"
+        end = how(self._launcher_status)
+        if end["signal"] is not None:
+            return "the profiler was ended by signal %d before it wrote a report" % end["signal"]
+        return "the profiler ended with status %d without a report; see launcher.log" % end["code"]
+
+    def _stopped_hard(self) -> bool:
+        self._look_for_stop(self._names())
+        return self._stop.hard
+
+    def _no_room(self) -> str:
+        """Why records may be missing: no room where the run folder is; empty: there is enough."""
+        if self._events.trouble or self._sizes_file.trouble:
+            return "%s: %s" % (self._folder, self._events.trouble or self._sizes_file.trouble)
+        try:
+            disk = os.statvfs(self._folder)
+        except OSError as error:
+            return "%s: %s" % (self._folder, error.strerror)
+        free = disk.f_bavail * disk.f_frsize
+        if free >= LEAST_ROOM:
+            return ""
+        return "%s: the disk is full (%d kB free)" % (self._folder, free // 1000)
+
+    def _note_full_disk(self) -> None:
+        if self._told_full or not os.path.isdir(self._folder):
+            return
+        trouble = self._no_room()
+        if trouble:
+            self._told_full = True
+            self._emit("note", text="%s: logs and records of ranks may be cut short" % trouble)
+
+    def _emit(self, event: str, **facts: Any) -> None:
+        line = {"t": time.time(), "e": event}
+        line.update(facts)
+        self._events.add(line)
+
+
+def _ticks(pid: int) -> int:
+    found = procfs.stat(pid)
+    return found.ticks if found else 0
+
+
+def _wait(numbers: List[int], seconds: float) -> None:
+    """Wait until one of these can be read from; select() accepts none above 1,023."""
+    poll = select.poll()
+    for number in numbers:
+        poll.register(number, select.POLLIN)
+    poll.poll(seconds * 1000)
+
+
+def _allocate(number: int, size: int) -> None:
+    """Reserve disk space for the first bytes of a file, without changing its length."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # then it is as it is for everybody
+        import ctypes
+
+        allocate = ctypes.CDLL(None).fallocate
+        allocate(number, _FALLOC_FL_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size))
+
+
+def _become_subreaper() -> str:
+    """Inherit the orphans of what is started from here; return what prevents that, or nothing."""
+    try:
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0) == 0:
+            return ""
+    except (ImportError, OSError) as error:
+        return str(error)
+    return "prctl failed"
+
+
+def main(argv: List[str]) -> int:
+    """Read the launch spec from stdin, detach and supervise; argv is the run folder. Returns an exit code."""
+    if len(argv) != 1:
+        sys.stderr.write("cockpit: supervise: expected a run folder\n")
+        return 2
+    folder = argv[0]
+    try:
+        spec = json.loads(sys.stdin.buffer.read().decode())
+    except ValueError as error:
+        sys.stderr.write("cockpit: supervise: stdin is not a launch spec: %s\n" % error)
+        return 2
+    # The session was made for us (this process leads it); only a leader can ever get a terminal.
+    if os.fork():
+        os._exit(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir("/")
+    inherited = os.umask(0o077)
+    wished = spec.pop("umask", None)
+    user_umask = inherited if wished is None else int(wished)
+    for name, text in [*spec["files"].items(), (record.LAUNCH_SH, spec["script"])]:
+        if os.path.basename(name) != name:
+            sys.stderr.write("cockpit: supervise: not a file name: %r\n" % name)
+            return 2
+        write_new(os.path.join(folder, name), text.encode())
+    Supervisor(spec, folder, user_umask).run()
+    return 0

@@ -1,0 +1,318 @@
+"""The parent of one training process: ``rankwrap K command…`` (K says where ``--local_rank=N`` belongs).
+
+It redirects the rank's output to a file, lets the supervisor's children trace the rank, ties the rank's life
+to its own, forwards signals, records its environment and exact exit status, and ends the same way. There is
+one per rank, so it imports as little as possible: no typing, no json, and ctypes only in the child, whose
+memory exec frees.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import time
+
+from cockpit.base import record
+from cockpit.node import procfs
+
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals passed on to the training process."""
+
+_RECORD_SIZE = 1024
+"""More bytes than a record has."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_SCRIBE_S = 10
+"""Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
+
+
+def main(argv: list[str]) -> int:
+    """Run the command of one rank; return what this process must exit with.
+
+    Exits 2 with a line on stderr when it is not called as a launcher would.
+    """
+    try:
+        command = _command(argv)
+        rank = _number("RANK")
+        if rank is None:
+            raise ValueError("RANK is not set: this must be started by a launcher")
+        attempt = _number("TORCHELASTIC_RESTART_COUNT") or 0
+        max_restarts = _number("TORCHELASTIC_MAX_RESTARTS") or 0
+        local_rank, world_size = _number("LOCAL_RANK"), _number("WORLD_SIZE")
+        folder = os.environ.get(record.ENV_DIR)
+        if not folder:
+            raise ValueError("%s is not set: this must be started by a supervisor" % record.ENV_DIR)
+        user_umask = int(os.environ.get(record.ENV_UMASK, "077"), 8)
+    except ValueError as error:
+        _complain(str(error))
+        return 2
+    # A profiler above us may have set umask 0.
+    os.umask(0o077)
+    _keep_older(folder, rank)
+    try:
+        # A FIFO of this name, which nobody reads, is an error; do not wait for it.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        log = os.open(os.path.join(folder, record.rank_log(rank)), flags, 0o600)
+        os.set_blocking(log, True)
+    except OSError as error:
+        _complain("cannot write the log of rank %d: %s" % (rank, error))
+        return 126
+    signals = {*FORWARDED, signal.SIGCHLD}
+    # Blocked from here on: signals that arrive before the child exists wait for it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    # If inherited as "ignored", the kernel would discard our child's status.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    parent = os.getppid()
+    wrapper = os.getpid()
+    _keep_room(folder, record.rank_exit(rank))
+    pid = os.fork()
+    if pid == 0:
+        _child(command, wrapper, log, user_umask, mask)
+    os.close(log)
+    ticks = _ticks(pid)
+    facts: dict[str, int | float | None] = {
+        "t": time.time(),
+        "rank": rank,
+        "attempt": attempt,
+        "local_rank": local_rank,
+        "world_size": world_size,
+        "pid": pid,
+        "ticks": ticks,
+        "wrapper": wrapper,
+        "wrapper_ticks": _ticks(wrapper),
+        "parent": parent,
+        "parent_ticks": _ticks(parent),
+        "max_restarts": max_restarts,
+    }
+    _write(folder, record.rank_start(rank), _json(facts))
+    scribe = _record_environ(folder, rank, pid, ticks)
+    status, usage = _wait(pid, parent, signals)
+    _see_off(scribe)
+    facts = {
+        "t": time.time(),
+        "rank": rank,
+        "attempt": attempt,
+        "pid": pid,
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        "maxrss_kb": usage.ru_maxrss,
+        "utime_s": usage.ru_utime,
+        "stime_s": usage.ru_stime,
+    }
+    _write(folder, record.rank_exit(rank), _json(facts))
+    return _end_like(status)
+
+
+def _command(argv: list[str]) -> list[str]:
+    local_rank = []
+    # DeepSpeed's launch.py puts it before everything else.
+    if argv and argv[0].startswith(("--local_rank=", "--local-rank=")):
+        local_rank, argv = argv[:1], argv[1:]
+    if len(argv) < 2 or not argv[0].isdigit():
+        raise ValueError("expected a number and a command, got %r" % " ".join(argv))
+    place = 1 + int(argv[0])
+    return argv[1:place] + local_rank + argv[place:]
+
+
+def _number(name: str) -> int | None:
+    value = os.environ.get(name)
+    if value is None:
+        return None
+    if not value.isdigit():
+        raise ValueError("%s is not a number: %r" % (name, value))
+    return int(value)
+
+
+def _complain(text: str) -> None:
+    try:  # noqa: SIM105 (contextlib costs memory)
+        os.write(2, os.fsencode("cockpit: rankwrap: %s\n" % text))
+    except OSError:
+        pass  # the launcher's log may be on a full disk: no rank may end because of that
+
+
+def _ticks(pid: int) -> int:
+    found = procfs.stat(pid)
+    return found.ticks if found else 0
+
+
+def _keep_older(folder: str, rank: int) -> None:
+    """Move the records of an earlier attempt (torchrun restarts ranks) out of the way."""
+    for name in (record.rank_start(rank), record.rank_exit(rank)):
+        path = os.path.join(folder, name)
+        try:
+            attempt = _start_of(path).partition(b'"attempt": ')[2].partition(b",")[0]
+            if attempt.isdigit():
+                os.rename(path, "%s.%d.json" % (path[: -len(".json")], int(attempt)))
+            else:
+                os.unlink(path)  # whatever it is, it is not ours
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _complain("cannot keep %s: %s" % (name, error))
+
+
+def _start_of(path: str) -> bytes:
+    # The training program of an earlier attempt may have put anything here.
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(number, _RECORD_SIZE)
+    finally:
+        os.close(number)
+
+
+def _keep_room(folder: str, name: str) -> None:
+    """Reserve disk space for a record now: the disk may be full when it is written."""
+    try:
+        number = os.open(os.path.join(folder, name + ".tmp"), _NEW, 0o600)
+    except OSError as error:
+        _complain("cannot make %s: %s" % (name, error))
+        return
+    try:
+        os.write(number, b" " * _RECORD_SIZE)
+    except OSError:
+        pass  # the final write reports the error
+    finally:
+        os.close(number)
+
+
+def _json(facts: dict[str, int | float | None]) -> bytes:
+    pairs = ['"%s": %s' % (key, "null" if value is None else value) for key, value in facts.items()]
+    return ("{%s}\n" % ", ".join(pairs)).encode("ascii")
+
+
+def _write(folder: str, name: str, text: bytes) -> None:
+    """Write a record whole or not at all; the training process does not depend on it."""
+    path = os.path.join(folder, name)
+    try:
+        number = os.open(path + ".tmp", _NEW, 0o600)
+        try:
+            # Overwrite, then truncate: reserved space is released last.
+            if os.write(number, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(number, len(text))
+        finally:
+            os.close(number)
+        os.rename(path + ".tmp", path)
+    except OSError as error:
+        _complain("cannot write %s: %s" % (name, error))
+
+
+def _record_environ(folder: str, rank: int, pid: int, ticks: int) -> int:
+    """Record what environment the rank was started with, which is ours too; its process may be gone at once.
+
+    The rule for secrets and json take memory and time: a child spends them, in parallel to the rank.
+
+    :return: the child, for :func:`_see_off`; 0: there is none
+    """
+    try:
+        scribe = os.fork()
+    except OSError as error:
+        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+        return 0
+    if scribe:
+        return scribe
+    try:
+        # Everything else stays blocked, so that this finishes even if the launcher ends everything below it.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        signal.alarm(_SCRIBE_S)
+        import json
+
+        from cockpit.node.run import variables
+
+        found = {"pid": pid, "ticks": ticks, **variables.told(procfs.environment(os.getpid()))}
+        _write(folder, record.rank_environ(rank), json.dumps(found).encode("ascii"))
+    except Exception as error:
+        _complain("cannot record the environment of rank %d: %s" % (rank, error))
+    finally:
+        os._exit(0)
+
+
+def _see_off(scribe: int) -> None:
+    """Wait until the environment is recorded, before the end of its rank is."""
+    try:
+        if scribe:
+            os.waitpid(scribe, 0)
+    except ChildProcessError:
+        pass  # it ended long ago, and was waited for with the rank
+
+
+def _child(
+    command: list[str], wrapper: int, log: int, user_umask: int, mask: set[int | signal.Signals]
+) -> None:
+    """Become the training process. Never returns."""
+    code = 126
+    try:
+        # A signal to the launcher's process group then reaches the rank once, through the wrapper.
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        _tie(wrapper)
+        os.umask(user_umask)
+        # Python ignores these two, and exec would hand that on.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvp(command[0], command)
+    except OSError as error:
+        code = 127 if isinstance(error, FileNotFoundError) else 126
+        os.write(2, os.fsencode("cockpit: cannot start %s: %s\n" % (command[0], error.strerror)))
+    finally:
+        os._exit(code)
+
+
+def _tie(wrapper: int) -> None:
+    """Die with the wrapper, and let the supervisor and its children trace this process."""
+    try:
+        import ctypes
+    except ImportError:
+        os.write(2, b"cockpit: this python has no ctypes: a rank may outlive its wrapper\n")
+        return
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != wrapper:
+        os.kill(os.getpid(), signal.SIGKILL)  # it died before we asked
+    supervisor = os.environ.get(record.ENV_SUPERVISOR, "")
+    if supervisor.isdigit():
+        # Fails without Yama: then nothing prevents tracing.
+        prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(supervisor)), 0, 0, 0)
+
+
+def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, resource.struct_rusage]:
+    # DeepSpeed's launch.py signals the whole tree below it: the rank got that one already.
+    tree_killer = parent if "CROSS_RANK" in os.environ else -1
+    while True:
+        done, status, usage = os.wait4(-1, os.WNOHANG)
+        if done == pid:
+            return status, usage
+        if done:
+            continue  # the environment is recorded
+        info = signal.sigwaitinfo(signals)
+        if info.si_signo != signal.SIGCHLD and info.si_pid != tree_killer:
+            os.kill(pid, info.si_signo)  # not waited for yet, so the pid cannot be somebody else's
+
+
+def _end_like(status: int) -> int:
+    """Die of the same signal, without a core of our own, or give the same exit code."""
+    if not os.WIFSIGNALED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number

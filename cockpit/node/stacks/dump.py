@@ -1,0 +1,324 @@
+"""Stacks of the ranks of this node: what py-spy sees of each, and what the kernel says about it.
+
+Which way py-spy goes follows from the state of the process; after each it is checked that the process was not
+left stopped. Ranks are looked at in parallel and reported as they finish.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from cockpit.base import verbs
+from cockpit.base.fields import Target
+from cockpit.base.stacks.dump import Child, Dump, Thread, fitted
+from cockpit.base.stacks.packing import TooLarge, pack
+from cockpit.node import procfs
+from cockpit.node.calls import Call
+from cockpit.node.stacks import kernel, permission, pyspy, pyspy_output, pyspy_process
+from cockpit.node.stacks.pyspy_process import Result
+
+TELL_S = 0.1
+"""What is ready is sent at least this often."""
+
+CHILDREN_SEEN = 16
+"""Python children of a rank whose stacks are taken."""
+
+PASSING_S = 2.0
+"""How long to wait for another py-spy that is looking at the same process."""
+
+_SETTLE_S = 0.06
+"""A process that stays stopped for longer was not stopped just briefly."""
+
+
+class Wish(NamedTuple):
+    """What is asked of every rank."""
+
+    native: bool
+    locals: bool
+    children: bool
+    timeout_s: float
+    folder: str
+
+
+def stacks(call: Call) -> Dict[str, Any]:
+    """The stacks of some ranks as they arrive: items ``{"ranks": […]}`` with :func:`pack`, then ``took_s``.
+
+    Request: ``targets``, a list of ``{"rank", "pid", "ticks"}``; ``native``, ``locals``, ``children``;
+    ``timeout_s`` for one py-spy; ``dir``, the run folder, empty for a job that has none.
+
+    :raises NodeError: there is no py-spy here
+    """
+    began = time.monotonic()
+    asked = call.asked(verbs.Stacks)
+    timeout_s = min(max(asked.timeout_s, 0.1), 600.0)
+    wish = Wish(asked.native, asked.locals, asked.children, timeout_s, asked.dir)
+    if asked.targets:
+        _Dumps(call, wish, pyspy.ready().path).run(asked.targets)
+    return {"took_s": round(time.monotonic() - began, 4)}
+
+
+class _Dumps:
+    """One request."""
+
+    def __init__(self, call: Call, wish: Wish, path: str) -> None:
+        self._call = call
+        self.wish = wish
+        self._path = path
+        self._todo: queue.SimpleQueue[Target] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Dump] = queue.SimpleQueue()
+        self.sources = pyspy_output.Sources()
+
+    def run(self, targets: Sequence[Target]) -> None:
+        """Look at all targets and send what is found."""
+        for target in targets:
+            self._todo.put(target)
+        for _ in range(min(len(targets), max(2, len(os.sched_getaffinity(0))))):
+            threading.Thread(target=self._work, daemon=True).start()
+        left, due = len(targets), 0.0
+        ready: List[Dump] = []
+        while left and not self._call.cancelled:
+            try:
+                ready.append(self._done.get(timeout=max(0.0, due - time.monotonic()) if ready else TELL_S))
+                left -= 1
+                if len(ready) == 1:
+                    due = time.monotonic() + TELL_S
+            except queue.Empty:
+                pass
+            if ready and (not left or time.monotonic() >= due):
+                self._send(ready)
+                ready = []
+
+    def _work(self) -> None:
+        while not self._call.cancelled:
+            try:
+                target = self._todo.get_nowait()
+            except queue.Empty:
+                return
+            began, at = time.monotonic(), time.time()
+            try:
+                dump = fitted(_Look(self, target.pid, target.ticks).rank(target.rank, at))
+            except Exception:
+                # A bug of ours with one rank is reported for that rank, and costs no other rank's answer.
+                import traceback
+
+                dump = Dump(target.rank, at, error="failed", what=traceback.format_exc()[-1000:])
+            self._done.put(replace(dump, took_s=time.monotonic() - began))
+
+    def _send(self, dumps: List[Dump]) -> None:
+        try:
+            payload = pack(dumps)
+        except TooLarge as error:
+            if len(dumps) > 1:
+                self._send(dumps[: len(dumps) // 2])
+                self._send(dumps[len(dumps) // 2 :])
+                return
+            what = "its stacks are too large to be sent (%s)" % error
+            payload = pack([replace(dumps[0], threads=(), process=None, way="", error="failed", what=what)])
+        self._call.item({"ranks": [dump.rank for dump in dumps]}, payload)
+
+    def cancelled(self) -> bool:
+        """Whether nobody wants the answer any more."""
+        return self._call.cancelled
+
+    def spy(self, arguments: List[str]) -> Result:
+        """Run py-spy: ourselves if we may, else through something that may."""
+        wish = self.wish
+        denied: Optional[Result] = None
+        for name, starter in permission.starters(wish.folder, wish.timeout_s):
+            try:
+                result = pyspy_process.run(starter, self._path, arguments, wish.timeout_s, self.cancelled)
+            except OSError as error:
+                if name == "direct":
+                    denied = Result(None, b"", "py-spy cannot be started: %s" % error)
+                continue
+            if result.code == 0 or result.why or not permission.denied(result.said):
+                permission.remember(wish.folder, name)
+                return result
+            denied = denied or result
+        return denied or Result(None, b"", "py-spy cannot be started")
+
+
+class _Seen(NamedTuple):
+    """What could be seen of one process: threads, or why there are none."""
+
+    way: str = "kernel"
+    threads: Tuple[Thread, ...] = ()
+    place: Optional[pyspy_output.Place] = None
+    error: str = ""
+    what: str = ""
+    hint: str = ""
+    notes: Tuple[str, ...] = ()
+
+
+class _Look:
+    """One look at one process."""
+
+    def __init__(self, dumps: _Dumps, pid: int, ticks: int) -> None:
+        self._dumps = dumps
+        self._pid = pid
+        self._ticks = ticks
+        self._notes: List[str] = []
+        self._began = time.monotonic()
+
+    def rank(self, rank: int, at: float) -> Dump:
+        """Everything about a rank."""
+        pid, ticks, wish = self._pid, self._ticks, self._dumps.wish
+        self._settle()
+        facts = kernel.look(pid, ticks)
+        if facts is None:
+            what = "its process has ended"
+            return Dump(rank, at, error="gone", what=what)
+        below = kernel.children(pid)
+        process = facts.process._replace(children=below)
+        seen = self.see(facts, native=wish.native, variables=wish.locals)
+        if seen.threads and wish.children:
+            process = process._replace(children=tuple(self._children(below)))
+        return Dump(
+            rank,
+            at,
+            process if seen.error != "gone" else None,
+            seen.way if seen.error != "gone" else "",
+            seen.threads,
+            source=self._source(seen.place),
+            error=seen.error,
+            what=seen.what,
+            hint=seen.hint,
+            notes=seen.notes,
+        )
+
+    def see(self, facts: kernel.Facts, *, native: bool, variables: bool) -> _Seen:
+        """The threads of the process, by the first way that works."""
+        letter = facts.process.state
+        if letter in "ZX":
+            what = "its process has ended, and its parent has not taken note of it (a zombie)"
+            return _Seen(error="zombie", what=what)
+        ways = self._ways(letter, native)
+        failed = _Seen(error="failed", what="not looked at")
+        while ways and not self._dumps.cancelled():
+            way = ways.pop(0)
+            result = self._dumps.spy(self._arguments(way, variables))
+            self._release(letter)
+            if result.code == 0:
+                failed = self._read(way, result, facts)
+                if failed.threads:
+                    break
+            else:
+                failed = self._failed(result, facts)
+            if failed.error in ("denied", "gone", "zombie", "cancelled") or failed.hint:
+                break
+            if result.why:
+                ways = [other for other in ways if other != way]
+            if way == "native" and "native" not in ways:
+                self._notes.append("no native frames: %s" % failed.what)
+        return failed._replace(notes=tuple(self._notes))
+
+    def _ways(self, letter: str, native: bool) -> List[str]:
+        why = ""
+        if letter in "tT":
+            why = "it is stopped"
+        elif self._waits_hard():
+            why = "it is in an uninterruptible wait"
+        if not why:
+            return [*(["native", "native"] if native else []), "plain", "nonblocking", "nonblocking"]
+        if native:
+            self._notes.append("no native frames: %s" % why)
+        return ["nonblocking", "nonblocking"]
+
+    def _arguments(self, way: str, variables: bool) -> List[str]:
+        more = {"native": ["--native"], "nonblocking": ["--nonblocking"]}.get(way, [])
+        return ["dump", "--json", *more, *(["--locals"] if variables else []), "--pid", str(self._pid)]
+
+    def _waits_hard(self) -> bool:
+        """Whether a thread stays in an uninterruptible wait, in which nobody can hold it."""
+        hard = set(kernel.waits_hard(self._pid))
+        if not hard:
+            return False
+        time.sleep(_SETTLE_S / 2)
+        return bool(hard & set(kernel.waits_hard(self._pid)))
+
+    def _read(self, way: str, result: Result, facts: kernel.Facts) -> _Seen:
+        home = os.path.expanduser("~") if facts.uid == os.geteuid() else ""
+        pids = (self._pid, facts.ns_pid)
+        try:
+            told = pyspy_output.read(result.out, pids, kernel.folder(self._pid), home)
+        except ValueError as error:
+            return _Seen(error="failed", what=str(error))
+        if not any(thread.frames for thread in told.threads):
+            return _Seen(error="failed", what="py-spy finds no Python code running in its process")
+        threads = told.threads
+        if facts.ns_pid != self._pid:
+            # py-spy mistakes numbers of that namespace for ours, and reads the wrong threads' states.
+            main = threads[0]._replace(tid=self._pid, active=facts.process.state == "R")
+            threads = (main, *threads[1:])
+        return _Seen(way, threads, told.place)
+
+    def _failed(self, result: Result, facts: kernel.Facts) -> _Seen:
+        """Why there was no answer."""
+        letter = kernel.state(self._pid, self._ticks)
+        if not letter:
+            return _Seen(error="gone", what="its process ended while it was looked at")
+        if letter in "ZX":
+            return _Seen(error="zombie", what="its process ended while it was looked at")
+        if result.why == "cancelled":
+            return _Seen(error="cancelled", what="cancelled")
+        if result.why == "timeout":
+            what = "py-spy gave no answer within %g s" % self._dumps.wish.timeout_s
+            return _Seen(error="timeout", what=what)
+        if result.why:
+            return _Seen(error="failed", what="py-spy's answer is too large")
+        if permission.denied(result.said):
+            refusal = permission.refusal(self._pid, facts.uid)
+            return _Seen(error="denied", what=refusal.what, hint=refusal.hint)
+        return _Seen("kernel", (), None, "failed", *pyspy_process.complaint(result.said, self._pid))
+
+    def _children(self, children: Tuple[Child, ...]) -> List[Child]:
+        told, room = [], CHILDREN_SEEN
+        for child in children:
+            found = procfs.stat(child.pid)
+            late = time.monotonic() - self._began > self._dumps.wish.timeout_s
+            wanted = room and not late and found is not None and child.state not in "ZX"
+            if wanted and found is not None and kernel.is_python(child.pid):
+                room -= 1
+                look = _Look(self._dumps, child.pid, found.ticks)
+                facts = kernel.look(child.pid, found.ticks)
+                if facts is not None:
+                    seen = look.see(facts, native=False, variables=self._dumps.wish.locals)
+                    child = child._replace(threads=seen.threads)
+            told.append(child)
+        return told
+
+    def _source(self, place: Optional[pyspy_output.Place]) -> str:
+        if place is None or not place.path.startswith("/"):
+            return ""
+        root = "/proc/%d/root" % self._pid if kernel.has_other_files(self._pid) else ""
+        return self._dumps.sources.line(root + place.path, place.line)
+
+    # -- stopped, or left stopped ------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Wait while somebody else's py-spy holds the process: it is not stopped, just being looked at."""
+        began = time.monotonic()
+        while kernel.state(self._pid, self._ticks) in ("t", "T"):
+            tracer = kernel.tracer(self._pid)
+            passing = tracer and "py-spy" in kernel.program(tracer)
+            if time.monotonic() - began > (PASSING_S if passing else _SETTLE_S):
+                return
+            time.sleep(_SETTLE_S / 6)
+
+    def _release(self, before: str) -> None:
+        """Continue the process if py-spy left it stopped, especially if that py-spy had to be killed."""
+        if before in "tT" or kernel.state(self._pid, self._ticks) not in ("t", "T"):
+            return
+        self._settle()
+        if kernel.state(self._pid, self._ticks) not in ("t", "T") or kernel.tracer(self._pid):
+            return
+        if procfs.send(self._pid, self._ticks, signal.SIGCONT):
+            self._notes.append("py-spy left it stopped; it was continued")
+        else:
+            self._notes.append("py-spy left it stopped, and it could not be continued")

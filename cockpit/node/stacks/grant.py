@@ -1,0 +1,247 @@
+"""The supervisor's grant: if only its children may trace the ranks, it starts py-spy for an agent.
+
+The agent connects to a socket in the run folder and sends one message: the arguments as JSON, and two file
+descriptors for py-spy's output. It receives ``started`` and, later, the exit status. If it hangs up, py-spy
+is killed. None of this ever makes the supervisor wait.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from cockpit.node.stacks.pyspy_process import NAME, Running, Starter, quiet
+
+SOCKET = "tracing.sock"
+"""Name of the socket in a run folder."""
+
+MOST = 64
+"""Programs running at the same time."""
+
+_STARTED_S = 2.0
+_MESSAGE = 1 << 16
+_PEER = struct.Struct("3i")
+
+
+class Grant:
+    """The supervisor's side. Every method returns at once and raises nothing."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._listening: Optional[socket.socket] = None
+        self._waiting: List[socket.socket] = []
+        self._running: Dict[int, socket.socket] = {}
+        self._ending: Set[int] = set()
+        with contextlib.suppress(OSError, AttributeError), reached(folder) as address:
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                listening.bind(address)
+                listening.listen(MOST)
+                listening.setblocking(False)
+            except OSError:
+                listening.close()
+                raise
+            self._listening = listening
+
+    def sockets(self) -> List[int]:
+        """What to wait on besides everything else."""
+        # A peer that is full, or has already hung up, would wake us endlessly.
+        listening = [self._listening] if self._listening is not None and not self._full() else []
+        running = [peer for pid, peer in self._running.items() if pid not in self._ending]
+        return [peer.fileno() for peer in (*listening, *self._waiting, *running)]
+
+    def tick(self) -> None:
+        """Take requests, start programs, end those that nobody waits for any more."""
+        with contextlib.suppress(OSError):
+            while self._listening is not None and not self._full():
+                peer, _ = self._listening.accept()
+                peer.setblocking(False)
+                self._waiting.append(peer)
+        waiting, self._waiting = self._waiting, []
+        for peer in waiting:
+            try:
+                pid = self._start(peer)
+            except BlockingIOError:
+                self._waiting.append(peer)
+                continue
+            if pid:
+                self._running[pid] = peer
+            else:
+                peer.close()
+        for pid, peer in self._running.items():
+            if pid not in self._ending and _said_anything(peer):
+                self._ending.add(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    def reaped(self, pid: int, status: int) -> bool:
+        """A child of the supervisor ended and was waited for; return whether it was one of these."""
+        peer = self._running.pop(pid, None)
+        if peer is None:
+            return False
+        self._ending.discard(pid)
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        with contextlib.suppress(OSError):
+            peer.send(json.dumps({"code": code}).encode())
+        peer.close()
+        return True
+
+    def close(self) -> None:
+        """End everything; the programs are still to be waited for."""
+        for pid in self._running:
+            self._ending.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        for peer in self._waiting:
+            peer.close()
+        self._waiting = []
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._folder, SOCKET))
+
+    def _full(self) -> bool:
+        return len(self._waiting) + len(self._running) >= MOST
+
+    def _start(self, peer: socket.socket) -> int:
+        """Start what a peer asks for; return its pid, 0 for a request that is refused."""
+        try:
+            data, numbers = _receive(peer)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return 0
+        try:
+            path, arguments = json.loads(data.decode())
+            _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            if uid not in (0, os.geteuid()) or len(numbers) != 2:
+                return 0
+            if not os.path.isabs(path) or arguments[:1] != ["dump"]:
+                return 0
+            # Not Popen: that waits until the program is loaded, from a file server that may be silent.
+            pid = os.fork()
+            if pid == 0:
+                _become(path, [NAME, *map(str, arguments)], numbers)
+            with contextlib.suppress(OSError):
+                peer.send(b'"started"')
+            return pid
+        except Exception:
+            # Whatever is wrong with a request, the run must not suffer.
+            return 0
+        finally:
+            for number in numbers:
+                os.close(number)
+
+
+def _said_anything(peer: socket.socket) -> bool:
+    """Whether a peer has hung up or sent something; both mean that it no longer wants this."""
+    try:
+        peer.recv(_MESSAGE)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _become(path: str, argv: List[str], numbers: List[int]) -> None:
+    """Become the program. Never returns."""
+    try:
+        os.setsid()
+        os.dup2(numbers[0], 1)
+        os.dup2(numbers[1], 2)
+        # Python ignores these two, and exec would hand that on.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        os.execve(path, argv, quiet())
+    except OSError as error:
+        os.write(2, os.fsencode("cannot start %s: %s\n" % (path, error.strerror)))
+    finally:
+        os._exit(127)
+
+
+def _receive(peer: socket.socket) -> Tuple[bytes, List[int]]:
+    """One message and the descriptors that came with it."""
+    numbers = array.array("i")
+    data, ancillary, _, _ = peer.recvmsg(
+        _MESSAGE, socket.CMSG_SPACE(8 * numbers.itemsize), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    )
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
+    return data, list(numbers)
+
+
+@contextlib.contextmanager
+def reached(folder: str) -> Iterator[str]:
+    """The socket's address; the plain path may exceed the limit of 107 bytes."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield "/proc/self/fd/%d/%s" % (number, SOCKET)
+    finally:
+        os.close(number)
+
+
+def by_supervisor(folder: str) -> Starter:
+    """Starts py-spy as a child of the supervisor of a run folder."""
+
+    def start(path: str, arguments: List[str], out: int, said: int) -> Running:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            peer.settimeout(_STARTED_S)
+            with reached(folder) as address:
+                peer.connect(address)
+            rights = array.array("i", [out, said])
+            message = json.dumps([path, arguments]).encode()
+            peer.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            if _told(peer, _STARTED_S) != "started":
+                raise OSError("the supervisor does not start it")
+        except BaseException:
+            peer.close()
+            raise
+        return _awaited(peer)
+
+    return start
+
+
+def _awaited(peer: socket.socket) -> Running:
+    ended: List[int] = []
+
+    def wait(timeout_s: float) -> Optional[int]:
+        if not ended:
+            told = _told(peer, timeout_s)
+            if told is None:
+                return None
+            # It hung up without a message: the supervisor has ended, and py-spy with it.
+            ended.append(int(told["code"]) if isinstance(told, dict) else -signal.SIGKILL)
+            peer.close()
+        return ended[0]
+
+    def kill() -> None:
+        if not ended:
+            with contextlib.suppress(OSError):
+                peer.send(b'"stop"')
+
+    return Running(wait, kill)
+
+
+def _told(peer: socket.socket, timeout_s: float) -> Any:
+    """What the supervisor says next: None for nothing within that time, empty when it has hung up."""
+    poll = select.poll()
+    poll.register(peer, select.POLLIN)
+    deadline = time.monotonic() + timeout_s
+    while not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        if time.monotonic() >= deadline:
+            return None
+    try:
+        data = peer.recv(_MESSAGE)
+        return json.loads(data.decode()) if data else ""
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,311 @@
+"""What the kernel says about a process: state, what its main thread waits for, CPU time, children.
+
+Nothing here disturbs the process or needs its help; what may not be read is left empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from cockpit.base.stacks.dump import Child, Process
+from cockpit.node import procfs
+
+CHILDREN = 200
+"""Processes below one rank that are reported."""
+
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+_WAITS: Dict[str, Dict[int, str]] = {
+    "x86_64": {
+        **{0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 16: "ioctl"},
+        **{17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select", 34: "pause"},
+        **{35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg"},
+        **{47: "recvmsg", 56: "clone", 58: "vfork", 61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync"},
+        **{
+            75: "fdatasync",
+            128: "rt_sigtimedwait",
+            130: "rt_sigsuspend",
+            202: "futex",
+            230: "clock_nanosleep",
+        },
+        **{232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat", 270: "pselect6", 271: "ppoll"},
+        **{281: "epoll_pwait", 288: "accept4", 299: "recvmmsg", 332: "statx", 435: "clone3"},
+        **{441: "epoll_pwait2", 449: "futex_waitv", 426: "io_uring_enter"},
+    },
+    "aarch64": {
+        **{22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat", 63: "read", 64: "write"},
+        **{65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64", 72: "pselect6", 73: "ppoll"},
+        **{79: "newfstatat", 80: "fstat", 82: "fsync", 83: "fdatasync", 95: "waitid", 98: "futex"},
+        **{101: "nanosleep", 115: "clock_nanosleep", 133: "rt_sigsuspend", 137: "rt_sigtimedwait"},
+        **{202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg"},
+        **{220: "clone", 242: "accept4", 243: "recvmmsg", 260: "wait4", 291: "statx", 426: "io_uring_enter"},
+        **{435: "clone3", 441: "epoll_pwait2", 449: "futex_waitv"},
+    },
+}
+"""System calls in which a process may wait, by their number, for each machine."""
+
+_RESTART = {"x86_64": 219, "aarch64": 128}
+"""The call that continues a wait with a time limit after an interruption, by py-spy for example."""
+
+_ON_FD = frozenset(
+    (
+        *("read", "write", "pread64", "pwrite64", "readv", "writev", "ioctl", "fcntl", "flock", "fsync"),
+        *(
+            "fdatasync",
+            "connect",
+            "accept",
+            "accept4",
+            "sendto",
+            "recvfrom",
+            "sendmsg",
+            "recvmsg",
+            "recvmmsg",
+        ),
+        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "fstat"),
+    )
+)
+"""Calls whose first argument is a file descriptor."""
+
+_PATH_AT = {"open": 0, "stat": 0, "lstat": 0, "openat": 1, "newfstatat": 1, "statx": 1}
+"""Calls with a path, and which argument it is."""
+
+
+class Facts(NamedTuple):
+    """:class:`Process`, with what else decides how a process can be looked at.
+
+    :param process: the part that is sent
+    :param tracer: the process that traces it (a debugger, another py-spy); 0 for none
+    :param uid: its real user
+    :param ns_pid: its pid in its own pid namespace
+    """
+
+    process: Process
+    tracer: int
+    uid: int
+    ns_pid: int
+
+
+def look(pid: int, ticks: int) -> Optional[Facts]:
+    """Look at this very process; None when it is not there any more."""
+    fields = _fields(pid)
+    if fields is None or int(fields[19]) != ticks:
+        return None
+    found = status(str(pid))
+    state = fields[0]
+    wchan = "" if state == "R" else _text(pid, "wchan").strip()
+    call, target = _call(pid, state, wchan)
+    process = Process(
+        pid=pid,
+        ticks=ticks,
+        state=state,
+        wchan="" if wchan == "0" else wchan,
+        call=call,
+        target=target,
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND,
+        main_cpu_s=_main_cpu_s(pid),
+        switches=_number(found.get("voluntary_ctxt_switches", "")),
+    )
+    return Facts(
+        process,
+        tracer=_number(found.get("TracerPid", "")),
+        uid=_number(found.get("Uid", "")),
+        ns_pid=_number(found.get("NSpid", "").rpartition("\t")[2]) or pid,
+    )
+
+
+def status(pid: str) -> Dict[str, str]:
+    """The fields of ``/proc/PID/status``; of our own process for ``self``."""
+    pairs = (line.partition(":") for line in _text(pid, "status").splitlines())
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def state(pid: int, ticks: int) -> str:
+    """The letter of proc(5) for this very process; empty when it is not there any more."""
+    found = procfs.stat(pid)
+    return found.state if found is not None and found.ticks == ticks else ""
+
+
+def tracer(pid: int) -> int:
+    """The process that traces this one; 0 for none."""
+    return _number(status(str(pid)).get("TracerPid", ""))
+
+
+def waits_hard(pid: int) -> List[int]:
+    """The threads of a process that are in an uninterruptible wait: nobody can make those stop."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/%d/task" % pid):
+            fields = _fields(pid, "task/%s/stat" % name)
+            if fields is not None and fields[0] == "D":
+                found.append(int(name))
+    return found
+
+
+def children(pid: int) -> Tuple[Child, ...]:
+    """The processes below this one, children before grandchildren; never more than :data:`CHILDREN`."""
+    found: List[Child] = []
+    parents = [pid]
+    for parent in parents:
+        for number in _children(parent):
+            if len(found) == CHILDREN:
+                return tuple(found)
+            child = procfs.stat(number)
+            if child is not None:
+                found.append(Child(number, child.name, child.state))
+                parents.append(number)
+    return tuple(found)
+
+
+def program(pid: int) -> str:
+    """The file name of the program a process runs; its short name if that may not be read."""
+    return os.path.basename(_link("/proc/%d/exe" % pid)) or name(pid)
+
+
+def name(pid: int) -> str:
+    """The short name of a process; empty when it is not there."""
+    found = procfs.stat(pid)
+    return found.name if found else ""
+
+
+def folder(pid: int) -> str:
+    """The working folder of a process; empty if it may not be read."""
+    return _link("/proc/%d/cwd" % pid)
+
+
+def has_other_files(pid: int) -> bool:
+    """Whether a process sees other files under the same paths than we do (a container)."""
+    theirs = _link("/proc/%d/ns/mnt" % pid)
+    return bool(theirs) and theirs != _link("/proc/self/ns/mnt")
+
+
+def is_python(pid: int) -> bool:
+    """Whether a process is a Python interpreter, judged by its program or the libraries it has loaded."""
+    if "python" in program(pid):
+        return True
+    return "libpython" in _text(pid, "maps")
+
+
+def _call(pid: int, letter: str, wchan: str) -> Tuple[str, str]:
+    """The system call in which the main thread is, and what it is about."""
+    words = _text(pid, "syscall").split()
+    if len(words) < 7 or not words[0].isdigit():
+        return "", ""
+    machine = os.uname().machine
+    number = int(words[0])
+    if number == _RESTART.get(machine):
+        call = _restarted(wchan)
+    else:
+        call = _WAITS.get(machine, {}).get(number, "syscall %d" % number)
+    arguments = [int(word, 16) for word in words[1:7]]
+    if call in _ON_FD:
+        return call, _file(pid, arguments[0])
+    # A thread in an uninterruptible wait may hold the lock of its memory: a reader would wait with it.
+    if letter != "S":
+        return call, ""
+    if call in ("poll", "ppoll"):
+        return call, _polled(pid, arguments[0], arguments[1])
+    if call in _PATH_AT:
+        return call, _path(pid, arguments[_PATH_AT[call]])
+    if call == "wait4" or call == "waitid":
+        awaited = arguments[0] if call == "wait4" else arguments[1]
+        return call, "process %d (%s)" % (awaited, name(awaited)) if 0 < awaited < 1 << 31 else ""
+    return call, ""
+
+
+def _restarted(wchan: str) -> str:
+    """The call that restart_syscall continues: only these three kinds ever use it."""
+    if "futex" in wchan:
+        return "futex"
+    return "poll" if "poll" in wchan else "clock_nanosleep"
+
+
+def _file(pid: int, number: int) -> str:
+    """What is behind a file descriptor: a path, ``pipe``, ``socket``."""
+    if number >= 1 << 31:
+        return ""
+    target = _link("/proc/%d/fd/%d" % (pid, number))
+    kind, colon, _ = target.partition(":[")
+    if colon and not target.startswith("/"):
+        return kind.replace("anon_inode", "")
+    return target.replace("anon_inode:", "")
+
+
+def _polled(pid: int, address: int, count: int) -> str:
+    """What a poll waits for; one entry of struct pollfd is 8 bytes."""
+    count = min(count, 8)
+    data = _memory(pid, address, 8 * count)
+    files = [_file(pid, struct.unpack_from("=i", data, place)[0]) for place in range(0, len(data) - 7, 8)]
+    return ", ".join(sorted(set(filter(None, files))))
+
+
+def _path(pid: int, address: int) -> str:
+    data = _memory(pid, address, min(256, 4096 - address % 4096))
+    text, end, _ = data.partition(b"\0")
+    return os.fsdecode(text) if end else ""
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    if not size or not address:
+        return b""
+    try:
+        number = os.open("/proc/%d/mem" % pid, os.O_RDONLY)
+        try:
+            return os.pread(number, size, address)
+        finally:
+            os.close(number)
+    except (OSError, OverflowError):
+        return b""
+
+
+def _children(pid: int) -> List[int]:
+    """The direct children, of whichever thread."""
+    found: List[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/%d/task" % pid):
+            found += map(int, _text(pid, "task/%s/children" % thread).split())
+    return found
+
+
+def _main_cpu_s(pid: int) -> float:
+    # In nanoseconds; the fields of stat only count ticks of 10 ms.
+    nanoseconds = _text(pid, "task/%d/schedstat" % pid).split()
+    if nanoseconds and nanoseconds[0].isdigit():
+        return int(nanoseconds[0]) / 1e9
+    fields = _fields(pid, "task/%d/stat" % pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND if fields else 0.0
+
+
+def _fields(pid: int, file: str = "stat") -> Optional[List[str]]:
+    """The fields of a stat file from the state on."""
+    # The name before them may contain spaces and parentheses.
+    fields = _text(pid, file).rpartition(")")[2].split()
+    return fields if len(fields) >= 20 else None
+
+
+def _number(text: str) -> int:
+    found = re.match(r"\d+", text)
+    return int(found.group()) if found else 0
+
+
+def _text(pid: object, file: str) -> str:
+    try:
+        number = os.open("/proc/%s/%s" % (pid, file), os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return b"".join(iter(lambda: os.read(number, 1 << 16), b"")).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(number)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,225 @@
+"""py-spy on a node: its own, or the one that a cockpit sends; and running it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import zlib
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from cockpit.base import verbs
+from cockpit.node import private_folder
+from cockpit.node.calls import Call, NodeError
+
+OLDEST = (0, 4, 0)
+"""An older py-spy on the node is not used: it does not know current Python versions."""
+
+BINARY_LIMIT = 256 << 20
+"""Bytes of a binary that are taken in, unpacked."""
+
+SEARCH_S = 3.0
+"""Time limit for finding the node's own py-spy: PATH may have folders on a silent server."""
+
+
+class Spy(NamedTuple):
+    """A py-spy that can be run.
+
+    :param source: ``node``: it was there; ``cache``: a cockpit has sent it
+    """
+
+    path: str
+    source: str
+    version: str
+
+
+class _Known:
+    """What this agent has found so far."""
+
+    lock = threading.Lock()
+    spy: Optional[Spy] = None
+    searched = False
+
+
+def spy(call: Call) -> Dict[str, Any]:
+    """Whether there is a py-spy here: ``ready``, ``from`` (``node``, ``cache`` or empty), ``version``.
+
+    Request: ``sha256`` of the binary that the cockpit has (empty for none), and as payload that binary,
+    compressed with zlib, if it was found missing before.
+
+    :raises NodeError: what was sent is not that binary, or it cannot be kept here
+    """
+    wanted = call.asked(verbs.Spy).sha256.lower()
+    if wanted and not re.match(r"[0-9a-f]{64}\Z", wanted):
+        raise NodeError("protocol", "field sha256 is no SHA-256")
+    with _Known.lock:
+        if call.payload:
+            _Known.spy = _take_in(call.payload, wanted)
+        elif _Known.spy is None:
+            _Known.spy = _own_once() or (_cached(wanted) if wanted else None)
+        found = _Known.spy
+    if found is None:
+        return {"ready": False, "from": "", "version": ""}
+    return {"ready": True, "from": found.source, "version": found.version}
+
+
+def ready() -> Spy:
+    """The py-spy of this agent.
+
+    :raises NodeError: there is none
+    """
+    with _Known.lock:
+        if _Known.spy is None:
+            _Known.spy = _own_once()
+        if _Known.spy is None:
+            raise NodeError("py-spy", "py-spy is not installed on this node", "python3 -m pip install py-spy")
+        return _Known.spy
+
+
+def _own_once() -> Optional[Spy]:
+    if _Known.searched:
+        return None
+    _Known.searched = True
+    found: List[Optional[Spy]] = [None]
+
+    def search() -> None:
+        found[0] = _own()
+
+    # In its own thread: a call on a silent file server never returns.
+    thread = threading.Thread(target=search, daemon=True)
+    thread.start()
+    thread.join(SEARCH_S)
+    return found[0]
+
+
+def _own() -> Optional[Spy]:
+    """The py-spy that is installed here, if it is new enough and nobody else could have put it there."""
+    places = [
+        shutil.which("py-spy"),
+        os.path.join(os.path.dirname(sys.executable), "py-spy"),
+        os.path.expanduser("~/.local/bin/py-spy"),
+    ]
+    for path in filter(None, places):
+        try:
+            status = os.stat(path)
+            if status.st_uid not in (0, os.geteuid()) or not os.access(path, os.X_OK):
+                continue
+            version = _version(path)
+        except OSError:
+            continue
+        if version is not None and version >= OLDEST:
+            return Spy(path, "node", "%d.%d.%d" % version)
+    return None
+
+
+def _version(path: str) -> Optional[Tuple[int, ...]]:
+    try:
+        told = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SEARCH_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.match(rb"py-spy (\d+)\.(\d+)\.(\d+)", told)
+    return tuple(map(int, found.groups())) if found else None
+
+
+def _place(digest: str) -> str:
+    return os.path.join(private_folder.base(), "bin", "py-spy-" + digest[:16])
+
+
+def _cached(digest: str) -> Optional[Spy]:
+    """The binary that an earlier cockpit sent, if it is still that one."""
+    path = _place(digest)
+    try:
+        _private(path)
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with os.fdopen(os.dup(number), "rb") as file:
+        if hashlib.sha256(file.read()).hexdigest() == digest:
+            found = _tried(_held(number))
+            if found is not None:
+                return found
+    os.close(number)
+    return None
+
+
+def _held(number: int) -> str:
+    """The path of a file that we have open: that very file, even if its name is removed or used again."""
+    return "/proc/%d/fd/%d" % (os.getpid(), number)
+
+
+def _take_in(payload: bytes, digest: str) -> Spy:
+    try:
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(payload, BINARY_LIMIT)
+        whole = inflater.eof
+    except zlib.error:
+        data, whole = b"", False
+    if not whole or hashlib.sha256(data).hexdigest() != digest:
+        raise NodeError("protocol", "the py-spy that arrived is not the one that was announced")
+    with contextlib.suppress(OSError):
+        _store(data, digest)
+    # A folder that is not ours, that is full, or from which nothing may be run: then from memory.
+    found = _cached(digest) or _tried(_in_memory(data))
+    if found is None:
+        raise NodeError(
+            "py-spy", "the py-spy that was sent does not run on this node (%s)" % os.uname().machine
+        )
+    return found
+
+
+def _tried(path: str) -> Optional[Spy]:
+    version = _version(path)
+    return Spy(path, "cache", "%d.%d.%d" % version) if version else None
+
+
+def _private(path: str) -> None:
+    """Check that nobody else can replace the binary.
+
+    :raises OSError: somebody can, or the folder cannot be made
+    """
+    for folder in (os.path.dirname(os.path.dirname(path)), os.path.dirname(path)):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise PermissionError("others may write to %s" % folder)
+
+
+def _store(data: bytes, digest: str) -> None:
+    path = _place(digest)
+    _private(path)
+    number, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            os.fchmod(number, 0o700)
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _in_memory(data: bytes) -> str:
+    try:
+        number = os.memfd_create("py-spy")
+    except (OSError, AttributeError) as error:
+        raise NodeError("py-spy", "no place on this node for py-spy: %s" % error) from None
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(number, rest) :]
+    return _held(number)

@@ -1,0 +1,212 @@
+"""Reading what py-spy says about one process: threads, outermost frame first, without secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from cockpit.base.secret import hidden, is_secret
+from cockpit.base.stacks.dump import Frame, Thread
+from cockpit.base.stacks.file_names import normalise
+from cockpit.base.stacks.kinds import source_frame
+
+NAME_LIMIT = 300
+"""Characters of a function's or a file's name that are reported."""
+
+VALUE_LIMIT = 200
+"""Characters of a local variable's value that are reported."""
+
+SOURCE_LIMIT = 160
+"""Characters of a line of source code that are reported."""
+
+FILE_LIMIT = 2 << 20
+"""Bytes of a source file that is read for one line of it."""
+
+FILE_S = 0.5
+"""Seconds a source file may take: it may be on a file server that is silent."""
+
+_NO_SECRET = re.compile(r"None|True|False|-?\d{1,9}(?:\.\d+)?|<[\w.]+ at 0x[0-9a-f]+>")
+"""Values that are not secrets, whatever the variable's name: models have other kinds of tokens and keys."""
+
+_WORD = r"(?:token(?!iz)|key|secret|passw(?:or)?d|passphrase|authorization|credential|cookie)\w*"
+_LITERAL = re.compile(r"""(%s["']?\]?\s*[:=]\s*\w?)(["'])(?:(?!\2).)*(?:\2|$)""" % _WORD, re.IGNORECASE)
+_PAIR = re.compile(
+    r"((?:token|api[_-]?key|secret|passw(?:or)?d|passphrase|authorization)(?:=|:\s*))"
+    r"(?:(?:bearer|basic)\s+)?(?!\(secret)[^\s;&,\"')\]}]+",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"(?<=://)[^/?#\s@\"']*@")
+_KNOWN = re.compile(
+    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}"
+    r"|xox[baprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]+\.[\w-]+)"
+)
+_ADDRESS = re.compile(r"0x[0-9a-f]+\Z")
+
+
+class Place(NamedTuple):
+    """Where a line of user code is.
+
+    :param path: as the process knows it, absolute
+    """
+
+    path: str
+    line: int
+
+
+class Told(NamedTuple):
+    """What py-spy says about a process.
+
+    :param place: where the line of code is that says most about its main thread
+    """
+
+    threads: Tuple[Thread, ...]
+    place: Optional[Place]
+
+
+def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> Told:
+    """The output of ``py-spy dump --json``.
+
+    :param pids: numbers that the main thread may have: in our pid namespace and in its own
+    :param cwd: the folder the process works in
+    :param home: its user's home
+    :raises ValueError: it is not such output
+    """
+    try:
+        told = json.loads(data.decode("utf-8", "replace"))
+        threads = [(_thread(one, pids, cwd, home), one) for one in told]
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ValueError("py-spy's answer is not understood: %s" % error) from None
+
+    def order(pair: Tuple[Thread, Any]) -> Tuple[bool, bool, int]:
+        return pair[0].tid not in pids, pair[0].name != "MainThread", pair[0].tid
+
+    threads.sort(key=order)
+    place = _place(threads[0][0], threads[0][1], cwd) if threads else None
+    return Told(tuple(thread for thread, _ in threads), place)
+
+
+def _frames(told: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The frames as py-spy reports them, but outermost first, and without those that Python makes up."""
+    return [frame for frame in reversed(told["frames"]) if frame["name"] != "<shim>"]
+
+
+def _thread(told: Dict[str, Any], pids: Tuple[int, ...], cwd: str, home: str) -> Thread:
+    frames, variables = [], []
+    for frame in _frames(told):
+        frames.append(_frame(frame, cwd, home))
+        variables.append(
+            {
+                str(one["name"])[:NAME_LIMIT]: value(str(one["name"]), one["repr"])
+                for one in frame["locals"] or ()
+            }
+        )
+    tid = int(told["os_thread_id"] or 0)
+    # Only a program that has imported threading has names.
+    name = told["thread_name"] or ("MainThread" if tid in pids else "")
+    return Thread(
+        name=str(name)[:NAME_LIMIT],
+        tid=tid,
+        active=told["active"] is True,
+        gil=told["owns_gil"] is True,
+        frames=tuple(frames),
+        locals=tuple(variables) if any(variables) else (),
+    )
+
+
+def _frame(told: Dict[str, Any], cwd: str, home: str) -> Frame:
+    name = str(told["name"])
+    if told["module"] is not None:
+        # Addresses differ from rank to rank even at the same place.
+        name = _ADDRESS.sub("?", name)
+        return Frame(name[:NAME_LIMIT], os.path.basename(str(told["module"]))[:NAME_LIMIT], 0, True)
+    return Frame(
+        name[:NAME_LIMIT],
+        normalise(_absolute(str(told["filename"]), cwd), cwd, home)[:NAME_LIMIT],
+        max(0, int(told["line"])),
+    )
+
+
+def _absolute(path: str, cwd: str) -> str:
+    """Before Python 3.9 the main script is named as it was typed."""
+    return path if path.startswith(("/", "<")) or not cwd else os.path.normpath(os.path.join(cwd, path))
+
+
+def _place(thread: Thread, told: Dict[str, Any], cwd: str) -> Optional[Place]:
+    wanted = source_frame(thread.frames)
+    for frame, raw in zip(reversed(thread.frames), reversed(_frames(told))):
+        if frame == wanted:
+            return Place(_absolute(str(raw["filename"]), cwd), frame.line)
+    return None
+
+
+# -- without secrets ---------------------------------------------------------------------------------
+
+
+def value(name: str, text: Optional[str]) -> str:
+    """The value of a local variable, harmless and of bounded length."""
+    text = text or ""
+    if is_secret(name) and not _NO_SECRET.fullmatch(text):
+        return hidden(text)
+    # Cut first, leaving room for what a name at the cut may belong to: texts may be long.
+    text = harmless(text[: 4 * VALUE_LIMIT])
+    return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
+
+
+def harmless(text: str) -> str:
+    """A text without the passwords, keys and tokens that can be recognised as such."""
+    text = _LITERAL.sub(r"\1(secret)", text)
+    text = _PAIR.sub(r"\1(secret)", text)
+    return _KNOWN.sub("(secret)", _USER.sub("(secret)@", text))
+
+
+# -- source code -------------------------------------------------------------------------------------
+
+
+class Sources:
+    """Lines of source files; each file is read once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: Dict[str, Callable[[], List[str]]] = {}
+
+    def line(self, path: str, number: int) -> str:
+        """One line, harmless and of bounded length; empty if it cannot be read, or not soon enough."""
+        with self._lock:
+            lines = self._files.get(path)
+            if lines is None:
+                lines = self._files[path] = _soon(path)
+        found = lines()
+        if not 0 < number <= len(found):
+            return ""
+        text = harmless(found[number - 1].strip())
+        return text if len(text) <= SOURCE_LIMIT else text[: SOURCE_LIMIT - 1] + "…"
+
+
+def _soon(path: str) -> Callable[[], List[str]]:
+    """The lines of a file, read in a thread that may hang without anybody waiting for it."""
+    found: List[List[str]] = []
+    thread = threading.Thread(target=lambda: found.append(_lines(path)), daemon=True)
+    thread.start()
+
+    def lines() -> List[str]:
+        thread.join(FILE_S)
+        return found[0] if found else []
+
+    return lines
+
+
+def _lines(path: str) -> List[str]:
+    try:
+        # Opening a pipe would wait for its writer.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(number, "rb") as file:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_LIMIT:
+                return []
+            return file.read(FILE_LIMIT).decode("utf-8", "replace").split("\n")
+    except OSError:
+        return []

@@ -1,0 +1,520 @@
+"""The ranks on this node, of any job: recognised by the environment of their processes, never by name.
+
+A process shows the environment that it was started with. Ranks that set ``RANK`` only later and by themselves
+(``torch.multiprocessing.spawn``, notebook launchers), or write a title over it, cannot be seen from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import threading
+import time
+from collections import deque
+from functools import lru_cache
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from cockpit.base import record, verbs
+from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
+from cockpit.base.secret import is_secret
+from cockpit.node import procfs
+from cockpit.node.calls import Call
+from cockpit.node.stacks import claims, kernel
+from cockpit.node.stacks.pyspy_output import harmless
+
+COMMAND_LIMIT = 200
+"""Characters of a command line that are reported."""
+
+PLACE_LIMIT = 300
+"""Characters of a job's address or name that are reported."""
+
+STUCK_S = 0.5
+"""If reading one file of /proc takes longer, we give up: its process may hold a lock forever."""
+
+OTHERS = 50
+"""How many other people's jobs, and processes that cannot be looked at, are reported."""
+
+LEVELS = 10
+"""Processes above another person's Python that are looked at."""
+
+_FORKED = 0x40  # PF_FORKNOEXEC of the kernel: it still runs the program of the process that forked it
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]?(?: \(deleted\))?\Z")
+_HELPER = re.compile(
+    rb"from multiprocessing[. ]|loky\.backend|compile_worker|torch\._inductor|torch/_inductor", re.DOTALL
+)
+"""Python programs that only help a rank: they sometimes outlive it."""
+
+_LAUNCH = re.compile(
+    rb"--local[_-]rank=|deepspeed\.launcher\.|/deepspeed |torch\.distributed\.(?:run|launch)|/torchrun "
+    rb"|/accelerate launch|accelerate\.commands\.launch|/mpi(?:run|exec) |/srun "
+)
+"""What to look for in other people's command lines, since their environment cannot be read."""
+
+_DAEMON = re.compile(r"slurmstepd|orted|prted|hydra_|mpirun|mpiexec")
+"""Short names of what starts ranks whose own command lines say nothing."""
+
+
+class _Process(NamedTuple):
+    """A process that carries a rank in its environment.
+
+    :param data: its environment as it was read
+    """
+
+    stat: procfs.Stat
+    data: bytes
+    claim: claims.Claim
+
+
+class _Scan(NamedTuple):
+    """The result of one look at all processes.
+
+    :param refused: processes whose environment may not be read
+    :param stuck: processes whose environment never arrives
+    """
+
+    processes: Dict[int, _Process]
+    refused: List[int]
+    stuck: List[int]
+
+
+def seek(call: Call) -> Dict[str, Any]:
+    """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
+
+    Request: ``run`` and ``node`` (both may be empty): only processes with these tags.
+    A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
+    user python started command container ns_pid``; ``python`` is empty where none runs (yet) below a wrapper.
+    Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
+    because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
+    """
+    asked = call.asked(verbs.Seek)
+    run, node = asked.run, asked.node
+    scan = _scan(run, node)
+    return {
+        "ranks": _ranks(scan.processes)[:RANKS_A_NODE],
+        "others": [] if run else _others(scan.refused),
+        "stuck": list(_stuck(scan.stuck[:OTHERS])),
+        "machine": "%s %s" % (procfs.boot_id(), _link("/proc/self/ns/pid")),
+    }
+
+
+def find_ranks(run: str = "", node: str = "") -> List[Dict[str, Any]]:
+    """The main process of each rank on this node, lowest rank first, as :func:`seek` tells them.
+
+    Where two live processes claim one rank of one job, both are there.
+
+    :param run: only processes with this run's tag
+    :param node: only processes with this node's tag
+    """
+    return _ranks(_scan(run, node).processes)
+
+
+# -- one look at /proc -------------------------------------------------------------------------------
+
+
+def _scan(run: str, node: str) -> _Scan:
+    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    texts, refused, stuck = _read_all(pids, "environ")
+    tags = [
+        os.fsencode("%s=%s" % (name, value))
+        for name, value in ((record.ENV_RUN, run), (record.ENV_NODE, node))
+        if value
+    ]
+    processes = {}
+    for pid, data in texts:
+        if tags and not all(tag in data.split(b"\0") for tag in tags):
+            continue
+        said = claims.read(data)
+        stat = procfs.stat(pid) if said is not None else None
+        if said is not None and stat is not None and stat.state not in "ZX":
+            processes[pid] = _Process(stat, data, said)
+    return _Scan(processes, refused, stuck)
+
+
+class _Reader(threading.Thread):
+    """Reads one file of each process, while somebody watches its progress."""
+
+    def __init__(self, pids: Deque[int], file: str) -> None:
+        super().__init__(daemon=True)
+        self._pids = pids
+        self._file = file
+        self.given_up = False
+        self.at = 0
+        self.texts: List[Tuple[int, bytes]] = []
+        self.refused: List[int] = []
+
+    def run(self) -> None:
+        """Take processes until none is left."""
+        while not self.given_up:
+            try:
+                self.at = pid = self._pids.popleft()
+            except IndexError:
+                return
+            try:
+                data = _read("/proc/%d/%s" % (pid, self._file))
+            except PermissionError:
+                self.refused.append(pid)
+            except OSError:
+                continue  # it has ended
+            else:
+                if data:
+                    self.texts.append((pid, data))
+
+
+def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List[int], List[int]]:
+    """One file of each process; those for which it may not be read, and those for which that never ends.
+
+    Reading the memory of a process (its environment and arguments are there) waits for a lock that a process
+    may hold while it waits for a dead file server.
+    """
+    todo = deque(pids)
+    readers: List[_Reader] = []
+    stuck: List[int] = []
+    while todo:
+        reader = _Reader(todo, file)
+        readers.append(reader)
+        reader.start()
+        before = -1
+        while reader.is_alive() and not reader.given_up:
+            if reader.at == before:
+                reader.given_up = True
+                stuck.append(before)
+            else:
+                before = reader.at
+                reader.join(STUCK_S)
+    # Copies: a reader that was given up may return at any time.
+    texts = [one for reader in readers for one in list(reader.texts) if one[0] not in stuck]
+    return texts, [pid for reader in readers for pid in list(reader.refused)], stuck
+
+
+# -- which of them is the rank -----------------------------------------------------------------------
+
+
+def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
+    """The main process of each rank, lowest rank first."""
+    children: Dict[int, List[_Process]] = {}
+    for process in sorted(processes.values(), key=lambda one: (one.stat.ticks, one.stat.pid)):
+        children.setdefault(process.stat.parent, []).append(process)
+    # A launcher that another one started as a rank: torchrun in a Slurm step.
+    launchers = {
+        pid
+        for pid, process in processes.items()
+        if any(one.claim.is_started_by(process.claim) for one in _below(process, children))
+    }
+    tops = []
+    parts: Dict[int, List[_Process]] = {}
+    for parent, several in children.items():
+        above = processes.get(parent) if parent not in launchers else None
+        for one in several:
+            if above is not None and one.claim.number == above.claim.number:
+                parts.setdefault(parent, []).append(one)
+            elif one.stat.pid not in launchers:
+                tops.append(one)
+    ours = _self_and_above()
+    found = []
+    for top in tops:
+        inner = list(_below(top, children))
+        same = list(_below(top, parts))
+        main = _main([top, *same], ours)
+        if main is None and (len(inner) > len(same) or not _still_starts(top)):
+            continue
+        wrapped = bool(top.claim.run) and _is_wrapped(main or top, processes)
+        found.append(_Rank(main or top, main is not None, wrapped, top.stat.parent))
+    told = [_told(one) for one in _newest(found) if _can_be(one.process.claim) and _unchanged(one.process)]
+    return sorted(told, key=lambda one: (one["rank"], one["pid"]))
+
+
+class _Rank(NamedTuple):
+    """A process that may be a rank.
+
+    :param python: whether it is Python
+    :param wrapped: whether our own wrapper is its parent: there is no doubt then
+    :param parent: the process above all that has this rank
+    """
+
+    process: _Process
+    python: bool
+    wrapped: bool
+    parent: int
+
+
+def _newest(found: List[_Rank]) -> List[_Rank]:
+    """Those of the newest attempt; of several for one rank, the most likely ones."""
+    attempts: Dict[Tuple[str, ...], int] = {}
+    for one in found:
+        said = one.process.claim
+        attempts[said.launch] = max(attempts.get(said.launch, 0), said.attempt)
+    wrapped = {one.process.claim.run for one in found if one.wrapped}
+    best: Dict[Tuple[Any, ...], Tuple[bool, bool]] = {}
+    kept = []
+    for one in found:
+        said = one.process.claim
+        # In a run of ours every rank has our wrapper above it: others belong to what a rank has started.
+        if not one.wrapped and said.run in wrapped:
+            continue
+        if said.attempt < attempts[said.launch]:
+            continue
+        # Its launcher is above a rank; what a dead rank has left behind is below init.
+        worth = (one.python, one.parent != 1)
+        best[said.place] = max(best.get(said.place, worth), worth)
+        kept.append((said.place, worth, one))
+    return [one for place, worth, one in kept if worth == best[place]]
+
+
+def _can_be(said: claims.Claim) -> bool:
+    """Whether these are numbers that a job can have: other programs have such variables too."""
+    return said.rank < RANK_LIMIT and (said.size or 0) <= RANK_LIMIT and (said.local or 0) <= RANK_LIMIT
+
+
+def _below(top: _Process, children: Dict[int, List[_Process]]) -> Iterator[_Process]:
+    """All processes with a rank below this one, children before grandchildren, older before younger."""
+    seen = {top.stat.pid}
+    level = [top]
+    while level:
+        level = [child for one in level for child in children.get(one.stat.pid, ())]
+        level = [one for one in level if one.stat.pid not in seen]
+        seen.update(one.stat.pid for one in level)
+        yield from level
+
+
+def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
+    """The first Python program among these that trains."""
+    rest = []
+    for one in line:
+        pid = one.stat.pid
+        if pid in ours:
+            continue
+        if not _PYTHON.match(kernel.program(pid)):
+            rest.append(pid)
+        elif not _only_helps(pid):
+            return one
+    # Other programs embed Python, gdb for one: only if there is nothing else.
+    embedded = next((pid for pid in rest if kernel.is_python(pid) and not _only_helps(pid)), None)
+    return next((one for one in line if one.stat.pid == embedded), None)
+
+
+def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
+    """Whether our wrapper is above this process, with nothing between that has another rank."""
+    one: Optional[_Process] = process
+    while one is not None and one.claim.number == process.claim.number:
+        if _is_ours(_arguments(one.stat.pid)):
+            return True
+        one = processes.get(one.stat.parent)
+    return False
+
+
+def _self_and_above() -> Set[int]:
+    """This process and its ancestors: in a shell on a node of a Slurm job they have ranks as well."""
+    found = set()
+    pid = os.getpid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        above = procfs.stat(pid)
+        pid = above.parent if above is not None else 0
+    return found
+
+
+def _only_helps(pid: int) -> bool:
+    """Whether a process is part of our own program, passes on to another one, or helps one."""
+    words = _arguments(pid)
+    if _is_ours(words) or _forked(pid):
+        return True
+    # `conda run` stays above the program that it runs.
+    if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
+        return True
+    return any(_HELPER.search(word) for word in words[1:4])
+
+
+def _is_ours(words: List[bytes]) -> bool:
+    """Whether this is the command line of our own program."""
+    for number, word in enumerate(words[:6]):
+        if word.endswith(os.fsencode(record.NODE_PYZ)):
+            return words[number + 1 : number + 2] in ([b"wrap"], [b"supervise"], [b"agent"])
+        if b"from cockpit.node.agent import" in word:
+            return True
+    return False
+
+
+def _still_starts(top: _Process) -> bool:
+    """Whether this is a wrapper that has not started Python yet, rather than a program that is not a rank."""
+    launcher = top.stat.parent
+    return (
+        top.claim.direct
+        and not _PYTHON.match(kernel.program(top.stat.pid))
+        and _PYTHON.match(kernel.program(launcher)) is not None
+        # What a dead rank has left behind goes to our supervisor.
+        and b"supervise" not in _arguments(launcher)[:6]
+    )
+
+
+def _forked(pid: int) -> bool:
+    """Whether a process runs its parent's program and environment, as data loaders do."""
+    fields = _bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
+
+
+def _unchanged(process: _Process) -> bool:
+    """Whether the environment that was read is that of the process that was looked at after it."""
+    again = _bytes("/proc/%d/environ" % process.stat.pid)
+    return again == process.data and procfs.alive(process.stat.pid, process.stat.ticks)
+
+
+# -- what is told ------------------------------------------------------------------------------------
+
+
+def _told(one: _Rank) -> Dict[str, Any]:
+    said, pid = one.process.claim, one.process.stat.pid
+    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", _bytes("/proc/%d/status" % pid))
+    inner = ns_pids[0].split() if ns_pids else [pid]
+    words = _arguments(pid)
+    return {
+        "rank": said.rank,
+        "local_rank": said.local,
+        "world_size": said.size,
+        "attempt": said.attempt,
+        "pid": pid,
+        "ticks": one.process.stat.ticks,
+        "state": one.process.stat.state,
+        "job": {
+            "addr": said.addr[:PLACE_LIMIT],
+            "port": said.port[:PLACE_LIMIT],
+            "id": (said.job or _job(one))[:PLACE_LIMIT],
+        },
+        "net": _link("/proc/%d/ns/net" % pid),
+        "launcher": said.launcher,
+        "run": said.run,
+        "node": said.node,
+        "user": _user(pid),
+        "python": _interpreter(pid, words) if one.python else "",
+        "started": _started(one.process.stat.ticks),
+        "command": _command(words),
+        "container": len(inner) > 1,
+        "ns_pid": int(inner[-1]),
+    }
+
+
+def _job(one: _Rank) -> str:
+    """What the launcher above a rank says, if the environment says nothing specific to this job."""
+    said = one.process.claim
+    if said.addr and said.port:
+        return ""
+    if said.launcher == "mpi":
+        # Hydra's proxies, one per node, are told where their mpiexec is.
+        words = _arguments(one.parent)
+        at = words.index(b"--control-port") + 1 if b"--control-port" in words else len(words)
+        return harmless(os.fsdecode(words[at])) if at < len(words) else ""
+    return "" if said.launcher in ("slurm", "other") else "pid %d" % one.parent
+
+
+def _interpreter(pid: int, words: List[bytes]) -> str:
+    """The Python as it was called: that of a virtual environment is a link to another one."""
+    called = os.fsdecode(words[0]) if words else ""
+    if os.path.isabs(called) and _PYTHON.match(os.path.basename(called)):
+        return called
+    return _link("/proc/%d/exe" % pid)
+
+
+def _user(pid: int) -> str:
+    try:
+        uid = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return ""
+    return _user_name(uid)
+
+
+@lru_cache(maxsize=64)
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "uid %d" % uid
+
+
+def _started(ticks: int) -> float:
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _command(words: List[bytes]) -> str:
+    """The command line as a person would type it, short and without secrets."""
+    shown = []
+    hide = False
+    for word in words:
+        text = word.decode("utf-8", "surrogateescape")
+        name, equals, _ = text.partition("=")
+        if hide or (equals and is_secret(name)):
+            shown.append(name + "=(secret)" if equals and not hide else "(secret)")
+        else:
+            shown.append(harmless(text))
+        hide = not hide and text.startswith("-") and not equals and is_secret(text)
+    command = " ".join(shown)
+    return command if len(command) <= COMMAND_LIMIT else command[: COMMAND_LIMIT - 1] + "…"
+
+
+def _others(refused: List[int]) -> List[Dict[str, Any]]:
+    """What looks like a job among the processes of other people, one entry for each of them."""
+    found: Dict[str, Dict[str, Any]] = {}
+    for pid, data in _read_all(refused, "cmdline")[0]:
+        user, words = _user(pid), data.split(b"\0")[:-1]
+        # Even our own processes may be closed to us: root could not do more.
+        if user in ("", _user_name(os.geteuid())) or not _is_job(pid, words):
+            continue
+        command = _command(words)
+        entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
+        entry["count"] += 1
+    return sorted(found.values(), key=lambda one: str(one["user"]))[:OTHERS]
+
+
+def _is_job(pid: int, words: List[bytes]) -> bool:
+    """Whether this looks like part of a job: by its command line, or as a Python that a daemon started."""
+    if _LAUNCH.search(b" ".join(words) + b" "):
+        return True
+    if not words or not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+        return False
+    seen = procfs.stat(pid)
+    for _ in range(LEVELS):
+        seen = procfs.stat(seen.parent) if seen is not None else None
+        if seen is None or _DAEMON.match(seen.name):
+            return seen is not None
+    return False
+
+
+def _stuck(pids: List[int]) -> Iterator[Dict[str, Any]]:
+    for pid in pids:
+        found = procfs.stat(pid)
+        if found is not None:
+            yield {"pid": pid, "name": found.name, "state": found.state}
+
+
+# -- files of /proc ----------------------------------------------------------------------------------
+
+
+def _arguments(pid: int) -> List[bytes]:
+    return _bytes("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return _read(path)
+    except OSError:
+        return b""
+
+
+def _read(path: str) -> bytes:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        data = b""
+        while True:
+            more = os.read(number, 1 << 16)
+            if not more:
+                return data
+            data += more
+    finally:
+        os.close(number)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -1,0 +1,174 @@
+"""What to launch and what is known about each node: the input of ``build_plans``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cockpit.base.answers import FactsAnswer
+from cockpit.base.gate import FLAG, Kind, Malformed, Maybe, Text, Whole
+from cockpit.errors import CockpitError, Exit
+from cockpit.plans.nodes.hostfile import Host
+from cockpit.plans.profilers import NsysOptions
+
+DIR = "@COCKPIT_DIR@"
+"""Placeholder for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
+
+DEFAULT_PORT = 29500
+"""torch's and DeepSpeed's default, used if no node could be asked for a free port."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One launch over all nodes.
+
+    :param run: name of the run
+    :param hosts: filtered, in hostfile order
+    :param program: ``train.py ARGS``, ``-m module ARGS`` or ``./any-program ARGS``
+    :param cwd: absolute working directory, the same on every node
+    :param launcher: ``deepspeed``, ``torchrun`` or ``command``
+    :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
+    :param setup: shell text run before anything else, like ``source venv/bin/activate``
+    :param env: variables for the ranks, secrets included
+    :param secrets: names in ``env`` whose values are never written
+    :param master_addr: None: ask the first node for its own
+    :param master_port: None: ask for a free one
+    :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
+    :param launcher_args: more words for the launcher
+    :param nsys: profile every node with nsys
+    """
+
+    run: str
+    hosts: tuple[Host, ...]
+    program: tuple[str, ...]
+    cwd: str
+    launcher: str = "deepspeed"
+    python: str | None = None
+    setup: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: frozenset[str] = frozenset()
+    master_addr: str | None = None
+    master_port: int | None = None
+    bind_cores: str | None = None
+    launcher_args: tuple[str, ...] = ()
+    nsys: NsysOptions | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return sum(len(host.slots) for host in self.hosts)
+
+
+_TOOL = Text(4096, rf"(?!.*{DIR})/[^\x00-\x1f\x7f]*")
+_VERSION = Text(100, r"[A-Za-z0-9][A-Za-z0-9.+_!-]*")
+_ADDRESS = Text(255, r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")
+_PORT = Whole(1, 65535)
+_FACTS: dict[str, Kind] = {
+    "address": Maybe(_ADDRESS),
+    "port": Maybe(_PORT),
+    "cores": Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*"),
+    "numactl": Maybe(_TOOL),
+    "nsys": Maybe(_TOOL),
+    "python": Maybe(_TOOL),
+    "deepspeed": Maybe(_VERSION),
+    "no_ssh": FLAG,
+    "deepspeed_tool": Maybe(_TOOL),
+    "torch": Maybe(_VERSION),
+    "torchrun_tool": Maybe(_TOOL),
+}
+
+
+def is_address(value: object) -> bool:
+    """Whether it looks like the name or the IP address of a host."""
+    return _is(_ADDRESS, value)
+
+
+def is_port(value: object) -> bool:
+    """Whether it is a TCP port number."""
+    return _is(_PORT, value)
+
+
+def _is(kind: Kind, value: object) -> bool:
+    try:
+        kind.read(value)
+    except Malformed:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What one node answered. It becomes shell, there and in part on all other nodes.
+
+    :param address: the address at which the other nodes reach it, or None: they resolve its name
+    :param port: a free TCP port on it
+    :param cores: the cores it allows us, like ``0-3,8``
+    :param numactl: path, or None: not there; the same for the other tools
+    :param python: absolute path
+    :param deepspeed: version
+    :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
+    :param torch: version
+    :raises CockpitError: a field has an impossible value
+    """
+
+    address: str | None = None
+    port: int | None = None
+    cores: str = ""
+    numactl: str | None = None
+    nsys: str | None = None
+    python: str | None = None
+    deepspeed: str | None = None
+    no_ssh: bool = True
+    deepspeed_tool: str | None = None
+    torch: str | None = None
+    torchrun_tool: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in _FACTS.items():
+            try:
+                kind.read(getattr(self, name))
+            except Malformed as error:
+                raise CockpitError(f"bad {name.replace('_', ' ')}: {error}") from None
+
+    @classmethod
+    def of(cls, node: str, answer: FactsAnswer) -> NodeFacts:
+        """From the answer of a node's ``facts`` call (:func:`cockpit.node.facts.facts`).
+
+        :raises CockpitError: it cannot be true; names the node
+        """
+        tools = (answer.deepspeed, answer.no_ssh, answer.deepspeed_tool, answer.torch, answer.torchrun_tool)
+        cores = ",".join(map(str, answer.cores))
+        try:
+            return cls(None, None, cores, answer.numactl, answer.nsys, answer.python, *tools)
+        except CockpitError as error:
+            hint = "nothing was started; find out why before you use this node"
+            what = f"cannot be true: {error.what}"
+            raise CockpitError(what, where=node, hint=hint, code=Exit.NODE_UNFIT) from None
+
+
+@dataclass(frozen=True)
+class Place:
+    """One node of a job, with everything settled that a launcher's command line needs."""
+
+    job: Job
+    index: int
+    facts: NodeFacts | None
+    master_addr: str
+    master_port: int
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        return self.job.hosts[self.index]
+
+    @property
+    def ranks(self) -> range:
+        """Global ranks of this node: nodes in hostfile order, each with its slots in ascending order."""
+        first = sum(len(host.slots) for host in self.job.hosts[: self.index])
+        return range(first, first + len(self.host.slots))
+
+    @property
+    def python(self) -> str:
+        """The python of the ranks: an absolute path where one is known."""
+        found = self.facts.python if self.facts else None
+        return found or self.job.python or "python"

@@ -1,0 +1,92 @@
+"""``--include`` and ``--exclude``: DeepSpeed's ``NAME[:S[,S]]@NAME…`` (as of 0.19.8), and ranges in NAME."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cockpit.errors import CockpitError, ManyErrors, near
+from cockpit.plans.nodes.hostfile import Host, expand
+
+FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
+
+
+def apply(hosts: Sequence[Host], include: str = "", exclude: str = "") -> tuple[Host, ...]:
+    """The hosts and slots that are left, in hostfile order; an empty text filters nothing.
+
+    As in DeepSpeed, several entries for one host are merged, and one that names slots wins over one that
+    names the whole host. A host whose own name has ``@`` or ``:`` can be named too.
+
+    :raises CockpitError: both given, or nothing left
+    :raises ManyErrors: every unknown host, unknown slot and bad entry
+    """
+    if include and exclude:
+        raise CockpitError("--include and --exclude cannot be used together", hint="use one of the two")
+    if not include and not exclude:
+        return tuple(hosts)
+    option = "--include" if include else "--exclude"
+    chosen = _choose(hosts, include or exclude, option)
+    kept = []
+    for host in hosts:
+        named = chosen.get(host.name)
+        if include:
+            slots = () if named is None else tuple(sorted(named)) or host.slots
+        else:
+            slots = host.slots if named is None else tuple(s for s in host.slots if named and s not in named)
+        if slots:
+            kept.append(replace(host, slots=slots))
+    if not kept:
+        raise CockpitError(
+            "leaves no host", where=f"{option} {include or exclude}", hint="check the hostfile"
+        )
+    return tuple(kept)
+
+
+def _choose(hosts: Sequence[Host], text: str, option: str) -> dict[str, set[int]]:
+    """The slots named for each named host; an empty set: the whole host."""
+    known = {host.name: host for host in hosts}
+    chosen: dict[str, set[int]] = {}
+    errors: list[CockpitError] = []
+    for entry in _entries(text, known):
+        try:
+            name, slots = _entry(entry, known)
+            for one in [name] if name in known else expand(name):
+                _check(one, slots, known)
+                chosen.setdefault(one, set()).update(slots)
+        except CockpitError as error:
+            errors.append(CockpitError(error.what, where=f"{option} {entry}", hint=error.hint))
+    if errors:
+        raise ManyErrors(errors)
+    return chosen
+
+
+def _entries(text: str, known: dict[str, Host]) -> Iterator[str]:
+    """Split at ``@``, but not inside a known name like ``user@gpu01``."""
+    pieces = text.split("@")
+    while pieces:
+        piece = pieces.pop(0)
+        if pieces and piece not in known and any(name.startswith(f"{piece}@") for name in known):
+            piece = f"{piece}@{pieces.pop(0)}"
+        yield piece
+
+
+def _entry(entry: str, known: dict[str, Host]) -> tuple[str, set[int]]:
+    if entry in known or ":" not in entry:
+        return entry, set()
+    name, _, slots = entry.rpartition(":")
+    words = slots.split(",")
+    if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
+        raise CockpitError(f"bad slots {slots!r}", hint=FORM)
+    return name, set(map(int, words))
+
+
+def _check(name: str, slots: set[int], known: dict[str, Host]) -> None:
+    host = known.get(name)
+    if host is None:
+        meant = near(name, known)
+        hint = f"did you mean {meant}?" if meant else FORM
+        raise CockpitError(f"no host {name} in the hostfile", hint=hint)
+    unknown = sorted(slots - set(host.slots))
+    if unknown:
+        has = f"it has slots {host.slots[0]}-{host.slots[-1]}"
+        raise CockpitError(f"host {name} has no slot {unknown[0]}", hint=has)

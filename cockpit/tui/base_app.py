@@ -1,0 +1,284 @@
+"""What every screen needs from the app: settings, keys, themes, the clipboard, a way out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import events
+from textual._context import active_message_pump
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.driver import Driver
+from textual.filter import LineFilter
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from cockpit import paths
+from cockpit.base.events import Left
+from cockpit.config import Config
+from cockpit.core.run.events import Event
+from cockpit.engine.run.session import Session
+from cockpit.errors import CockpitError, Exit
+from cockpit.tui.commands import keymap, shown
+from cockpit.tui.door import Door, explained, notice
+from cockpit.tui.escape import reads_escapes
+from cockpit.tui.look import themes
+from cockpit.tui.look.ascii_filter import AsciiFilter
+from cockpit.tui.look.few_colours import FewColours
+from cockpit.tui.look.glyphs import Glyphs, choose
+from cockpit.tui.panes.finder import Finder, Item
+from cockpit.tui.typeahead import Typeahead
+from cockpit.tui.walls import wall
+
+URGENT = ("ctrl+q", "ctrl+z")
+"""Keys that always work."""
+
+READ_S, READ_ERROR_S = 1.5, 5.0
+"""Seconds that a message, and an error, stay whatever is typed."""
+
+RELOAD_S = 1.0
+"""How often theme files are checked for changes."""
+
+
+class Host(App[int]):
+    """The app without its screens.
+
+    :param read_only: do nothing that changes the run
+    """
+
+    TITLE = "cockpit"
+    ENABLE_COMMAND_PALETTE = False  # ours is a Finder
+    # Messages leave the last lines free: the input, the keys, and the status of the pane above them.
+    CSS = "ToastRack { margin-bottom: 2; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", "leave", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
+    ]
+
+    def __init__(self, config: Config, *, read_only: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.read_only = read_only or config.read_only
+        self.commands = keymap(config.keys, config.where)
+        self.glyphs: Glyphs = choose(config.ascii)
+        self._running_loop: asyncio.AbstractEventLoop | None = None
+        self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
+        self._keys_served: asyncio.Task[None] | None = None
+        self._unread_until = 0.0
+        self.session: Session | None = None
+        self.error: CockpitError | None = None
+        """Why there is no session, or why the app could not go on."""
+        self._door = Door()
+        self._ending = False
+        self._broken: object = None
+        """A screen that could not be built."""
+        self._themes = themes.Themes()
+        self._filters_of_ours: list[LineFilter] = [
+            AsciiFilter(enabled=self.glyphs.ascii),
+            FewColours(enabled=self.console.color_system == "256"),
+        ]
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours of states that a theme may leave out."""
+        return themes.defaults()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver, with our reading of ``esc``."""
+        return reads_escapes(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own filters, then ours: in signs and colours that the terminal can show."""
+        return [*super().get_line_filters(), *(each for each in self._filters_of_ours if each.enabled)]
+
+    def on_mount(self) -> None:
+        self._load_themes()
+        if problem := self._themes.use(self, self.config.theme):
+            self._warn(problem)
+        self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
+        self.set_interval(RELOAD_S, self._load_themes)
+        self._running_loop = asyncio.get_running_loop()
+        self._keys_served = asyncio.create_task(self.typeahead.serve())
+
+    def on_unmount(self) -> None:
+        if self._keys_served is not None:
+            self._keys_served.cancel()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes are queued; the keys that leave the app are not."""
+        typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if typed and self._notifications and time.monotonic() >= self._unread_until:
+            self.clear_notifications()
+        if typed and getattr(event, "key", "") not in URGENT:
+            self.typeahead.put(event)
+        else:
+            await super().on_event(event)
+
+    def _load_themes(self) -> None:
+        """Register new and changed themes, and say once what is wrong with one."""
+        for problem in self._themes.refresh(self):
+            self._warn(problem)
+
+    def _warn(self, problem: str) -> None:
+        self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
+
+    def key_of(self, name: str) -> str:
+        """The key of a command, as people write it."""
+        return shown(self.commands[name].keys[0])
+
+    def joined(self, session: Session) -> None:
+        """A session was created: close it when the app ends."""
+        self.session = session
+
+    def copy(self, text: str) -> None:
+        """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
+        self.copy_to_clipboard(text)
+        path = paths.private_dir(paths.state()) / "copied.txt"
+        try:
+            number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(number, "w") as file:
+                file.write(text)
+        except OSError as error:
+            self.notify(f"copied, but not to {path}: {error.strerror}", severity="warning", markup=False)
+            return
+        lines = text.count("\n") + 1
+        self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", markup=False, timeout=4)
+
+    def _dropped_keys(self, count: int) -> None:
+        keys = "a key that was" if count == 1 else f"{count} keys that were"
+        self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning", markup=False)
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a message; the first key after there was time to read it removes it."""
+        seconds = READ_ERROR_S if how.get("severity") == "error" else READ_S
+        self._unread_until = max(self._unread_until, time.monotonic() + seconds)
+        super().notify(message, **how)
+
+    def find(self, title: str, items: Iterable[Item]) -> None:
+        """Let a person choose one of many by name, and run it."""
+
+        def run(chosen: Callable[[], object] | None) -> None:
+            if chosen is not None:
+                chosen()
+
+        self.push_screen(Finder(title, items), run)
+
+    def theme_items(self) -> Iterator[Item]:
+        """The themes to choose from."""
+        for name, theme in sorted(self.available_themes.items()):
+            if theme.variables.get("rank-running"):
+                use = partial(setattr, self, "theme", name)
+                yield Item(name, f"theme: {name}", use, "", "Themes", "Colours.")
+
+    def leave(self) -> None:
+        """Close the app; the run goes on."""
+        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
+
+    async def _leave(self) -> None:
+        code = Exit.LEFT
+        try:
+            session = self.session
+            if session is not None:
+                over = session.model.over
+                code = session.model.exit_code() if over else Exit.LEFT
+                if not over and not session.model.done:
+                    with suppress(OSError, CockpitError):  # a full disk must not keep anybody here
+                        session.folder.write(Event(time.time(), "", Left()))
+                await session.close()
+        except Exception as error:
+            # Said once the terminal is back: nothing must delay leaving.
+            self.error = self.error or explained(error)
+        finally:
+            self.exit(int(code))
+
+    def leave_soon(self) -> None:
+        """As :meth:`leave`, from a signal handler."""
+        if self._running_loop is not None:
+            self._running_loop.call_soon_threadsafe(self.leave)
+
+    def action_leave(self) -> None:
+        """For ctrl+q, on which Textual would quit at once."""
+        self.leave()
+
+    # The door for errors
+
+    def complain(self, error: CockpitError) -> None:
+        """Show what went wrong and what to do about it."""
+        self.notify(notice(error), severity="error", markup=False, timeout=15)
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """An error raised in this block becomes a notice; what follows the block goes on."""
+        try:
+            yield
+        except Exception as error:
+            self._handle_exception(error)
+
+    def _handle_exception(self, error: Exception, *, once: bool = False) -> None:
+        """The door itself: Textual passes everything here that a worker, a timer or a handler raised.
+
+        The app goes on, unless there is no screen to go on with.
+
+        :param once: it is said once, however often it happens
+        """
+        if self._ending:
+            return
+        if self._exit:
+            explained(error)  # nobody sees a notice any more, but the details are kept
+            return
+        pump = active_message_pump.get(None)
+        unborn = isinstance(pump, Screen) and not pump.is_mounted
+        if not self._running or self._door.storm or (unborn and pump in self.screen_stack[:2]):
+            self._give_up(error)
+            return
+        if isinstance(pump, Screen) and pump is self._broken:
+            return  # it is being removed; its further errors follow from the one already shown
+        if unborn:
+            self._broken = pump
+            self.call_later(self._take_away, pump)
+        told = self._door.take(error, once=once)
+        if told is not None:
+            self.complain(told)
+
+    def _cannot_draw(self, error: Exception) -> None:
+        self._handle_exception(error, once=True)
+
+    def _take_away(self, screen: Screen[object]) -> None:
+        """Close a screen that could not be built; its caller gets no answer."""
+        if self.screen is screen:
+            screen.dismiss()
+
+    def _give_up(self, error: Exception) -> None:
+        """End; :attr:`error` says why once the terminal is back. The run goes on."""
+        self._ending = True
+        why = explained(error)
+        self.error = CockpitError(f"the app had to end: {why.what}", where=why.where, hint=why.hint)
+        if self._running:
+            self.leave()
+
+    async def _dispatch_message(self, message: Message) -> None:
+        try:
+            await super()._dispatch_message(message)
+        except Exception as error:
+            if not self._is_mounted:
+                self._give_up(error)
+                raise  # there is no app yet: Textual gives the terminal back
+            self._handle_exception(error)
+            await asyncio.sleep(0)  # one that keeps failing must not starve the others
+
+    # Textual starts scrollbars in the first, all other widgets and screens in the second.
+
+    def _register_child(self, parent: DOMNode, child: Widget, before: int | None, after: int | None) -> None:
+        wall(child, self._handle_exception, self._cannot_draw)
+        super()._register_child(parent, child, before, after)
+
+    def _start_widget(self, parent: Widget, widget: Widget) -> None:
+        wall(widget, self._handle_exception, self._cannot_draw)
+        super()._start_widget(parent, widget)

@@ -1,0 +1,4 @@
+"""The log view and its filter.
+
+Reading logs is in ``engine.logs``.
+"""

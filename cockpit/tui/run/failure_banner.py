@@ -1,0 +1,193 @@
+"""Who failed first, why, with what consequences, and what happens next: the answer before the question."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.core.logs.causes import Cause
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.run.model import Rank, RankState, RunModel
+from cockpit.core.text import RemoteText
+from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.line import Part, fit
+
+GROUPS = 3
+"""At most this many ways in which other ranks ended are listed."""
+
+AGES = 1e9
+"""Seconds (three decades): a longer span between two ranks is not real: a node may send any time."""
+
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+
+
+class FailureBanner(Widget):
+    """Up to three lines; none while nothing has failed.
+
+    :param keys: the key of a command, by its id
+    """
+
+    DEFAULT_CSS = """
+    FailureBanner {
+        height: 0; display: none; background: $notice; color: $foreground;
+        &.-shown { display: block; height: auto; }
+        & > .failure-banner--bad { color: $rank-failed; text-style: bold; }
+        & > .failure-banner--strong { text-style: bold; }
+        & > .failure-banner--warn { color: $link-stale; }
+        & > .failure-banner--dim { color: $foreground 70%; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"failure-banner--{name}" for name in ("bad", "strong", "warn", "dim")
+    }
+
+    class Pressed(Message):
+        """It was clicked: a person wants to see the rank's log."""
+
+    def __init__(self, *, keys: Callable[[str], str] = lambda name: name, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._keys = keys
+        self.lines: list[list[Part]] = []
+        self._told: tuple[dict[str, list[int]], Part] | None = None
+        """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
+
+    def show(self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float) -> None:
+        """Draw what is known.
+
+        :param stops_at: when the failure policy stops the rest, unix seconds
+        :param now: unix seconds
+        """
+        lines = self._lines(model, cause, stops_at, now)
+        if lines == self.lines:
+            return
+        taller = len(lines) != len(self.lines)
+        self.lines = lines
+        self.set_class(bool(lines), "-shown")
+        self.refresh(layout=taller)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many lines as there are."""
+        return len(self.lines)
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        if y >= len(self.lines):
+            return Strip.blank(width, base)
+        segments = [Segment("▌ ", self.get_component_rich_style("failure-banner--bad"))]
+        for text, style in fit(self.lines[y], width - 3):
+            rich = self.get_component_rich_style(f"failure-banner--{style}") if style else None
+            segments.append(Segment(text, rich))
+        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+
+    def on_click(self) -> None:
+        self.post_message(self.Pressed())
+
+    def _lines(
+        self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float
+    ) -> list[list[Part]]:
+        failures = model.failures()
+        if not failures:
+            return []
+        first, others = failures[0], failures[1:]
+        lines = [self._who(model, first, others), self._why(first, cause)]
+        rest = self._rest(model, others, stops_at, now)
+        return [*lines, rest] if rest else lines
+
+    def _who(self, model: RunModel, first: Rank, others: Sequence[Rank]) -> list[Part]:
+        place = model.nodes[first.node].ranks.index(first.rank)
+        node, how = _shown(first.node), _shown(first.text)
+        when = f" at {clock_text(model.ended_at(first), 10)}" if first.ended_at else ""
+        short = Part(((f"{node} · {how}", ""),), 1)
+        parts = [
+            Part(((f"rank {first.rank} failed first", "bad"),), 0),
+            Part(((f"{node}, local rank {place} · {how}{when}", ""),), 3, short),
+        ]
+        at = model.ended_at(first)
+        other = min((model.ended_at(rank) for rank in others if rank.ended_at), default=None)
+        if first.ended_at and other is not None and 0 <= other - at < AGES:
+            parts.append(Part(((f"{span_text(other - at)} before any other", "dim"),), 2))
+        return parts
+
+    def _why(self, first: Rank, cause: Cause | None) -> list[Part]:
+        if cause is None:
+            parts = [Part(((_silent(first), "strong"),), 0)]
+        else:
+            parts = [Part(((cause.summary.shown(limit=300), "strong"),), 0)]
+            frames = [frame.shown(limit=120) for frame in cause.frames]
+            if frames:
+                # If there is little room, the innermost frame is the one to keep.
+                parts.append(Part(((" → ".join(frames), ""),), 3, Part(((frames[-1], ""),), 1)))
+        parts.append(Part(((f"{self._keys('failed_log')}: its log", "dim"),), 2))
+        return parts
+
+    def _rest(
+        self, model: RunModel, others: Sequence[Rank], stops_at: float | None, now: float
+    ) -> list[Part]:
+        parts = [self._then(others)] if others else []
+        if stops_at is not None:
+            left = f"{max(0.0, stops_at - now):.0f} s"
+            stop, keep = self._keys("stop"), self._keys("keep")
+            short = Part(((f"rest stops in {left} · {stop} now · {keep} keep", "warn"),), 0)
+            keys = f"{stop} now · {keep} keep them running"
+            parts.append(Part(((f"the other ranks stop in {left} · {keys}", "warn"),), 0, short))
+        elif model.over:
+            return parts
+        elif model.stop_reason:
+            parts.append(Part((("stopping the other ranks", "warn"),), 0))
+        elif model.alive():
+            parts.append(Part(((f"the other ranks run on · {self._keys('stop')} stops them", "warn"),), 0))
+        return parts
+
+    def _then(self, others: Sequence[Rank]) -> Part:
+        """The consequences: how the others ended."""
+        ended: dict[str, list[int]] = {}
+        for rank in others:
+            ended.setdefault(rank.text, []).append(rank.rank)
+        if self._told is None or self._told[0] != ended:
+            nodes = {rank.rank: rank.node for rank in others}
+            groups = sorted(ended.items(), key=lambda group: -len(group[1]))
+            left = sum(len(ranks) for _, ranks in groups[GROUPS:])
+            more = [f"{left:,} more"] if left else []
+            long, short = (
+                [_ended_text(*group, nodes, numbers) for group in groups[:GROUPS]]
+                for numbers in (True, False)
+            )
+            least = _then(f"{_count(len(others))} failed")
+            self._told = ended, _then("; ".join(long + more), _then("; ".join(short + more), least))
+        return self._told[1]
+
+
+def _silent(first: Rank) -> str:
+    """What to say about a rank that did not say why it failed."""
+    if first.state is not RankState.KILLED:
+        return "no traceback in its output"
+    if first.signal in CRASHES:
+        return "it crashed in native code, without a traceback"
+    if first.signal == signal.SIGKILL:
+        return "killed from outside: by a person, or by the kernel, out of memory"
+    return "it was killed from outside"
+
+
+def _then(words: str, less: Part | None = None) -> Part:
+    return Part((("then ", "dim"), (words, "")), 1, less)
+
+
+def _ended_text(text: str, ranks: Sequence[int], nodes: dict[int, str], numbers: bool) -> str:
+    places = _shown(nodes_text(dict.fromkeys(nodes[rank] for rank in sorted(ranks))))
+    which = f" ({ranks_text(ranks)})" if numbers else ""
+    return f"{_count(len(ranks))}{which} on {places} {_shown(text)}"
+
+
+def _count(ranks: int) -> str:
+    return f"{ranks:,} rank{'s' * (ranks > 1)}"
+
+
+def _shown(text: str) -> str:
+    """Text from a node, made harmless."""
+    return RemoteText.of(text).shown(limit=200)

@@ -1,0 +1,99 @@
+"""What the app was opened for: to launch a run, to join one, or to look at one that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from cockpit.engine.launch.start import Request, Stages, start
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import fleet_for
+from cockpit.engine.run.session import Session
+
+
+class Flight(Protocol):
+    """A way to a session."""
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Names of its nodes."""
+        ...
+
+    @property
+    def launches(self) -> bool:
+        """Whether it starts anything on the nodes, which is undone if the start is given up halfway."""
+        ...
+
+    @property
+    def collects(self) -> bool:
+        """Whether profiler reports are collected when the run has ended."""
+        ...
+
+    @property
+    def leaving(self) -> str:
+        """What leaving means, if not that the run goes on."""
+        ...
+
+    async def take_off(self, stages: Stages) -> Session:
+        """Make the session; the caller watches and closes it.
+
+        :raises CockpitError: it cannot be made; what to do about it
+        """
+        ...
+
+
+@dataclass
+class Launching:
+    """A new run."""
+
+    request: Request
+    collects: bool = False
+    leaving: str = ""
+    launches: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return self.request.job.run
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        return [host.name for host in self.request.job.hosts]
+
+    async def take_off(self, stages: Stages) -> Session:
+        return await start(self.request, stages)
+
+
+@dataclass
+class Joining:
+    """A run that was started before."""
+
+    folder: RunFolder
+    collects: bool = False
+    leaving: str = ""
+    launches: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        return [entry.name for entry in self.folder.manifest.nodes]
+
+    async def take_off(self, stages: Stages) -> Session:
+        writer = self.folder.lock()
+        session = Session(
+            self.folder, fleet_for(self.folder.manifest), stages.listener(self.folder), writer=writer
+        )
+        try:
+            await session.rejoin()
+        except BaseException:
+            await session.close()
+            raise
+        return session

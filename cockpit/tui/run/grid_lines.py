@@ -1,0 +1,353 @@
+"""What the rank grid says about a node, as pieces of lines for a pane of some width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.cells import set_cell_size
+
+from cockpit.base.events import NodeSample
+from cockpit.core.cutting import cut_middle
+from cockpit.core.run.model import LIVE, Node, Rank, RunModel
+from cockpit.core.run.slow_links import SLOW_S
+from cockpit.core.text import RemoteText
+from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
+from cockpit.tui.look.spark import bar
+from cockpit.tui.run.detail_lines import STALE_S
+
+Mark = tuple[str, int | None]
+"""A node, or a rank on it."""
+
+GROUP = 4
+"""Ranks between two gaps, which make a row easier to count."""
+
+EDGE = 2
+"""Columns before a node's name: the cursor, and whether it is marked."""
+
+SCARCE = 0.95
+"""From this share of a node's memory in use, it gets a colour."""
+
+NUMBERED = 6
+"""From this many columns a bar has its number beside it: a gap, the bar, and at most ``100%``."""
+
+STAGES = {
+    "term": ("stopping", "stop"),
+    "finalising": ("finalising", "report"),
+    "kill": ("killing", "kill"),
+    "sweep": ("sweeping", "sweep"),
+}
+"""What is said about a node that is being stopped, in full and in short."""
+
+# Columns of one bar and of the link, the best first: bars with numbers, with room for their names, close.
+_WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
+_CLOSE = ((1, 10), (1, 7))
+_LINK = 12
+
+
+class Piece(NamedTuple):
+    """Some harmless text.
+
+    :param role: what it means; a suffix ``+first``, ``+mark`` or ``+cursor`` is laid over its colour
+    """
+
+    text: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a pane's width is divided.
+
+    :param name: columns of a node's name
+    :param per_line: ranks in one line; a node with more takes several
+    :param bar: columns of one bar; 0: none are drawn
+    :param gpu: whether there is a bar for GPUs
+    :param link: columns of the link; 0: it is not drawn
+    """
+
+    name: int
+    per_line: int
+    bar: int
+    gpu: bool
+    link: int
+
+    @property
+    def cells_at(self) -> int:
+        """The column of the first rank."""
+        return EDGE + self.name + 1
+
+    @property
+    def cells(self) -> int:
+        """Columns of a line's ranks."""
+        return _room(self.per_line)
+
+    def lines(self, ranks: int) -> int:
+        """Lines that a node with this many ranks takes."""
+        return max(1, -(-ranks // self.per_line))
+
+    def rank_at(self, x: int) -> int | None:
+        """Which rank of a line is drawn in a given column of the pane."""
+        at = x - self.cells_at
+        if not 0 <= at < self.cells or at % (GROUP + 1) == GROUP:
+            return None
+        place = at - at // (GROUP + 1)
+        return place if place < self.per_line else None
+
+
+def _room(ranks: int) -> int:
+    """Columns for this many ranks, below their heading."""
+    return max(len("ranks"), _span(ranks))
+
+
+def _span(ranks: int) -> int:
+    return ranks + max(0, ranks - 1) // GROUP
+
+
+def _bars(columns: int, gpu: bool) -> int:
+    """Columns of all bars of a line."""
+    count = 3 if gpu else 2
+    return 0 if not columns else 1 + count if columns == 1 else columns * count
+
+
+def columns_for(width: int, name: int, ranks: int, gpu: bool) -> Columns:
+    """Divide a width.
+
+    Room is made by drawing bars close together, by cutting names, by leaving out the bars, and finally by
+    wrapping: each rank is always drawn, and the link if there is any room.
+
+    :param name: columns of the longest name
+    :param ranks: of the node that has the most
+    """
+    ranks = max(1, ranks)
+    cuts = dict.fromkeys(min(name, most) for most in (24, 12, 8))
+    tries = [(columns, cut) for cut in cuts for columns in (*_WIDE, *_CLOSE)]
+    tries += [((0, 7), cut) for cut in cuts]
+    for (columns, link), cut in tries:
+        left = width - EDGE - cut - 1 - _room(ranks) - _bars(columns, gpu) - link
+        if left >= 0:
+            return Columns(cut, ranks, columns, gpu, min(_LINK, link + left))
+    return _wrapped(width, min(name, 12 if width >= 40 else 8), gpu)
+
+
+def _wrapped(width: int, name: int, gpu: bool) -> Columns:
+    columns, link = (1, 7)
+    room = width - EDGE - name - 1
+    if room - _bars(columns, gpu) - link < _span(8):
+        columns = 0
+    if room - _bars(columns, gpu) - link < _span(GROUP):
+        link = 0
+    room = max(1, room - _bars(columns, gpu) - link)
+    count = (room + 1) // (GROUP + 1) * GROUP
+    # People count a node's ranks in eights.
+    count = count // 8 * 8 or count or room
+    return Columns(name, count, columns, gpu, link)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything but the model that a line depends on.
+
+    :param first: the rank that failed first
+    :param cursor: what the cursor is on, if it is visible
+    :param names: what nodes are called here, if not by their full name
+    :param slow_s: the round trip from which a link counts as slow
+    :param now: unix seconds
+    """
+
+    glyphs: Glyphs = UNICODE
+    first: int | None = None
+    cursor: Mark | None = None
+    marks: frozenset[Mark] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    slow_s: float = SLOW_S
+    now: float = 0.0
+
+
+def shown_name(name: str) -> str:
+    """A node's name, harmless."""
+    return RemoteText.of(name).shown()
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """What nodes are called when there is little room: without their common domain."""
+    labels = {name: shown_name(name).split(".") for name in names}
+    shared = min((len(parts) for parts in labels.values()), default=1) - 1
+    if any(parts[-1].isdigit() for parts in labels.values()):
+        shared = 0  # addresses
+    while shared and len({tuple(parts[-shared:]) for parts in labels.values()}) > 1:
+        shared -= 1
+    return {name: ".".join(parts[: len(parts) - shared]) for name, parts in labels.items()}
+
+
+def head_line(columns: Columns) -> list[Piece]:
+    """What the columns are."""
+    text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
+    names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
+    if columns.bar == 1:
+        text += " " + "".join(name[0] for name in names)
+    elif columns.bar:
+        text += "".join(f"{name:>{columns.bar}}" for name in names)
+    return [Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
+
+
+def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
+    """One line of a node.
+
+    :param part: which one, if it takes several
+    """
+    pieces = [*_edge(node, part, columns, look), *_name(node, part, columns, look)]
+    start = part * columns.per_line
+    numbers = node.ranks[start : start + columns.per_line]
+    pieces += _cells(node, numbers, model.ranks, look)
+    pieces.append(Piece(" " * (columns.cells - _span(len(numbers))), ""))
+    if part == 0:
+        pieces += [*_measures(node, columns, look), _link(node, columns, look)]
+    return pieces
+
+
+def stale(node: Node) -> bool:
+    """Whether what is known about a node is stale: its link is down, and it has not ended."""
+    return node.link in ("stale", "gone") and not node.over
+
+
+def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+    """The cursor, and ``◆`` if the node is marked, ``◇`` if one of its ranks is."""
+    ascii_only = look.glyphs.ascii
+    here = look.cursor is not None and look.cursor[0] == node.name
+    yield Piece((">" if ascii_only else "▌") if here else " ", "cursor")
+    sign = " "
+    if look.marks and part == 0:
+        if (node.name, None) in look.marks:
+            sign = "*" if ascii_only else "◆"
+        elif any(name == node.name for name, _ in look.marks):
+            sign = "+" if ascii_only else "◇"
+    yield Piece(sign, "mark")
+
+
+def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+    if part:
+        # Below the name: the first rank of this line, to find one's way in a large node.
+        yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
+        return
+    here = look.cursor is not None and look.cursor[0] == node.name
+    text = cut_middle(
+        look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
+    )
+    yield Piece(
+        set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
+    )
+
+
+def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:
+    """The ranks of a line; those that look the same are one piece."""
+    old = stale(node)
+    pieces: list[Piece] = []
+    text, role = "", ""
+    for place, rank_number in enumerate(numbers):
+        rank = ranks[rank_number]
+        state = state_name(rank)
+        sign = str(getattr(look.glyphs, state))
+        if rank_number == look.first:
+            sign, state = look.glyphs.failed, "failed+first"
+        elif state == "failed":
+            # Only the rank that failed first has the failure sign: it stands out among later failures.
+            sign = look.glyphs.killed
+        elif old and rank.state in LIVE:
+            state = "stale"
+        if (node.name, rank_number) in look.marks:
+            state += "+mark"
+        if look.cursor == (node.name, rank_number):
+            state += "+cursor"
+        gap = place and place % GROUP == 0
+        if state == role and not (gap and "+" in role):
+            text += f" {sign}" if gap else sign
+            continue
+        if text:
+            pieces.append(Piece(text, role))
+        if gap:
+            pieces.append(Piece(" ", ""))
+        text, role = sign, state
+    pieces.append(Piece(text, role))
+    return pieces
+
+
+def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
+    """Bars of a node's cores, memory and GPUs; blank if it has reported nothing."""
+    if not columns.bar:
+        return
+    sample = node.sample or NodeSample()
+    memory = _share(sample.memory_bytes, sample.memory_total_bytes)
+    shares = [
+        (_share(sample.load, sample.cores), "bar"),
+        (memory, "scarce" if memory is not None and memory >= SCARCE else "bar"),
+        (_gpu_share(node), "gpu"),
+    ]
+    old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S
+    if columns.bar == 1:
+        yield Piece(" ", "")
+    for share, role in shares if columns.gpu else shares[:2]:
+        sign = " " if share is None else bar(share, look.glyphs.ascii)
+        if columns.bar == 1:
+            yield Piece(sign, "stale" if old else role)
+        elif columns.bar < NUMBERED:
+            yield Piece(f"  {sign} ", "stale" if old else role)
+        else:
+            number = "" if share is None else f"{share:.0%}"
+            yield Piece(f" {sign}", "stale" if old else role)
+            yield Piece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    """A part of a whole, 0 to 1; None if either is unknown."""
+    return None if part is None or not whole else min(1.0, part / whole)
+
+
+def _gpu_share(node: Node) -> float | None:
+    """How busy the GPUs of a node are, all together."""
+    found = [_share(gpu.utilisation_percent, 100) for gpu in node.gpus]
+    shares = [share for share in found if share is not None]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _link(node: Node, columns: Columns, look: Look) -> Piece:
+    long, short, role = _link_words(node, look)
+    # Keep a blank between the link and what precedes it.
+    text = long if len(long) < columns.link else short[: max(0, columns.link - 1)]
+    return Piece(f"{text:>{columns.link}}" if columns.link else "", role)
+
+
+def _link_words(node: Node, look: Look) -> tuple[str, str, str]:
+    """What to say about a link, the same in short, and its role."""
+    if node.lost:
+        return "lost", "lost", "link-gone"
+    if node.ended:
+        return "ended", "ended", "link-ok"
+    if node.link in ("stale", "gone"):
+        age = ago(look.now - node.link_since) if node.link_since else ""
+        return f"{node.link} {age}".rstrip(), f"!{age}" if age else node.link, f"link-{node.link}"
+    if node.stage:
+        return *STAGES.get(node.stage, STAGES["term"]), "link-stale"
+    if node.link != "ok":
+        return ("linking", "...", "link-ok") if look.glyphs.ascii else ("linking", "…", "link-ok")
+    if node.rtt_s is None or node.rtt_s < look.slow_s:
+        return "", "", "link-ok"  # as it should be: only the unusual is said
+    text = ago(node.rtt_s)
+    return text, text, "link-stale"
+
+
+def ago(seconds: float) -> str:
+    """A time span in at most five columns: ``16ms``, ``1.2s``, ``34s``, ``12min``, ``3h``, ``4d``."""
+    seconds = max(0.0, seconds)
+    if not seconds < 1e8:
+        return "?"  # years, or not a number at all
+    if seconds < 0.9995:
+        return f"{max(1, round(seconds * 1000))}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f}min"
+    return f"{seconds / 3600:.0f}h" if seconds < 172_800 else f"{seconds / 86_400:.0f}d"

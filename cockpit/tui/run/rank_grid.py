@@ -1,0 +1,464 @@
+"""Nodes and ranks at a glance: one row per node, one cell per rank."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.slow_links import SLOW_S, slow_from
+from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
+from cockpit.tui.run.grid_lines import (
+    Columns,
+    Look,
+    Mark,
+    Piece,
+    columns_for,
+    head_line,
+    node_line,
+    short_names,
+)
+
+ROLES = (
+    *STATES,
+    *("node", "head", "chosen", "cursor", "mark", "stale", "bar", "scarce", "gpu", "number"),
+    *("link-ok", "link-stale", "link-gone"),
+)
+"""What a piece of a line may mean; each has a component class."""
+
+MANY = 8
+"""At most this many rows are redrawn one by one: beyond that, redrawing all at once is less work."""
+
+LAID_OVER = {
+    "first": Style(bold=True),
+    "mark": Style(bold=True, underline=True),
+    "cursor": Style(reverse=True),
+}
+"""What may be laid over the colour of a role."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which lines the nodes take.
+
+    :param starts: the first line of each node, followed by the total number of lines
+    """
+
+    width: int
+    columns: Columns
+    starts: Sequence[int]
+
+    def at(self, line: int) -> tuple[int, int] | None:
+        """The node of a line, as its place in the order, and which of its lines it is."""
+        if not 0 <= line < self.starts[-1]:
+            return None
+        row = bisect_right(self.starts, line) - 1
+        return row, line - self.starts[row]
+
+
+class RankGrid(ScrollView, can_focus=True):
+    """The grid; its rows are in the order of the hostfile and never move.
+
+    :param model: the run's model; drawn again by :meth:`update_model`
+    :param glyphs: signs for states
+    """
+
+    DEFAULT_CSS = """
+    RankGrid {
+        height: auto; overflow-x: hidden; scrollbar-size-vertical: 1;
+        & > .rank-grid--node { color: $foreground; }
+        & > .rank-grid--head { color: $dim; }
+        & > .rank-grid--chosen { color: $key; text-style: bold; }
+        & > .rank-grid--cursor { color: $key; text-style: bold; }
+        & > .rank-grid--mark { color: $key; text-style: bold; }
+        & > .rank-grid--waiting { color: $rank-waiting; }
+        & > .rank-grid--starting { color: $rank-starting; }
+        & > .rank-grid--running { color: $rank-running; }
+        & > .rank-grid--done { color: $rank-done; }
+        & > .rank-grid--failed { color: $rank-failed; }
+        & > .rank-grid--killed { color: $rank-killed; }
+        & > .rank-grid--lost { color: $rank-lost; }
+        & > .rank-grid--stale { color: $rank-stale; }
+        & > .rank-grid--link-ok { color: $link-ok; }
+        & > .rank-grid--link-stale { color: $link-stale; }
+        & > .rank-grid--link-gone { color: $link-gone; }
+        & > .rank-grid--bar { color: $rank-running; }
+        & > .rank-grid--scarce { color: $link-stale; }
+        & > .rank-grid--gpu { color: $key; }
+        & > .rank-grid--number { color: $dim; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("left", "step(-1)", "Rank before", show=False),
+        Binding("right", "step(1)", "Next rank", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "home", "First node", show=False),
+        Binding("end", "end", "Last node", show=False),
+    ]
+
+    @dataclass
+    class Selected(Message):
+        """A person moved to a node, or to a rank on it."""
+
+        node: str
+        rank: int | None
+
+    @dataclass
+    class Opened(Message):
+        """A node or rank was opened by a double click."""
+
+        node: str
+        rank: int | None
+
+    @dataclass
+    class Marked(Message):
+        """The marks changed."""
+
+        marks: frozenset[Mark]
+
+    def __init__(self, model: RunModel, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self.marks: frozenset[Mark] = frozenset()
+        self._model = model
+        self._names: list[str] = []
+        self._rows: dict[str, int] = {}
+        self._short: dict[str, str] = {}
+        self._gpu = False
+        """Whether any node has reported a GPU."""
+        self._first: int | None = None
+        self._now = 0.0
+        self._slow_s = SLOW_S
+        self._cursor: tuple[int, int | None] = (0, None)
+        """The node, as its place in the order, and the rank's place on it."""
+        self._shown = False
+        """Whether anybody has moved the cursor: only then is something selected."""
+        self._styles: dict[str, Style] = {}
+        self._laid: _Layout | None = None
+        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
+        """What was last drawn in each line; -1 is the head."""
+
+    # What is drawn
+
+    def update_model(self, model: RunModel, changed: set[str | int] | None, now: float) -> None:
+        """Draw what changed; None: every row, since all of them age.
+
+        :param now: unix seconds
+        """
+        self._model, self._now = model, now
+        names = list(model.nodes)
+        gpu = self._gpu or any(model.nodes[item].gpus for item in changed or names if item in model.nodes)
+        if names != self._names or gpu != self._gpu:
+            self._names, self._gpu, self._laid = names, gpu, None
+            self._rows = {name: row for row, name in enumerate(names)}
+            self._short = short_names(names)
+            self._lay_out()
+            changed = None
+        if changed is None or self._may_be_first(changed):
+            failed = model.first_failure()
+            first = failed.rank if failed else None
+            if first != self._first:
+                self._first, changed = first, None
+        if changed is None:
+            self._slow_s = slow_from(model)
+            self.refresh()
+            return
+        seen = self._seen()
+        rows = {self._rows.get(self._node_of(item), -1) for item in changed}.intersection(seen)
+        if len(rows) > max(MANY, len(seen) // 2):
+            self.refresh()
+            return
+        for row in rows:
+            self._refresh_row(row)
+
+    def _seen(self) -> range:
+        """The visible nodes, as their places in the order."""
+        layout, top = self._layout, self.scroll_offset.y
+        first = layout.at(top)
+        last = layout.at(min(top + self.size.height, layout.starts[-1]) - 1)
+        return range(first[0], last[0] + 1) if first and last else range(0)
+
+    def _may_be_first(self, changed: set[str | int]) -> bool:
+        """Whether the first failure may now be a different one.
+
+        Checking thousands of ranks takes long. What only shifts times (a clock that is measured more
+        accurately) can wait until all rows are drawn.
+        """
+        ranks = self._model.ranks
+        return any(
+            item == self._first or ranks[item].failed
+            for item in changed
+            if isinstance(item, int) and item in ranks
+        )
+
+    def _node_of(self, item: str | int) -> str:
+        if isinstance(item, str):
+            return item
+        rank = self._model.ranks.get(item)
+        return rank.node if rank else ""
+
+    def _refresh_row(self, row: int) -> None:
+        """Redraw a node if it is visible."""
+        starts = self._layout.starts
+        top = starts[row] + 1 - self.scroll_offset.y
+        end = starts[row + 1] + 1 - self.scroll_offset.y
+        top, end = max(1, top), min(end, self.size.height)
+        if top < end:
+            self.refresh(Region(0, top, self.size.width, end - top))
+
+    def on_mount(self) -> None:
+        self.update_model(self._model, None, self._now)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def notify_style_update(self) -> None:
+        """A new theme has new colours."""
+        super().notify_style_update()
+        self._styles.clear()
+        self._strips.clear()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as the nodes take, and the head."""
+        return max(2, self._layout_for(width).starts[-1] + 1)
+
+    @property
+    def _layout(self) -> _Layout:
+        width = self.scrollable_content_region.width
+        if self._laid is None or self._laid.width != width:
+            self._laid = self._layout_for(width)
+            self._strips.clear()
+        return self._laid
+
+    def _layout_for(self, width: int) -> _Layout:
+        nodes = self._model.nodes.values()
+        name = max(map(cell_len, self._short.values()), default=4)
+        columns = columns_for(
+            width, max(4, name), max((len(node.ranks) for node in nodes), default=1), self._gpu
+        )
+        return _Layout(width, columns, [0, *accumulate(columns.lines(len(node.ranks)) for node in nodes)])
+
+    def _lay_out(self) -> None:
+        """Take as many lines as are needed, and keep the cursor in sight."""
+        size = Size(self._layout.width, self._layout.starts[-1] + 1)
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self.refresh(layout=True)
+        if self._shown:
+            self._scroll_to_cursor()
+
+    def _style(self, role: str) -> Style:
+        style = self._styles.get(role)
+        if style is None:
+            name, *over = role.split("+")
+            style = self.get_component_rich_style(f"rank-grid--{name}") if name else self.rich_style
+            for each in over:
+                style += LAID_OVER[each]
+            self._styles[role] = style
+        return style
+
+    def render_line(self, y: int) -> Strip:
+        """The head stays, the rows scroll."""
+        layout = self._layout
+        line = y - 1 + self.scroll_offset.y
+        if y == 0:
+            return self._strip(-1, head_line(layout.columns), layout.width)
+        at = layout.at(line)
+        if at is None:
+            return Strip.blank(layout.width, self._style(""))
+        look = Look(self.glyphs, self._first, self.selected, self.marks, self._short, self._slow_s, self._now)
+        node = self._model.nodes[self._names[at[0]]]
+        return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
+
+    def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
+        """A line; the same object as before if nothing changed, so that what is made from it is kept."""
+        before = self._strips.get(line)
+        if before is not None and before[0] == pieces and before[1].cell_length == width:
+            return before[1]
+        segments = [Segment(text, self._style(role)) for text, role in pieces if text]
+        left = width - sum(segment.cell_length for segment in segments)
+        if left > 0:
+            segments.append(Segment(" " * left, self._style("")))
+        strip = Strip(segments, width) if left >= 0 else Strip(segments).adjust_cell_length(width)
+        self._strips[line] = pieces, strip
+        return strip
+
+    # Moving
+
+    @property
+    def selected(self) -> Mark | None:
+        """What the cursor is on; None until somebody has moved it."""
+        return self._under_cursor() if self._shown else None
+
+    @property
+    def first(self) -> Mark | None:
+        """The first rank of the run: what is shown before anything is selected."""
+        node = next(iter(self._model.nodes.values()), None)
+        return None if node is None else (node.name, node.ranks[0] if node.ranks else None)
+
+    def _under_cursor(self) -> Mark | None:
+        row, place = self._cursor
+        if row >= len(self._names):
+            return None
+        node = self._model.nodes[self._names[row]]
+        return node.name, None if place is None or place >= len(node.ranks) else node.ranks[place]
+
+    def select(self, node: str, rank: int | None) -> None:
+        """Put the cursor on a node or rank; one that is not part of the run changes nothing."""
+        if node not in self._rows:
+            return
+        ranks = self._model.nodes[node].ranks
+        place = ranks.index(rank) if rank is not None and rank in ranks else None
+        self._place(self._rows[node], place, tell=False)
+
+    def unselect(self) -> None:
+        """Nothing is selected; the cursor keeps its node, unseen."""
+        self._shown = False
+        self._cursor = (self._cursor[0], None)
+        if self._names:
+            self._refresh_row(self._cursor[0])
+
+    def _place(self, row: int, place: int | None, *, tell: bool = True) -> None:
+        if not self._names:
+            return
+        row = max(0, min(row, len(self._names) - 1))
+        ranks = self._model.nodes[self._names[row]].ranks
+        place = None if place is None or not ranks else max(0, min(place, len(ranks) - 1))
+        before = self._cursor[0]
+        self._cursor, self._shown = (row, place), True
+        self._scroll_to_cursor()
+        for each in {before, row}:
+            self._refresh_row(each)
+        chosen = self._under_cursor()
+        if tell and chosen is not None:
+            self.post_message(self.Selected(*chosen))
+
+    def _line(self) -> int:
+        """The line the cursor is in."""
+        row, place = self._cursor
+        return self._layout.starts[row] + (place or 0) // self._layout.columns.per_line
+
+    def _scroll_to_cursor(self) -> None:
+        line, top, room = self._line(), self.scroll_offset.y, max(1, self.size.height - 1)
+        if line < top:
+            self.scroll_to(y=line, animate=False)
+        elif line >= top + room:
+            self.scroll_to(y=line - room + 1, animate=False)
+
+    def move(self, rows: int) -> None:
+        """Go to the node above or below, or to the line of the same node; the first move shows the cursor."""
+        row, place = self._cursor
+        if not self._shown or not self._names:
+            self._place(row, place)
+        elif place is None:
+            self._place(row + rows, None)
+        else:
+            self._to_line(self._line() + rows)
+
+    def _to_line(self, line: int) -> None:
+        """Go to another line, and stay in the column."""
+        at = self._layout.at(max(0, min(line, self._layout.starts[-1] - 1)))
+        if at is None:
+            return
+        (row, part), per_line, place = at, self._layout.columns.per_line, self._cursor[1]
+        self._place(row, None if place is None else part * per_line + place % per_line)
+
+    def step(self, ranks: int) -> None:
+        """Go to another rank of the node; before the first one is the node as a whole."""
+        row, place = self._cursor
+        if place is None:
+            self._place(row, 0 if ranks > 0 else None)
+        else:
+            self._place(row, None if place + ranks < 0 else place + ranks)
+
+    def page(self, step: int) -> None:
+        """A screen of nodes up or down."""
+        if self._shown and self._names:
+            self._to_line(self._line() + step * max(1, self.size.height - 2))
+        else:
+            self.move(0)
+
+    def home(self) -> None:
+        """The first node."""
+        self._place(0, self._cursor[1])
+
+    def end(self) -> None:
+        """The last node."""
+        self._place(len(self._names) - 1, self._cursor[1])
+
+    def toggle_mark(self) -> None:
+        """Mark or unmark what the cursor is on, and go to the next one."""
+        under = self._under_cursor()
+        if under is None:
+            return
+        self.marks = self.marks ^ {under}
+        self.post_message(self.Marked(self.marks))
+        row, place = self._cursor
+        if place is None:
+            self._place(row + 1, None, tell=False)
+        else:
+            self._place(row, place + 1, tell=False)
+
+    def clear_marks(self) -> None:
+        """No marks."""
+        self.marks = frozenset()
+        self.post_message(self.Marked(self.marks))
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        """Of the arrow keys."""
+        self.move(rows)
+
+    def action_step(self, ranks: int) -> None:
+        """Of the arrow keys."""
+        self.step(ranks)
+
+    def action_page(self, step: int) -> None:
+        """Of the page keys."""
+        self.page(step)
+
+    def action_home(self) -> None:
+        """Of the home key."""
+        self.home()
+
+    def action_end(self) -> None:
+        """Of the end key."""
+        self.end()
+
+    # The mouse
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None or offset.y == 0:
+            return
+        at = self._layout.at(offset.y - 1 + self.scroll_offset.y)
+        if at is None:
+            return
+        row, part = at
+        columns = self._layout.columns
+        place = columns.rank_at(offset.x)
+        if place is not None:
+            place += part * columns.per_line
+            if place >= len(self._model.nodes[self._names[row]].ranks):
+                place = None
+        self._place(row, place)
+        chosen = self._under_cursor()
+        if event.chain == 2 and chosen is not None:
+            self.post_message(self.Opened(*chosen))

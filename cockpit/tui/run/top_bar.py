@@ -1,0 +1,153 @@
+"""The first line: which run, its state, its progress, and how well it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.model import Node, RunModel
+from cockpit.core.run.slow_links import slow_from
+from cockpit.core.text import RemoteText
+from cockpit.tui.look.glyphs import UNICODE, Glyphs
+from cockpit.tui.look.spark import sparkline
+from cockpit.tui.look.units import number_text, span_text
+from cockpit.tui.panes.bar import Bar
+from cockpit.tui.panes.line import Part
+
+AGES = 1e9
+"""Seconds (three decades): a longer span is not real: a node may send any time."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the line says.
+
+    :param began: when the run was started, unix seconds
+    :param recorded: nothing is live: the clock stands where the run ended
+    """
+
+    run: str
+    model: RunModel
+    metrics: Metrics
+    began: float
+    now: float
+    recorded: bool = False
+
+
+class TopBar(Bar):
+    """One line; draws what :meth:`show` was last given."""
+
+    def __init__(self, *, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._glyphs = glyphs
+
+    def show(self, head: Head) -> None:
+        """Draw this."""
+        self.tell(self.parts(head))
+
+    def parts(self, head: Head) -> list[Part]:
+        """The parts of the line, from left to right."""
+        model = head.model
+        sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
+        end = _ended_at(model) if model.over or head.recorded else None
+        elapsed = (head.now if end is None else end) - head.began
+        if not 0 <= elapsed < AGES:
+            elapsed = max(0.0, head.now - head.began)
+        alive, total = model.alive(), len(model.ranks)
+        bad = any(rank.failed for rank in model.ranks.values())
+        well = "bad" if bad else "good" if alive == total else "strong"
+        parts = [
+            Part((("cockpit ", "name"), (RemoteText.of(head.run).shown(), "strong")), 1),
+            Part(((f"{sign} {state}", style),), 0),
+            Part(((elapsed_text(elapsed), "dim"),), 4),
+            *self._progress(head),
+            Part(
+                (
+                    ("ranks ", "dim"),
+                    (f"{alive}/{total}", well),
+                ),
+                2,
+            ),
+        ]
+        link = _slowest(model, head.now)
+        return [*parts, link] if link and not head.recorded else parts
+
+    def _progress(self, head: Head) -> list[Part]:
+        latest = head.metrics.latest
+        parts = []
+        if latest.step is not None:
+            total = (f"/{latest.total:,}", "dim") if latest.total else ("", "")
+            parts.append(Part((("step ", "dim"), (f"{latest.step:,}", "strong"), total), 3))
+        left = head.metrics.time_left(head.now) if _goes_on(head) else None
+        if left is not None and left < AGES:
+            parts.append(Part((("ETA ", "dim"), (span_text(left), "")), 5))
+        if latest.loss is not None:
+            values = [value for _, value in head.metrics.series("loss")]
+            spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
+            parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 6))
+        if latest.step_s is not None and 0 <= latest.step_s < AGES:
+            parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 7))
+        return parts
+
+
+def _goes_on(head: Head) -> bool:
+    """Whether the run may reach its last step."""
+    model = head.model
+    return not (head.recorded or model.over or model.stop_reason or model.first_failure())
+
+
+def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICODE) -> tuple[str, str, str]:
+    """Sign, word and style of a run's state as a whole."""
+    nodes = list(model.nodes.values())
+    failed = any(rank.failed for rank in model.ranks.values())
+    if model.over:
+        if any(node.lost for node in nodes):
+            return glyphs.lost, "lost", "bad"
+        if model.stop_reason and model.first_failure() is None:
+            return glyphs.killed, "stopped", "warn"
+        return (glyphs.failed, "failed", "bad") if failed else (glyphs.done, "ended", "good")
+    if recorded:
+        return glyphs.lost, "recorded", "warn"
+    stages = {node.stage for node in nodes if not node.over}
+    if "finalising" in stages:
+        return glyphs.starting, "finalising", "warn"
+    if model.stop_reason or stages & {"term", "kill", "sweep"}:
+        return glyphs.starting, "stopping", "warn"
+    if model.first_failure() is not None:
+        return glyphs.failed, "failed", "bad"
+    if nodes and all(node.link == "gone" for node in nodes if not node.over):
+        return glyphs.lost, "no link", "bad"
+    if model.alive():
+        return glyphs.running, "running", "good"
+    return glyphs.starting, "launching", "dim"
+
+
+def elapsed_text(seconds: float) -> str:
+    """``00:12:41``; with days in front if there are any."""
+    whole = int(seconds)
+    days = f"{whole // 86400}d " if whole >= 86400 else ""
+    return f"{days}{whole // 3600 % 24:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _ended_at(model: RunModel) -> float | None:
+    times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+    return max(times, default=None)
+
+
+def _slowest(model: RunModel, now: float) -> Part | None:
+    """The worst link, if it stands out: a lost one, else the slowest."""
+    nodes = [node for node in model.nodes.values() if not node.done and not node.ended]
+    lost = [node for node in nodes if node.link in ("stale", "gone")]
+    if lost:
+        worst = min(lost, key=lambda node: node.link_since)
+        age = f" {span_text(max(0.0, now - worst.link_since))}" if worst.link_since else ""
+        more = f" +{len(lost) - 1}" if len(lost) > 1 else ""
+        return _link(worst, f"{worst.link}{age}{more}", "bad" if worst.link == "gone" else "warn")
+    slowest = max(nodes, key=lambda node: node.rtt_s or 0.0, default=None)
+    if slowest is None or (slowest.rtt_s or 0.0) < slow_from(model):
+        return None
+    return _link(slowest, span_text(slowest.rtt_s or 0.0), "warn")
+
+
+def _link(node: Node, text: str, style: str) -> Part:
+    return Part((("link ", "dim"), (f"{RemoteText.of(node.name).shown()} {text}", style)), 1)

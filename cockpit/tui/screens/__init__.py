@@ -1,1 +1,0 @@
-"""Screens: each owns one flow."""

@@ -1,0 +1,4 @@
+"""The screen of stacks: verdict, classes, tree, threads.
+
+Taking stacks is in ``engine.stacks``.
+"""

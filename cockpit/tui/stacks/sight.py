@@ -1,0 +1,188 @@
+"""What the stack screen shows, computed from a snapshot: nothing here knows about a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from cockpit.base.stacks.dump import Dump
+from cockpit.base.stacks.kinds import Doing
+from cockpit.core.masks import mask_of
+from cockpit.core.stacks.classes import RankClass, classes
+from cockpit.core.stacks.snapshot import Sample, Snapshot
+from cockpit.core.stacks.tree import StackTree
+from cockpit.core.stacks.tree_lines import Key, Row, rows
+from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.errors import CockpitError
+
+_RANKS = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*,?\s*")
+
+
+Folding = tuple[frozenset[Key], bool]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One look at a snapshot, as it was when this was computed.
+
+    :param snapshot: with the samples up to the one shown
+    :param classes: of that sample, the odd ones first
+    :param tree: of that sample
+    :param shown: the ranks that the filter lets through
+    :param moved: ranks that are elsewhere than in the previous sample
+    :param folding: how :attr:`rows` were folded: the keys of the unfolded ones, and whether all frames of
+        libraries are shown
+    :param rows: the tree as lines
+    """
+
+    snapshot: Snapshot
+    verdict: Verdict | None = None
+    classes: Sequence[RankClass] = ()
+    tree: StackTree = field(default_factory=StackTree)
+    shown: int = 0
+    moved: int = 0
+    folding: Folding = (frozenset(), False)
+    rows: Sequence[Row] = ()
+
+    @property
+    def sample(self) -> Sample | None:
+        """The sample that is shown."""
+        return self.snapshot.samples[-1] if self.snapshot.samples else None
+
+    @property
+    def odd(self) -> int:
+        """Ranks that the verdict names."""
+        return self.verdict.ranks if self.verdict is not None else 0
+
+    def folded(self, folding: Folding) -> Sight:
+        """The same with its rows folded this way."""
+        if folding == self.folding:
+            return self
+        unfolded, library = folding
+        return replace(self, folding=folding, rows=rows(self.tree, unfolded, self.odd, library=library))
+
+    def dump(self, rank: int) -> Dump | None:
+        """What a rank answered in the sample shown."""
+        return None if self.sample is None else self.sample.dumps.get(rank)
+
+    def class_of(self, rank: int) -> RankClass | None:
+        """The class that a rank is in."""
+        return next((each for each in self.classes if each.ranks >> rank & 1), None)
+
+
+def look(snapshot: Snapshot, at: int, pattern: str, folding: Folding, *, judge: bool) -> Sight:
+    """Compute a sight.
+
+    :param snapshot: must not change any more
+    :param at: the sample to show, from 0
+    :param pattern: see :func:`filtered`
+    :param folding: how the rows are to be folded
+    :param judge: whether to give a verdict
+    :raises CockpitError: the pattern is invalid
+    """
+    if not snapshot.samples:
+        return Sight(snapshot)
+    seen = replace(snapshot, samples=snapshot.samples[: at + 1])
+    every = [*classes(seen)]
+    every += _unheard(seen, every)
+    shown = filtered(pattern, seen, every)
+    found = verdict(seen) if judge else None
+    odd = found.ranks if found is not None else 0
+    left = [narrowed(each, shown) for each in every if each.ranks & shown]
+    left.sort(key=lambda each: not each.ranks & odd)
+    tree = StackTree()
+    for each in left:
+        tree.add_all(each.ranks, each.frames)
+    unfolded, library = folding
+    lines = rows(tree, unfolded, odd, library=library)
+    return Sight(seen, found, left, tree, shown, _moved(seen), folding, lines)
+
+
+def _unheard(snapshot: Snapshot, every: Sequence[RankClass]) -> list[RankClass]:
+    """Ranks without an answer, by reason; those that may still answer come last."""
+    heard = 0
+    for each in every:
+        heard |= each.ranks
+    reasons: dict[str, int] = {}
+    for rank, why in snapshot.missing().items():
+        if not heard >> rank & 1:
+            reasons[why] = reasons.get(why, 0) | 1 << rank
+    return [
+        RankClass(ranks, (), Doing("", "", None, why), sample_rank=(ranks & -ranks).bit_length() - 1)
+        for why, ranks in reasons.items()
+    ]
+
+
+def narrowed(found: RankClass, shown: int) -> RankClass:
+    """A class with only those of its ranks that are shown."""
+    ranks = found.ranks & shown
+    if ranks == found.ranks:
+        return found
+    sample_rank = found.sample_rank if ranks >> found.sample_rank & 1 else (ranks & -ranks).bit_length() - 1
+    return replace(found, ranks=ranks, sample_rank=sample_rank)
+
+
+def filtered(pattern: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
+    """The ranks that match a pattern: numbers (``13``, ``8-15``), a node, or what is on one of their stacks.
+
+    Everything but numbers is a regular expression; small letters match capitals too; a leading ``!`` inverts.
+
+    :raises CockpitError: it is not a regular expression
+    """
+    world = snapshot.world
+    text = pattern.strip()
+    inverted = text.startswith("!")
+    text = text[1:] if inverted else text
+    if not text:
+        return world
+    found = _numbers(text) & world if _RANKS.fullmatch(text) else _matching(text, snapshot, every)
+    return world & ~found if inverted else found
+
+
+def problem(pattern: str) -> str:
+    """What is wrong with a pattern; empty if nothing is."""
+    try:
+        re.compile(pattern.strip().removeprefix("!"))
+    except re.error as error:
+        return f"not a regular expression: {error}"
+    return ""
+
+
+def _numbers(text: str) -> int:
+    mask = 0
+    for part in text.replace(" ", "").strip(",").split(","):
+        first, _, last = part.partition("-")
+        begin, end = sorted((int(first[:6]), int((last or first)[:6])))
+        mask |= ((1 << (end - begin + 1)) - 1) << begin
+    return mask
+
+
+def _matching(text: str, snapshot: Snapshot, every: Sequence[RankClass]) -> int:
+    wrong = problem(text)
+    if wrong:
+        raise CockpitError(wrong)
+    search = re.compile(text, re.IGNORECASE if text.islower() else 0).search
+    nodes = {place.node for place in snapshot.ranks.values()}
+    wanted = {node for node in nodes if search(node)}
+    mask = mask_of(rank for rank, place in snapshot.ranks.items() if place.node in wanted)
+    for each in every:
+        if _is_about(each, search):
+            mask |= each.ranks
+    return mask
+
+
+def _is_about(found: RankClass, search: Callable[[str], object]) -> bool:
+    words = (f"{frame.name} {frame.file}:{frame.line}" for frame in found.frames)
+    return bool(search(found.doing.text)) or any(search(text) for text in words)
+
+
+def _moved(snapshot: Snapshot) -> int:
+    if len(snapshot.samples) < 2:
+        return 0
+    before, now = snapshot.samples[-2].dumps, snapshot.samples[-1].dumps
+    return mask_of(
+        rank
+        for rank, dump in now.items()
+        if dump.threads and rank in before and before[rank].threads and before[rank].frames != dump.frames
+    )

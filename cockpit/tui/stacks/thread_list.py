@@ -1,0 +1,246 @@
+"""The threads of one rank: as a short list, and in full with frames, local variables and child processes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
+from cockpit.core.cutting import cut_middle
+from cockpit.core.stacks.snapshot import Place
+from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.cursor_pane import CursorPane
+from cockpit.tui.panes.text_pane import Line, Piece, hanging
+from cockpit.tui.stacks.words import STATES, cut, state_text
+
+FOLD = 3
+"""This many library frames in a row or more become one line."""
+
+
+@dataclass(frozen=True)
+class RankSight:
+    """What is known about one rank.
+
+    :param place: where it is
+    :param dump: the dump shown; None: there is none
+    :param why: why there is no dump
+    :param asked: what only this rank was asked for (``native``, ``locals``, ``children``)
+    """
+
+    rank: int
+    place: Place
+    dump: Dump | None
+    why: str = ""
+    asked: tuple[str, ...] = ()
+
+
+class ThreadList(CursorPane[Thread]):
+    """One line per thread: its name, what it does, its innermost frame."""
+
+    _sight: RankSight | None = None
+
+    def show(self, sight: RankSight | None) -> None:
+        """Draw the threads of this rank."""
+        if self._sight is None or sight is None or sight.rank != self._sight.rank:
+            self.touched = False
+        changed = sight != self._sight
+        self._sight = sight
+        if changed:
+            self.show_items(sight.dump.threads if sight is not None and sight.dump is not None else ())
+
+    @property
+    def place(self) -> int:
+        """The number of the thread under the cursor."""
+        return self._at
+
+    def key_of(self, item: Thread) -> Hashable:
+        """Its thread id in the kernel, or its name."""
+        return item.tid or item.name
+
+    def item_lines(self, item: Thread, width: int) -> Sequence[Line]:
+        """Its name, its state, its innermost frame."""
+        state, role = thread_state(item)
+        name = cut(item.name, max(8, width // 2 - 4))
+        pieces = [Piece(f"{name:<12} ", ""), Piece(f"{state:<5}", role)]
+        left = width - sum(len(piece.text) for piece in pieces) - 1
+        if item.frames and left > 6:
+            pieces.append(Piece(f" {cut(item.frames[-1].name, left)}", "label"))
+        return [Line(tuple(pieces))]
+
+    def empty_lines(self, width: int) -> Sequence[Line]:
+        """Why there are none."""
+        return list(_nothing(self._sight, width))
+
+
+def thread_state(thread: Thread) -> tuple[str, str]:
+    """A thread's state in a word, and its role."""
+    if thread.gil:
+        return "GIL", "warning"
+    return ("runs", "running") if thread.active else ("idle", "label")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An item of a rank's pane: some lines that belong together."""
+
+    key: Hashable
+    lines: tuple[Line, ...]
+
+
+class RankPane(CursorPane[Shown]):
+    """Everything that is known about one rank."""
+
+    def show(self, sight: RankSight, kinds: Sequence[Sequence[str]], *, library: bool) -> None:
+        """Draw this.
+
+        :param kinds: the kind of each frame of each thread
+        :param library: show every frame of a library
+        """
+        self._sight, self._kinds, self._library = sight, kinds, library
+        self._arrange()
+
+    _sight: RankSight | None = None
+    _kinds: Sequence[Sequence[str]] = ()
+    _library = False
+
+    def rebuild(self) -> None:
+        """Lines depend on the width."""
+        width = self.scrollable_size.width
+        if self._sight is not None and width > 0:
+            self.items = list(_rank_items(self._sight, self._kinds, self._library, width))
+        super().rebuild()
+
+    def _arrange(self) -> None:
+        width = self.scrollable_size.width
+        if self._sight is not None:
+            self.show_items(list(_rank_items(self._sight, self._kinds, self._library, max(1, width))))
+
+    def key_of(self, item: Shown) -> Hashable:
+        """Thread and frame."""
+        return item.key
+
+    def item_lines(self, item: Shown, width: int) -> Sequence[Line]:
+        """As they were made."""
+        return item.lines
+
+    def go_to(self, thread: int) -> None:
+        """Bring a thread into view."""
+        self.put_on(("thread", thread))
+
+
+def _rank_items(
+    sight: RankSight, kinds: Sequence[Sequence[str]], library: bool, width: int
+) -> Iterator[Shown]:
+    yield Shown("head", (*_head(sight, width), Line(heading=True)))
+    dump = sight.dump
+    if dump is None or not dump.threads:
+        return
+    for number, thread in enumerate(dump.threads):
+        yield from _thread_items(
+            ("thread", number), thread, kinds[number] if number < len(kinds) else (), library, width
+        )
+    children = dump.process.children if dump.process is not None else ()
+    if "children" in sight.asked and not children:
+        yield Shown("no child", (Line((Piece("it has no child processes", "label"),)),))
+    for child in children:
+        yield Shown(("child", child.pid), (_child_line(child),))
+        for number, thread in enumerate(child.threads):
+            yield from _thread_items(("child", child.pid, number), thread, (), library, width, indent=2)
+
+
+def _child_line(child: Child) -> Line:
+    state = state_text(child.state)
+    role = "warning" if child.state in STATES else "label"
+    return Line(
+        (Piece(f"child {child.pid}  ", "label"), Piece(child.name, "title"), Piece(f"  {state}", role))
+    )
+
+
+def _head(sight: RankSight, width: int) -> Iterator[Line]:
+    """Where it is, the state of its process, and its notes."""
+    dump = sight.dump
+    local = "" if sight.place.local_rank is None else f", local rank {sight.place.local_rank}"
+    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {sight.place.node}{local}")))
+    if dump is not None and dump.process is not None:
+        process = dump.process
+        facts = [f"pid {process.pid}", state_text(process.state)]
+        facts += [f"in {process.call}"] if process.call else []
+        facts += [process.target] if process.target else []
+        facts += [f"kernel: {process.wchan}"] if process.wchan else []
+        facts.append(f"{span_text(process.cpu_s)} of CPU time")
+        role = "warning" if process.state in STATES else "label"
+        yield from hanging((Piece("process  ", "label"),), " · ".join(facts), width, role)
+    if dump is not None and dump.way:
+        words = [f"py-spy {dump.way}" if dump.way != "kernel" else "from the kernel alone"]
+        words += [f"asked alone, with {', '.join(sight.asked)}"] if sight.asked else []
+        words += [f"at {clock_text(dump.at, 8)}, took {span_text(dump.took_s)}"]
+        yield from hanging((Piece("taken    ", "label"),), " · ".join(words), width, "label")
+    yield from _nothing(sight, width)
+    for note in dump.notes if dump is not None else ():
+        yield from hanging((Piece("note     ", "label"),), note, width, "warning")
+    if dump is not None and dump.source:
+        yield from hanging((Piece("source   ", "label"),), dump.source, width)
+
+
+def _nothing(sight: RankSight | None, width: int) -> Iterator[Line]:
+    """Why there are no threads, and what to do."""
+    if sight is None:
+        yield Line((Piece("no rank is chosen", "label"),))
+        return
+    dump = sight.dump
+    if dump is not None and dump.threads:
+        return
+    why = dump.what if dump is not None and dump.what else sight.why or "no answer yet"
+    yield from hanging((), why, width, "warning" if dump is not None and dump.error else "label")
+    if dump is not None and dump.hint:
+        yield from hanging((), dump.hint, width)
+
+
+def _thread_items(
+    key: tuple[Hashable, ...],
+    thread: Thread,
+    kinds: Sequence[str],
+    library: bool,
+    width: int,
+    indent: int = 0,
+) -> Iterator[Shown]:
+    state, role = thread_state(thread)
+    pad = " " * indent
+    words = [Piece(f"{pad}{thread.name}", "title"), Piece(f"  {state}", role)]
+    if thread.tid:
+        words.append(Piece(f"  tid {thread.tid}", "label"))
+    yield Shown(key, (Line(tuple(words), indent),))
+    last = len(thread.frames) - 1
+    places = enumerate(thread.frames)
+    for hidden, group in groupby(places, lambda each: not library and _folds(thread, kinds, *each)):
+        found = list(group)
+        if hidden and len(found) >= FOLD:
+            line = Line((Piece(f"{pad}  … {len(found)} library frames", "label"),))
+            yield Shown((*key, "hidden", found[0][0]), (line,))
+            continue
+        for number, frame in found:
+            lines = [_frame_line(frame, pad, width, innermost=number == last)]
+            for name, value in _locals(thread, number).items():
+                head = (Piece(f"{pad}      {name} ", "label"), Piece("= ", "label"))
+                lines += hanging(head, value, width)
+            yield Shown((*key, number), tuple(lines))
+    yield Shown((*key, "end"), (Line(heading=True),))
+
+
+def _folds(thread: Thread, kinds: Sequence[str], number: int, frame: Frame) -> bool:
+    """Whether a frame is a library's and says little: not the innermost, and not one that was asked for."""
+    kind = kinds[number] if number < len(kinds) else "user"
+    ends = number in (0, len(thread.frames) - 1)
+    return kind == "library" and not ends and not frame.native and not _locals(thread, number)
+
+
+def _locals(thread: Thread, number: int) -> dict[str, str]:
+    return thread.locals[number] if number < len(thread.locals) else {}
+
+
+def _frame_line(frame: Frame, pad: str, width: int, *, innermost: bool) -> Line:
+    name = cut(frame.name, max(8, width // 2))
+    role = "strong" if innermost else "label" if frame.native else ""
+    where = cut_middle(frame.place, max(0, width - len(name) - len(pad) - 4))
+    return Line((Piece(f"{pad}  {name}", role), Piece(f"  {where}", "label")), len(pad) + 2)

@@ -1,0 +1,163 @@
+"""The answer before the question: which rank, where, what it does, and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.core.stacks.sentences import in_app
+from cockpit.core.stacks.verdict import Verdict
+from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.text_pane import fold
+from cockpit.tui.stacks.words import cut
+
+MOST = 6
+"""At most this many lines; four in a terminal with few rows."""
+
+LOW = 4
+
+CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
+"""The style of each word for certainty."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the bar says.
+
+    :param place: where the rank is that it is about: its node and local rank
+    :param source: the line of code it is at
+    :param tone: ``odd`` if a rank is to blame, ``good``, or empty
+    :param waiting: why there is no verdict yet
+    """
+
+    verdict: Verdict | None = None
+    place: str = ""
+    source: str = ""
+    tone: str = ""
+    waiting: str = ""
+
+
+class VerdictBar(Widget):
+    """A few lines; draws what :meth:`show` was last given."""
+
+    DEFAULT_CSS = """
+    VerdictBar {
+        height: auto; background: $panel; color: $foreground;
+        & > .verdict-bar--odd { color: $link-stale; text-style: bold; }
+        & > .verdict-bar--good { color: $rank-running; text-style: bold; }
+        & > .verdict-bar--strong { text-style: bold; }
+        & > .verdict-bar--sure { color: $rank-running; text-style: bold; }
+        & > .verdict-bar--likely { color: $key; text-style: bold; }
+        & > .verdict-bar--warn { color: $link-stale; }
+        & > .verdict-bar--dim { color: $dim; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
+    }
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._told = Told()
+        self._low = False
+        self._cache: tuple[int, list[list[tuple[str, str]]]] = (0, [])
+
+    def show(self, told: Told, *, low: bool = False) -> None:
+        """Draw this; ``low``: in as few lines as can be."""
+        if (told, low) != (self._told, self._low):
+            self._told, self._low = told, low
+            self._cache = (0, [])
+            self.refresh(layout=True)
+
+    @property
+    def text(self) -> str:
+        """All of it, for the clipboard."""
+        told = self._told
+        if told.verdict is None:
+            return told.waiting
+        found = told.verdict
+        lines = [found.headline, f"{found.where}  {told.source}", found.detail, *found.evidence]
+        return "\n".join([*(line.strip() for line in lines if line.strip()), found.certainty])
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many lines as there are."""
+        return len(self._lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        lines = self._lines(width)
+        if y >= len(lines):
+            return Strip.blank(width, base)
+        segments = [Segment("▌ ", self.get_component_rich_style(f"verdict-bar--{self._told.tone or 'dim'}"))]
+        for text, style in lines[y]:
+            rich = self.get_component_rich_style(f"verdict-bar--{style}") if style else None
+            segments.append(Segment(text, rich))
+        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+
+    def _lines(self, width: int) -> list[list[tuple[str, str]]]:
+        if self._cache[0] != width:
+            self._cache = (width, self._build(max(1, width - 3)))
+        return self._cache[1]
+
+    def _build(self, width: int) -> list[list[tuple[str, str]]]:
+        told, found = self._told, self._told.verdict
+        if found is None:
+            return [[(text, "strong" if not at else "dim")] for at, text in enumerate(_split(told.waiting))]
+        head = [Part(((found.headline, told.tone or "strong"),), 0)]
+        if told.place:
+            head.append(Part(((told.place, ""),), 1))
+        lines = [*_headline(head, width)]
+        if found.where or told.source:
+            where = [Part((("at ", "dim"), (found.where, "strong")), 0)] if found.where else []
+            source = [Part(((told.source, ""),), 1)] if told.source else []
+            lines.append(fit([*where, *source], width))
+        most = LOW if self._low else MOST
+        last = list(self._last(found, width))
+        room = max(1, most - len(lines) - len(last))
+        middle = _within(found.detail, width, room) if found.detail else []
+        return [*lines, *([(piece, "")] for piece in middle), *last]
+
+    def _last(self, found: Verdict, width: int) -> Iterator[list[tuple[str, str]]]:
+        """The evidence, followed by how certain it is, and what to do next."""
+        # Nothing is claimed, with no evidence: there is nothing to be sure of.
+        word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
+        room = width - cell_len(word) - 3
+        text = " · ".join(found.evidence)
+        evidence = _within(text, max(1, room), 1 if self._low else 2) if text or word else ()
+        for number, piece in enumerate(evidence):
+            line = [(piece, "dim")]
+            if not number and word:
+                gap = width - cell_len(piece) - cell_len(word)
+                line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
+            yield line
+        if found.next and not self._low:
+            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(map(in_app, found.next)), "")]
+            yield fit([Part(tuple(words))], width)
+
+
+def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str]]]:
+    """The headline is never cut: if it is too long for one line, it takes two."""
+    text, style = parts[0].pieces[0]
+    pieces = fold(text, width)
+    if len(pieces) == 1:
+        yield fit(parts, width)
+    else:
+        yield from ([(piece, style)] for piece in pieces[:2])
+
+
+def _within(text: str, width: int, lines: int) -> list[str]:
+    """A text in at most this many lines."""
+    pieces = fold(text, width)
+    if len(pieces) <= lines:
+        return pieces
+    return [*pieces[: lines - 1], cut("".join(pieces[lines - 1 :]), width)]
+
+
+def _split(text: str) -> list[str]:
+    return text.split("\n") if text else []

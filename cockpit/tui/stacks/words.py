@@ -1,0 +1,41 @@
+"""How stacks are written for people: rank sets, frames, states."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+from cockpit.base.stacks.dump import Frame
+from cockpit.core.masks import count
+
+STATES = {
+    "D": "cannot be interrupted (D)",
+    "T": "stopped (T)",
+    "t": "stopped by a debugger (t)",
+    "Z": "dead, not reaped (Z)",
+    "X": "dead",
+}
+"""States of a process that are worth mentioning."""
+
+USUAL = {"R": "runs (R)", "S": "sleeps (S)"}
+"""The other ones."""
+
+
+def state_text(state: str) -> str:
+    """What the kernel says about a process: ``sleeps (S)``."""
+    return STATES.get(state) or USUAL.get(state, f"state {state}")
+
+
+def count_text(mask: int) -> str:
+    """``1 rank``, ``1,023 ranks``."""
+    number = count(mask)
+    return f"{number:,} rank{'s' * (number != 1)}"
+
+
+def frame_text(frame: Frame) -> str:
+    """A frame as one line of text."""
+    return f"{frame.name}  {frame.place}"
+
+
+def cut(text: str, width: int) -> str:
+    """A text cut to at most this many columns."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…" * (width > 0)
