@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint hostile bench snapshots screenshots docs coldstart clean
+.PHONY: help venv demo test quick check lint hostile bench snapshots screenshots docs coldstart clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +30,9 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+quick: $(STAMP)  ## the tests of what you changed, in a minute
+	$(BIN)/python -m tests.quick
 
 check: $(STAMP)  ## lint, format, types, import rules
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
-"""Tables of the docs that are drawn from the code: keys, events, verbs of the wire (``make docs``)."""
+"""Tables of the docs that are drawn from the code: keys, events, verbs, packages (``make docs``)."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -48,6 +49,52 @@ FIRST_KEYS = (
 """The commands that a newcomer needs, in the order of the README."""
 
 
+PACKAGES = (
+    "base",
+    "base/stacks",
+    "core",
+    "core/run",
+    "core/logs",
+    "core/logs/progress",
+    "core/stacks",
+    "node",
+    "node/run",
+    "node/stacks",
+    "node/measure",
+    "plans",
+    "plans/nodes",
+    "transport",
+    "engine",
+    "engine/links",
+    "engine/launch",
+    "engine/records",
+    "engine/run",
+    "engine/logs",
+    "engine/stacks",
+    "cli",
+    "cli/verbs",
+    "tui",
+    "tui/look",
+    "tui/panes",
+    "tui/run",
+    "tui/logs",
+    "tui/stacks",
+    "demo",
+)
+"""Every package, in the order in which to read them."""
+
+
+def package_table() -> str:
+    """The map of the packages in Markdown: what each says it is for."""
+    lines = ["| package | what is in it |", "|---|---|"]
+    for name in PACKAGES:
+        tree = ast.parse((ROOT / "cockpit" / name / "__init__.py").read_text())
+        first = (ast.get_docstring(tree) or "").split("\n\n")[0]
+        text = " ".join(first.replace("``", "`").split())
+        lines.append(f"| `{name}` | {text} |")
+    return "\n".join(lines) + "\n"
+
+
 def short_table() -> str:
     """The keys of the README in Markdown."""
     lines = ["| key | what it does |", "|---|---|"]
@@ -90,6 +137,7 @@ def _doc(definition: type[Any]) -> str:
 DRAWN: dict[str, list[Callable[[], str]]] = {
     "README.md": [short_table],
     "docs/keys.md": [key_table],
+    "docs/contributing.md": [package_table],
     "docs/how-it-works.md": [partial(event_table, RECORD), partial(event_table, OWN), verb_table],
 }
 """Which file has which tables, in their order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import DRAWN, ROOT, renewed
+from tests.tables import DRAWN, PACKAGES, ROOT, renewed
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
 
@@ -71,6 +72,37 @@ def test_commands_and_their_options_are_there(path: Path) -> None:
         for word in words:
             option = re.match(r"--[a-z-]+|-[a-zA-Z]\b", word)
             assert option is None or re.search(rf"{option[0]}\b", help_of(verb)), f"cockpit {verb} {word}"
+
+
+def test_the_map_shows_every_package() -> None:
+    found = {str(path.parent.relative_to(ROOT / "cockpit")) for path in ROOT.glob("cockpit/*/**/__init__.py")}
+    assert set(PACKAGES) == found
+    assert len(PACKAGES) == len(found)
+
+
+def test_every_file_says_what_it_is_for_and_every_package_what_it_is_not_for() -> None:
+    for path in sorted(ROOT.glob("cockpit/**/*.py")):
+        doc = ast.get_docstring(ast.parse(path.read_text()))
+        assert doc, name_of(path)
+        first, _, rest = doc.partition("\n")
+        assert first.endswith("."), f"{name_of(path)}: {first}"
+        if path.name == "__init__.py" and path.parent.name != "cockpit":
+            assert rest.strip(), f"{name_of(path)} does not say what is elsewhere"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_files_and_folders_of_the_code_are_where_a_page_says(path: Path) -> None:
+    layers = "|".join(name for name in PACKAGES if "/" not in name)
+    named = re.findall(rf"`((?:cockpit/)?(?:{layers})/[a-z_/]+(?:\.py)?)`", prose(path))
+    inside = [name.removeprefix("cockpit/") for name in named]
+    missing = [
+        name
+        for name in inside
+        if not (ROOT / "cockpit" / name).exists()
+        and not (ROOT / "cockpit" / f"{name}.py").exists()
+        and not (ROOT / "tests" / f"{name}.py").exists()
+    ]
+    assert missing == []
 
 
 def test_targets_of_make_are_there() -> None:

@@ -1,1 +1,4 @@
-"""The command line: one module per verb, imported lazily."""
+"""The command line: what verbs share, from parsing words to printing. Each verb is a module of ``cli.verbs``.
+
+The app is in ``tui``.
+"""

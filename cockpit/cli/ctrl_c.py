@@ -1,4 +1,4 @@
-"""What signals mean while a session is watched, and the question that Ctrl-C asks."""
+"""Ctrl-C and other signals while a run is watched in text (``--plain``), and the question it asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch a session on a plain terminal or in a pipe: live lines on stdout, narration on stderr."""
+"""Watch a session in text (``--plain``, or in a pipe): live lines on stdout, narration on stderr."""
 
 from __future__ import annotations
 

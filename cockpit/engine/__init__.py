@@ -1,1 +1,4 @@
-"""Links to nodes, the session, spool, collect, journal."""
+"""What talks to nodes and writes files here: links, launching, following, the spool, stacks, collecting.
+
+What the data means is in ``core``; screens and verbs are its clients.
+"""

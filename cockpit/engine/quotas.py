@@ -1,4 +1,4 @@
-"""Room on this machine for what nodes send: how it is checked, and the errors if there is none."""
+"""Quotas on this machine: bytes and files spooled per node, free space; the errors when one is reached."""
 
 from __future__ import annotations
 

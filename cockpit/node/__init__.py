@@ -1,1 +1,4 @@
-"""What is sent to a node: agent, supervisor, wrapper. Standard library and psutil, from Python 3.8 on."""
+"""What is sent to a node and runs there: agent, supervisor, wrapper. Python 3.8; imports only ``base``.
+
+The other end of the link is in ``engine.links``.
+"""

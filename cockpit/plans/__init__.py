@@ -1,1 +1,4 @@
-"""Hostfile, launchers, profilers, environment: pure functions that give one NodePlan per node."""
+"""What a launch will do on each node, as pure functions: from nodes and options to one NodePlan per node.
+
+Doing it is in ``engine.launch``.
+"""

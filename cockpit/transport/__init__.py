@@ -1,1 +1,4 @@
-"""A transport starts a command on a host and gives its stdin and stdout, nothing else."""
+"""Ways to start a command on a host and have its stdin and stdout, nothing else: ssh, this machine.
+
+What is said over that pipe is in ``engine.links``.
+"""

@@ -1,5 +1,4 @@
-"""Walls around a widget: an error in it stops neither its own messages nor the drawing of the others, and
-nothing that it draws acts on the terminal.
+"""Walls around a widget: its errors stop nothing else, and nothing that it draws acts on the terminal.
 
 Textual ends the loop of a widget that raises, and draws nothing at all if one widget cannot be drawn.
 Every widget gets its walls when it is started, Textual's own ones too, so none can be forgotten.

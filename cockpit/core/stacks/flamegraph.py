@@ -1,4 +1,4 @@
-"""Snapshots for other tools: folded stacks for flame graphs, and speedscope's file format."""
+"""Snapshots as flame graphs: folded stacks, and speedscope's file format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a suspect does, in words: the kind of verdict on it, a sentence, and what to type next."""
+"""What is wrong with a rank, in words ("rank 3 is stopped …"): the sentence, and what to type next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a run folder on this node and starting its supervisor, all or nothing."""
+"""Make a run folder on a node, if the place can hold one, and start its supervisor: all or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor's grant: if only its children may trace the ranks, it starts py-spy for an agent.
+"""Start py-spy where ptrace is forbidden: the supervisor, whose children may trace, does it for an agent.
 
 The agent connects to a socket in the run folder and sends one message: the arguments as JSON, and two file
 descriptors for py-spy's output. It receives ``started`` and, later, the exit status. If it hangs up, py-spy

@@ -1,4 +1,4 @@
-"""Who may look into a process: we ourselves, the supervisor, sudo; and what to say if nobody may."""
+"""Who may trace a process (ptrace): we ourselves, the supervisor, sudo; and what to say if nobody may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--include`` and ``--exclude``: DeepSpeed's ``NAME[:S[,S]]@NAME…`` (as of 0.19.8), and ranges in NAME."""
+"""``--include`` and ``--exclude``: DeepSpeed's ``NAME[:S[,S]]@NAME…`` (0.19.8), and ranges in NAME."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rank grid says about a node, as pieces of lines for a pane of some width."""
+"""The columns and cells of the rank grid, as pieces of lines for a pane of some width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and ranks at a glance: one row per node, one cell per rank."""
+"""The rank grid as a widget: scrolling, cursor, marks, folding; its columns are in ``grid_lines``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,37 @@
+"""``make quick`` finds the tests of what was changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.quick import Minute, graph, nearest
+
+
+def test_the_tests_that_import_a_change_come_first() -> None:
+    importers = {
+        Path("cockpit/a.py"): {Path("cockpit/b.py"), Path("tests/test_a.py")},
+        Path("cockpit/b.py"): {Path("tests/test_b.py"), Path("cockpit/a.py")},
+    }
+    assert nearest([Path("cockpit/a.py")], importers) == [Path("tests/test_a.py"), Path("tests/test_b.py")]
+    assert nearest([Path("cockpit/b.py"), Path("docs/x.md")], importers)[0] == Path("tests/test_b.py")
+    assert nearest([Path("tests/test_b.py")], {}) == [Path("tests/test_b.py")]
+    assert nearest([Path("docs/x.md")], importers) == []
+
+
+def test_it_knows_who_imports_what() -> None:
+    importers = graph()
+    assert Path("tests/test_quick.py") in importers[Path("tests/quick.py")]
+    assert Path("cockpit/node/agent.py") in importers[Path("cockpit/base/frames.py")]
+
+
+def test_what_does_not_fit_into_the_minute_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Item:
+        nodeid = "tests/test_x.py::test_y"
+
+    minute = Minute()
+    assert minute.pytest_runtest_protocol(Item()) is None  # type: ignore[arg-type]
+    monkeypatch.setattr(minute, "_ends", 0.0)
+    assert minute.pytest_runtest_protocol(Item())  # type: ignore[arg-type]
+    assert minute.left_out == {"tests/test_x.py": 1}
