@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from cockpit.base import verbs
-from cockpit.engine.links import fleet as fleets
 from cockpit.engine.links import link as link_module
 from cockpit.engine.links import payload
-from cockpit.engine.links.fleet import Fleet, InternalError, close_all, settle
+from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.local import LocalTransport
 from tests.transport.badnodes import KINDS, bad_node, far_away
@@ -30,7 +30,7 @@ PATIENCE_S = 4.0
 
 
 @asynccontextmanager
-async def cluster(folder: Path, kinds: list[str]) -> AsyncIterator[tuple[Fleet, list[str]]]:
+async def cluster(folder: Path, kinds: list[str]) -> AsyncIterator[tuple[LinkPool, list[str]]]:
     """Three healthy nodes, and one of each of these kinds, called as it."""
     place = Place(folder)
     async with AsyncExitStack() as stack:
@@ -38,19 +38,19 @@ async def cluster(folder: Path, kinds: list[str]) -> AsyncIterator[tuple[Fleet, 
         await stack.enter_async_context(place.server("good*"))
         for kind in kinds:
             await stack.enter_async_context(bad_node(place, kind, kind))
-        fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=PATIENCE_S)
+        pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=PATIENCE_S)
         try:
-            yield fleet, [*names, *kinds]
+            yield pool, [*names, *kinds]
         finally:
-            await fleet.close()
+            await pool.close()
 
 
 def test_every_bad_node_is_named_with_its_state_and_the_good_ones_are_ready(tmp_path: Path) -> None:
     async def main() -> tuple[list[str], dict[str, CockpitError]]:
-        async with cluster(tmp_path, list(KINDS)) as (fleet, names):
-            links, errors = await settle({name: fleet.open(name) for name in names})
-            assert fleet.roll.failed == errors
-            assert not fleet.roll.awaited
+        async with cluster(tmp_path, list(KINDS)) as (pool, names):
+            links, errors = await settle({name: pool.lend(name) for name in names})
+            assert pool.roll.failed == errors
+            assert not pool.roll.awaited
             await close_all(links.values())
             return list(links), errors
 
@@ -69,12 +69,12 @@ def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     async def main() -> float:
         place = Place(tmp_path)
         async with place.server("near", login_s=3.0), far_away(place, "far", 0.2):
-            fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=6)
-            link = await fleet.open("far")
-            took = fleet.roll.elapsed_s
+            pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=6)
+            link = await pool.lend("far")
+            took = pool.roll.elapsed_s
             assert (await link.call(verbs.Ping())).t > 0
             await link.close()
-            await fleet.close()
+            await pool.close()
             return took
 
     assert asyncio.run(main()) > 6, "this way was too short to show anything"
@@ -84,10 +84,10 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     kinds = ["refused", "blackhole", "silent", "hangs"]
 
     async def main() -> ManyErrors:
-        async with cluster(tmp_path, kinds) as (fleet, names):
+        async with cluster(tmp_path, kinds) as (pool, names):
             with pytest.raises(ManyErrors) as caught:
-                await fleet.open_all(names, truth_s=2.5)
-            assert sorted(fleet.roll.answered) == ["good1", "good2", "good3"]
+                await pool.open_all(names, truth_s=2.5)
+            assert sorted(pool.roll.answered) == ["good1", "good2", "good3"]
             return caught.value
 
     error = asyncio.run(main())
@@ -101,9 +101,9 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_while_nobody_refuses_the_slow_ones_are_waited_for(tmp_path: Path) -> None:
     async def main() -> ManyErrors:
-        async with cluster(tmp_path, ["silent"]) as (fleet, names):
+        async with cluster(tmp_path, ["silent"]) as (pool, names):
             with pytest.raises(ManyErrors) as caught:
-                await fleet.open_all(names, truth_s=0.1)
+                await pool.open_all(names, truth_s=0.1)
             return caught.value
 
     (error,) = asyncio.run(main()).errors
@@ -112,11 +112,11 @@ def test_while_nobody_refuses_the_slow_ones_are_waited_for(tmp_path: Path) -> No
 
 def test_who_is_awaited_and_for_what(tmp_path: Path) -> None:
     async def main() -> str:
-        async with cluster(tmp_path, ["blackhole", "banner"]) as (fleet, names):
-            opening = asyncio.create_task(fleet.open_all(names))
-            await soon(lambda: len(fleet.roll.answered) == 3)
-            await soon(lambda: "key exchange" in fleet.roll.line())
-            line = fleet.roll.line()
+        async with cluster(tmp_path, ["blackhole", "banner"]) as (pool, names):
+            opening = asyncio.create_task(pool.open_all(names))
+            await soon(lambda: len(pool.roll.answered) == 3)
+            await soon(lambda: "key exchange" in pool.roll.line())
+            line = pool.roll.line()
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
             return line
@@ -129,22 +129,22 @@ def test_who_is_awaited_and_for_what(tmp_path: Path) -> None:
 def test_silent_nodes_do_not_keep_the_others_from_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleets, "AT_ONCE", 2)
-    monkeypatch.setattr(fleets, "TURN_S", 0.2)
+    monkeypatch.setattr(pools, "AT_ONCE", 2)
+    monkeypatch.setattr(pools, "TURN_S", 0.2)
 
     async def main() -> None:
         place = Place(tmp_path)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(place.server("good*"))
             await stack.enter_async_context(bad_node(place, "silent", "silent*"))
-            fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=600)
+            pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=600)
             names = [f"silent{number}" for number in range(5)] + ["good1", "good2"]
-            opening = asyncio.create_task(fleet.open_all(names))
-            await soon(lambda: sorted(fleet.roll.answered) == ["good1", "good2"])
+            opening = asyncio.create_task(pool.open_all(names))
+            await soon(lambda: sorted(pool.roll.answered) == ["good1", "good2"])
             assert not opening.done()
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-            await fleet.close()
+            await pool.close()
 
     asyncio.run(main())
 
@@ -162,7 +162,7 @@ def test_one_nodes_exception_is_its_own_error() -> None:
         error = errors["gpu02"]
         assert isinstance(error, InternalError)
         assert re.fullmatch(
-            r"gpu02: internal error: IndexError: list index out of range \(test_fleet\.py:\d+\); "
+            r"gpu02: internal error: IndexError: list index out of range \(test_pool\.py:\d+\); "
             "please report it",
             str(error),
         )
@@ -181,8 +181,8 @@ def test_what_is_raised_while_connecting_is_that_nodes_error(monkeypatch: pytest
     monkeypatch.setattr(Link, "open", breaks)
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
-        links, errors = await settle({name: fleet.open(name) for name in ("localhost", "127.0.0.1")})
+        pool = LinkPool([sys.executable], "local")
+        links, errors = await settle({name: pool.lend(name) for name in ("localhost", "127.0.0.1")})
         assert list(links) == ["127.0.0.1"]
         assert "internal error: RecursionError: too deep" in str(errors["localhost"])
         await close_all(links.values())
@@ -203,8 +203,8 @@ def test_the_archive_is_built_once_and_off_the_event_loop(monkeypatch: pytest.Mo
     payload.archive.cache_clear()
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
-        links, errors = await settle({name: fleet.open(name) for name in ("a", "b", "c")})
+        pool = LinkPool([sys.executable], "local")
+        links, errors = await settle({name: pool.lend(name) for name in ("a", "b", "c")})
         assert not errors
         await close_all(links.values())
 
@@ -220,8 +220,8 @@ def test_a_transport_that_does_not_close_keeps_nobody_here(monkeypatch: pytest.M
     monkeypatch.setattr(link_module, "_CLOSE_S", 0.2)
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
-        link = await fleet.open("a")
+        pool = LinkPool([sys.executable], "local")
+        link = await pool.lend("a")
         closed = link.transport.close
         monkeypatch.setattr(LocalTransport, "close", never)
         await close_all([link])
