@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 from cockpit.engine.links.link import Link
@@ -16,6 +17,7 @@ class MadeUp:
 
     lost: asyncio.Future[CockpitError]
     answered = True
+    hello: Any = SimpleNamespace(host="")
 
     def lose(self, error: CockpitError) -> None:
         """It is of no use any more."""

@@ -10,7 +10,6 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +37,6 @@ class Node(MadeUp):
         """Name, offset and length of everything sent."""
         self.cut_after = -1
         """Chunks until the link breaks."""
-        self.hello = SimpleNamespace(host="")
 
     async def call(self, request: Any, **how: Any) -> Any:
         if isinstance(request, verbs.Reports):

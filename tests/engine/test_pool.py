@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import sys
 import threading
@@ -20,7 +21,9 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
+from tests.engine.pools import Fakes, MadeUp
 from tests.transport.badnodes import KINDS, bad_node, far_away
 from tests.transport.sshserver import Place
 from tests.waiting import soon
@@ -228,5 +231,148 @@ def test_a_transport_that_does_not_close_keeps_nobody_here(monkeypatch: pytest.M
         assert link.lost.done()
         monkeypatch.undo()
         await closed()
+
+    asyncio.run(main())
+
+
+CUT = LinkError("cut", where="a")
+REFUSED = LinkError("login refused", where="a", retry=False)
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that the policy makes between tries, of which none is waited for."""
+    pauses: list[float] = []
+    real = pools.pause_s
+
+    def pause_s(error: BaseException, tries: int = 0) -> float:
+        pauses.append(real(error, tries))
+        return 0.0
+
+    monkeypatch.setattr(pools, "pause_s", pause_s)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 1.0)
+    return pauses
+
+
+def test_the_pauses_grow_and_what_hardly_helps_waits_longest() -> None:
+    for tries, seconds in enumerate((0.5, 1, 2, 4, 8, 15, 15, 15)):
+        assert 0.7 * seconds <= pools.pause_s(CUT, tries) <= 1.3 * seconds
+    for final in (REFUSED, CockpitError("no room"), ValueError("a bug")):
+        assert 42 <= pools.pause_s(final) <= 78
+
+
+def test_borrowers_share_one_link() -> None:
+    async def main() -> None:
+        async with Fakes({"a": MadeUp()}) as pool:
+            with pytest.raises(LinkError, match="no link now"):
+                await pool.at_hand("a")
+            first, second = await asyncio.gather(pool.lend("a"), pool.lend("a", patient=True))
+            assert first is second is await pool.lend("a") is await pool.at_hand("a")
+            assert pool.opened == ["a"]
+            assert pool.roll.counts() == "1 of 1 node answered"
+
+    asyncio.run(main())
+
+
+def test_tries_are_counted_until_a_link_answers(paused: list[float]) -> None:
+    async def main() -> None:
+        link = MadeUp()
+        async with Fakes({"a": CUT}) as pool:
+            for _ in range(3):
+                with pytest.raises(LinkError, match="cut"):
+                    await pool.lend("a", patient=True)
+            assert paused == [0.5, 1, 2]
+            # An agent that greets and says nothing more is one more try that failed.
+            pool.links = {"a": link}
+            link.answered = False
+            (await pool.lend("a", patient=True)).lose(CUT)
+            again = await pool.lend("a", patient=True)
+            link.answered = True
+            again.lose(CUT)
+            (await pool.lend("a", patient=True)).lose(REFUSED)
+            await pool.lend("a", patient=True)
+            assert paused == [0.5, 1, 2, 4, 0.5, 60]
+            assert pool.opened == ["a"] * 7
+
+    asyncio.run(main())
+
+
+def test_a_node_whose_last_try_failed_holds_nobody_up_who_is_in_a_hurry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools, "RETRY_S", (600,))
+
+    async def main() -> None:
+        async with Fakes({"a": CUT}) as pool:
+            for _ in range(3):
+                with pytest.raises(LinkError, match="cut"):
+                    await pool.lend("a")
+            assert pool.opened == ["a"]
+            waits = asyncio.create_task(pool.lend("a", patient=True))
+            await asyncio.sleep(0)
+            assert not waits.done()
+        # Closing the pool ends the waiting.
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+
+    asyncio.run(main())
+
+
+def test_the_next_try_happens_meanwhile(paused: list[float]) -> None:
+    async def main() -> None:
+        async with Fakes({"a": CUT}) as pool:
+            with pytest.raises(LinkError, match="cut"):
+                await pool.lend("a")
+            pool.links = {"a": MadeUp()}
+            with pytest.raises(LinkError, match="cut"):
+                await pool.lend("a")
+            assert await soon(lambda: not pool.roll.awaited and pool.roll.answered)
+            assert await pool.lend("a") is await pool.at_hand("a")
+            assert pool.opened == ["a", "a"]
+
+    asyncio.run(main())
+
+
+def test_a_start_is_tried_again_at_once_and_keeps_the_links_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SLOW_S", 600)
+
+    async def main() -> None:
+        async with Fakes({"a": REFUSED, "b": MadeUp()}) as pool:
+            with pytest.raises(ManyErrors, match="login refused"):
+                await pool.open_all(["a", "b"])
+            pool.links = {"a": MadeUp(), "b": MadeUp()}
+            assert list(await pool.open_all(["a", "b"])) == ["a", "b"]
+            assert pool.opened == ["a", "b", "a"]
+            assert not pool.roll.awaited
+
+    asyncio.run(main())
+
+
+def test_another_machine_under_the_same_name_is_not_believed() -> None:
+    async def main() -> None:
+        async with LinkPool([sys.executable], "local") as pool:
+            pool.hosts = {"a": "gpu99"}
+            with pytest.raises(LinkError, match=r"is .* from here, and the run is on gpu99") as caught:
+                await pool.lend("a")
+            assert not caught.value.retry
+            assert list(pool.roll.failed) == ["a"]
+            pool.hosts = {"a": ""}
+            assert (await pool.lend("a", now=True)).hello.host
+            link = await pool.at_hand("a")
+        assert link.lost.done(), "the pool closes what it has lent"
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_an_answer_over_a_link_of_no_use_is_told_why() -> None:
+    async def main() -> None:
+        async with LinkPool([sys.executable], "local") as pool:
+            link = await pool.lend("a")
+            asking = asyncio.create_task(link.call(verbs.Facts("/", "", "", "", "")))
+            await asyncio.sleep(0)
+            link.lose(CUT)
+            with pytest.raises(LinkError, match="cut"):
+                await asking
+            assert await pool.lend("a", patient=True) is not link
 
     asyncio.run(main())

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +55,6 @@ class Node(MadeUp):
         self.asked: list[dict[str, int]] = []
         """Offsets of each follow request."""
         self.stops: list[verbs.Stop] = []
-        self.hello = SimpleNamespace(host="")
         self.clock = Clock()
 
     async def call(self, request: object, **how: Any) -> StopAnswer:
@@ -392,3 +390,57 @@ def test_what_a_dead_supervisor_left_is_told_once() -> None:
     kinds = [event.kind for event in heard.events]
     assert (kinds.count("rank_started"), kinds.count("supervisor_gone")) == (1, 1)
     assert session.model.done
+
+
+def test_a_listener_that_raises_keeps_nothing_from_the_others_and_is_told_once() -> None:
+    class Broken(Heard):
+        """A listener with a bug."""
+
+        def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+            raise ValueError(f"log at {offset}")
+
+        def event(self, event: Event, changed: set[str | int]) -> None:
+            raise CockpitError(f"cannot take {event.kind}")
+
+    async def main() -> None:
+        chunks = [part(("rank-0.log", at, b"one\n")) for at in range(0, 40, 4)]
+        node = Node([*chunks, part(("events.jsonl", 0, ENDED))])
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        before, after = Heard(), Heard()
+        session = Session(folder, before, Broken(), after, pool=Fakes({"a": node}))
+        await session.rejoin()
+        session.watch()
+        while not session.model.done:
+            await asyncio.wait_for(session.wait(), 20)
+        await session.close()
+        for heard in (before, after):
+            assert heard.text == b"one\n" * 10
+            assert [event.kind for event in heard.events].count("rank_exited") == 1
+            links = [event.fact.state for event in heard.events if isinstance(event.fact, LinkChanged)]
+            assert links == ["ok"]
+        said = [
+            note for note in session.model.nodes["a"].notes if note.startswith("Broken: internal error: ")
+        ]
+        assert len(said) == 2
+        assert "CockpitError: cannot take planned (test_session.py:" in said[0]
+        assert "ValueError: log at 0 (test_session.py:" in said[1]
+        assert said[1].endswith("please report it")
+
+    asyncio.run(main())
+
+
+def test_a_bug_while_connecting_to_one_node_ends_the_watch_over_no_other() -> None:
+    async def main() -> None:
+        good = Node([part(("events.jsonl", 0, ENDED.replace(b'"rank": 0', b'"rank": 1')))])
+        entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate("ab")]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        session = Session(folder, pool=Fakes({"a": RecursionError("too deep"), "b": good}))
+        await session.rejoin()
+        session.watch()
+        while not (session.model.nodes["b"].done and session.model.nodes["a"].link == "gone"):
+            await asyncio.wait_for(session.wait(), 20)
+        assert session.model.nodes["a"].link_why.startswith("internal error: RecursionError: too deep")
+        await session.close()
+
+    asyncio.run(main())

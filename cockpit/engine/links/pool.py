@@ -21,6 +21,8 @@ from cockpit.transport.base import LinkError, Progress, Stage, Transport, Unknow
 from cockpit.transport.local import LocalTransport, is_this_machine
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cockpit.transport.ssh import SshHops
 
 T = TypeVar("T")
@@ -145,7 +147,7 @@ class LinkPool:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._ways: dict[str, _Way] = {}
 
-    async def __aenter__(self) -> LinkPool:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
