@@ -95,6 +95,7 @@ def test_stacks_collect_and_questions_use_the_links_of_the_session(tmp_path: Pat
             # Whoever borrowed a link has left it open.
             assert [(await session.pool.at_hand(node)).node for node in ("gpu1", "gpu2")] == ["gpu1", "gpu2"]
             assert (counts.connections, len(counts.commands)) == (2, 2)
+            assert session.pool.hosts == {entry.name: entry.host for entry in session.manifest.nodes}
 
     asyncio.run(main())
 

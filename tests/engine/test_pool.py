@@ -364,6 +364,18 @@ def test_another_machine_under_the_same_name_is_not_believed() -> None:
     asyncio.run(main())
 
 
+def test_an_agent_that_answers_nothing_but_pings_has_not_answered() -> None:
+    async def main() -> None:
+        async with LinkPool([sys.executable], "local") as pool:
+            link = await pool.lend("a")
+            await link.measure_clock()
+            assert not link.answered
+            await link.call(verbs.Runs("/none"))
+            assert link.answered
+
+    asyncio.run(main())
+
+
 def test_who_waits_for_an_answer_over_a_link_of_no_use_is_told_why() -> None:
     async def main() -> None:
         async with LinkPool([sys.executable], "local") as pool:

@@ -130,17 +130,6 @@ class _Show:
         """Logs only: events are for ``attach``."""
 
 
-class _Quiet:
-    def joined(self, model: RunModel) -> None:
-        """It asks the session itself."""
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """The bytes are in the spool."""
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """The event is in the journal."""
-
-
 async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
     if not folder.model().done:
         await started(folder)
@@ -164,7 +153,7 @@ async def _catch_up(folder: RunFolder) -> None:
     folder = RunFolder(folder.path)
     if not folder.lock():
         return  # another cockpit keeps the spool up to date
-    session = Session(folder, _Quiet())
+    session = Session(folder)
     deadline = time.monotonic() + _CONNECT_S
     teller = Telling(lambda: session.pool.roll, failures=False)
     try:

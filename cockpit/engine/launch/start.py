@@ -70,6 +70,7 @@ async def start(request: Request, stages: Stages) -> Session:
     folder: RunFolder | None = None
     try:
         links = await _open(pool, [host.name for host in job.hosts], stages)
+        pool.hosts = {name: link.hello.host for name, link in links.items()}
         prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
         notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
         stages.ready(list(notes))

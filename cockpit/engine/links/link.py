@@ -150,7 +150,7 @@ class Link:
         self.heard = time.monotonic()
         """When the last valid answer arrived (monotonic seconds)."""
         self.answered = False
-        """Whether its agent has ever answered."""
+        """Whether its agent has ever answered, other than to pings."""
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
@@ -350,7 +350,7 @@ class Link:
         except Malformed as error:
             raise self._nonsense(f"{name}{error}") from None
         self.heard = time.monotonic()
-        self.answered = True
+        self.answered |= name != NAMES[Ping]
         if not isinstance(part, tuple):
             del self._pending[number]
         await pending.queue.put(part)

@@ -167,20 +167,17 @@ class Session:
             try:
                 link = await self.pool.lend(name, patient=True)
                 await self._follow(entry, link)
-            except RemoteError as error:
-                if error.kind in _NO_RUN_THERE:
-                    self._link_event(name, "ok")
-                    self._note(name, events.NodeLost(error.what))
-                else:
-                    # A fault of one node or of its agent must not end the watch over the others.
-                    self._lose(name, link, error)
-            except (LinkError, InternalError) as error:
-                # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
-                self._lose(name, link, error)
             except (QuotaReached, SpoolUnusable) as error:
                 # Trouble with its files here must not affect the others.
                 self._link_event(name, "gone", str(error))
                 await asyncio.sleep(pause_s(error))
+            except (LinkError, RemoteError, InternalError) as error:
+                if isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
+                    self._link_event(name, "ok")
+                    self._note(name, events.NodeLost(error.what))
+                else:
+                    # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
+                    self._lose(name, link, error)
             except Malformed as error:
                 self._lose(name, link, LinkError(f"sent an invalid answer: {error}", where=name, retry=False))
             except CockpitError:
