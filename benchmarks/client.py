@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.verbs import Ping
-from cockpit.engine.links.fleet import Fleet, close_all
+from cockpit.engine.links.pool import LinkPool
 
 PYTHONS = [sys.executable]
 
 
 async def connect(nodes: list[str]) -> dict[str, Any]:
     """Links to all nodes and a first answer from each agent."""
-    fleet = Fleet(PYTHONS)
-    links = await fleet.open_all(nodes)
-    await asyncio.gather(*(link.call(Ping()) for link in links.values()))
-    await close_all(links.values())
-    await fleet.close()
+    async with LinkPool(PYTHONS) as pool:
+        links = await pool.open_all(nodes)
+        await asyncio.gather(*(link.call(Ping()) for link in links.values()))
     return {}
 
 
@@ -50,11 +48,10 @@ async def logs(words: list[str]) -> dict[str, Any]:
 
     folder = RunFolder.create(_manifest(*words))
     folder.lock()
-    fleet = Fleet(PYTHONS)
-    session = Session(folder, fleet, Listener())
+    session = Session(folder, Listener())
     await session.rejoin()
     (entry,) = session.manifest.nodes
-    session.own({entry.name: await fleet.open(entry.name)})
+    await session.pool.lend(entry.name)
     began = time.monotonic()
     session.watch(policy=False)
     while "complete" not in times:
@@ -70,27 +67,23 @@ async def collect(words: list[str]) -> dict[str, Any]:
     from cockpit.engine.records.folder import RunFolder
 
     *where, target = words
-    fleet = Fleet(PYTHONS)
-    collected = await collecting.collect(RunFolder.create(_manifest(*where)), fleet, Path(target))
-    await fleet.close()
+    async with LinkPool(PYTHONS) as pool:
+        collected = await collecting.collect(RunFolder.create(_manifest(*where)), pool, Path(target))
     assert collected.complete, collected
     return {"file": str(Path(target) / collected.reports[0].file)}
 
 
 async def stacks(nodes: list[str]) -> dict[str, Any]:
     """Stacks of the job on these nodes, links and agents warm; ``seconds`` of the second sample."""
-    from cockpit.engine.stacks.parties import JobParty, Links, find_job
+    from cockpit.engine.stacks.parties import JobParty, find_job
     from cockpit.engine.stacks.take import Ask, Stacks
 
-    fleet = Fleet(PYTHONS)
-    links = Links(fleet.open)
-    job, _ = await find_job(nodes, links, "")
-    taken = Stacks(JobParty(job, nodes, links, []), Ask(), Path("/tmp/stacks"))
-    await taken.take()
-    sample = await taken.take()
-    assert not taken.snapshot.missing(), taken.snapshot.missing()
-    await links.close()
-    await fleet.close()
+    async with LinkPool(PYTHONS) as pool:
+        job, _ = await find_job(nodes, pool, "")
+        taken = Stacks(JobParty(job, nodes, pool, []), Ask(), Path("/tmp/stacks"))
+        await taken.take()
+        sample = await taken.take()
+        assert not taken.snapshot.missing(), taken.snapshot.missing()
     return {"seconds": sample.took_s}
 
 

@@ -23,7 +23,7 @@ def run() -> Result:
         "connect",
         "an agent on every node and its first answer",
         {
-            "cockpit": "Fleet.open_all(nodes), one ping an agent, close; a fresh Python with its imports",
+            "cockpit": "LinkPool.open_all(nodes), one ping an agent, close; a fresh Python with its imports",
             "pdsh": "pdsh -R ssh -f 64 -w NODES true",
             "clush": "clush -w NODES -f 64 true",
         },

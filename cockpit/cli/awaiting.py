@@ -12,6 +12,7 @@ from cockpit.cli.status_line import Progress
 from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import pool_for
 from cockpit.transport.base import UnknownHostKey
 
 FIRST_S = 1.5
@@ -79,9 +80,8 @@ async def started(folder: RunFolder) -> None:
 
     :raises CockpitError: see :func:`cockpit.engine.launch.all_or_none.check_started`
     """
-    roll = Roll()
-    async with telling(lambda: roll, failures=False):
-        await check_started(folder, roll)
+    async with pool_for(folder.manifest) as pool, telling(lambda: pool.roll, failures=False):
+        await check_started(folder, pool)
 
 
 @asynccontextmanager

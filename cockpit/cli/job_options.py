@@ -13,8 +13,8 @@ from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options
-from cockpit.engine.links.fleet import PYTHONS, Fleet
-from cockpit.engine.stacks.parties import JobParty, Links, find_job
+from cockpit.engine.links.pool import PYTHONS, LinkPool
+from cockpit.engine.stacks.parties import JobParty, find_job
 from cockpit.plans.nodes import filters, hostfile
 
 
@@ -26,11 +26,6 @@ def add_options(parser: Parser) -> None:
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
     add_link_options(parser)
-
-
-def fleet_of(args: argparse.Namespace) -> Fleet:
-    """The fleet that the options ask for."""
-    return Fleet([args.python] if args.python else list(PYTHONS), args.transport, args.ssh_config)
 
 
 def names_run(target: str) -> bool:
@@ -55,12 +50,11 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
     """
     hosts = filters.apply(hostfile.read(args.target), args.include, args.exclude)
     names = [host.name for host in hosts]
-    fleet = fleet_of(args)
-    links = Links(fleet.open)
-    fleet.roll.call(names)
-    try:
-        async with telling(lambda: fleet.roll) as teller:
-            job, errors = await find_job(names, links, args.job)
+    pythons = [args.python] if args.python else list(PYTHONS)
+    async with LinkPool(pythons, args.transport, args.ssh_config) as pool:
+        pool.roll.call(names)
+        async with telling(lambda: pool.roll) as teller:
+            job, errors = await find_job(names, pool, args.job)
         for error in errors.values():
             if str(error) not in teller.told:
                 complain(error)
@@ -69,7 +63,4 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
             say(problem)
         options = [(name, getattr(args, name)) for name in ("job", "include", "exclude", "python")]
         words = [word for name, value in options if value for word in (f"--{name}", value)]
-        yield JobParty(job, names, links, [args.target, *words], errors), paths.stacks()
-    finally:
-        await links.close()
-        await fleet.close()
+        yield JobParty(job, names, pool, [args.target, *words], errors), paths.stacks()

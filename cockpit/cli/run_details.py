@@ -12,9 +12,8 @@ from cockpit.cli.output import out, out_json, table
 from cockpit.cli.unfinished_starts import PATIENCE_S, start_state
 from cockpit.core.run.model import Node, Rank, RunModel
 from cockpit.core.run.summary import state_text
-from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import model_now
+from cockpit.engine.run.join import model_now, pool_for
 from cockpit.errors import Exit
 
 
@@ -48,12 +47,12 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
 
 
 async def _now(folder: RunFolder, known: RunModel, *, connect: bool) -> tuple[RunModel, str]:
-    roll = Roll()
-    async with telling(lambda: roll, failures=False):
-        state, _ = await start_state(folder, roll, connect=connect)
+    pool = pool_for(folder.manifest, patience_s=PATIENCE_S)
+    async with pool, telling(lambda: pool.roll, failures=False):
+        state, _ = await start_state(folder, pool, connect=connect)
         if state or not connect:
             return known, state
-        model, _ = await model_now(folder.manifest, measure=True, roll=roll, patience_s=PATIENCE_S)
+        model, _ = await model_now(pool, folder.manifest, measure=True)
         return model, ""
 
 

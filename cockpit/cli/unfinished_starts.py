@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.engine.launch.all_or_none import remains, unfinished
-from cockpit.engine.links.roll import Roll
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError
 
@@ -11,7 +11,7 @@ PATIENCE_S = 15.0
 """A node without progress for this long is listed as not answering: a table is a quick look."""
 
 
-async def start_state(folder: RunFolder, roll: Roll, *, connect: bool) -> tuple[str, list[str]]:
+async def start_state(folder: RunFolder, pool: LinkPool, *, connect: bool) -> tuple[str, list[str]]:
     """What to say about a run not known to have been launched, and who could not be asked; or nothing.
 
     :param connect: whether nodes may be asked
@@ -21,7 +21,7 @@ async def start_state(folder: RunFolder, roll: Roll, *, connect: bool) -> tuple[
     if not connect:
         return "never launched, as far as is known here", []
     try:
-        launched, errors = await remains(folder, roll, patience_s=PATIENCE_S)
+        launched, errors = await remains(folder, pool)
     except CockpitError:
         return "starting", []
     if launched:

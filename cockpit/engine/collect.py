@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cockpit.base import verbs
+from cockpit.base.shell import quote
 from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, replace
-from cockpit.engine.links.fleet import Fleet, close_all, settle
 from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Room
 from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
-from cockpit.engine.run.join import reach
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.transport.base import LinkError
 
@@ -79,13 +79,16 @@ class Collected:
 
 
 Progress = Callable[[Collected], None]
+Lost = Callable[[CockpitError], None]
+"""Is told which node's link was lost, why, and what to type."""
 
 
 async def collect(
     folder: RunFolder,
-    fleet: Fleet,
+    pool: LinkPool,
     target: Path,
     progress: Progress = lambda collected: None,
+    lost: Lost = lambda error: None,
     quotas: Quotas | None = None,
 ) -> Collected:
     """Fetch the reports of all nodes of a run into ``target`` in parallel; write ``manifest.json`` there.
@@ -93,6 +96,8 @@ async def collect(
     A node that cannot be reached is a line in ``missing``, and never ends the others. Run again, it
     fetches only what is not here.
 
+    :param pool: lends the links
+    :param lost: told of each link that is lost meanwhile; a node is asked again
     :param quotas: how much may be fetched; None: as this person's settings say
     :raises CockpitError: ``target`` or its ``manifest.json`` cannot be written, or the settings are wrong
     """
@@ -106,10 +111,15 @@ async def collect(
             progress(collected)
             await asyncio.sleep(0.2)
 
+    def say_lost(error: CockpitError) -> None:
+        what = f"link lost while collecting ({error.what}); trying to get it back"
+        hint = f"to resume later: cockpit collect {quote(folder.name)}"
+        lost(LinkError(what, where=error.where, hint=hint))
+
     teller = asyncio.create_task(tell())
     try:
         work = {
-            node.name: _collect_node(node, fleet, collected, room, index)
+            node.name: _collect_node(node, pool, collected, room, index, say_lost)
             for index, node in enumerate(manifest.nodes)
         }
         _, errors = await settle(work)
@@ -123,22 +133,21 @@ async def collect(
     return collected
 
 
-async def _collect_node(node: NodeEntry, fleet: Fleet, collected: Collected, room: Room, index: int) -> None:
-    link: Link | None = None
+async def _collect_node(
+    node: NodeEntry, pool: LinkPool, collected: Collected, room: Room, index: int, lost: Lost
+) -> None:
     for attempt in range(1, _TRIES + 1):
+        link: Link | None = None
         try:
-            if link is None or link.lost.done():
-                link = await reach(fleet, node)
+            link = await pool.lend(node.name, patient=attempt > 1)
             await _collect_over(link, node, collected, room, index)
-            await link.close()
             return
         except CockpitError as error:
-            if link is not None:
-                await close_all([link])
-            if attempt == _TRIES or not getattr(error, "retry", False):
+            if attempt == _TRIES or not retried(error):
                 _fail(collected, node.name, error)
                 raise
-            await asyncio.sleep(0.5 * attempt)
+            if link is not None:
+                lost(error)
 
 
 def _fail(collected: Collected, node: str, error: CockpitError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,9 @@ from cockpit import paths
 from cockpit.base import verbs
 from cockpit.base.answers import RunsAnswer
 from cockpit.base.gate import read
-from cockpit.engine.links.fleet import Fleet
 from cockpit.engine.records.folder import list_runs
 from cockpit.engine.run.join import Errors, adopt
+from tests.engine.pools import Fakes, MadeUp
 
 BASE = "/tmp/cockpit-0"
 
@@ -37,7 +37,7 @@ def run(name: str = "run-a", node: str = "n1", **changes: Any) -> dict[str, Any]
     return {"dir": f"{BASE}/{name}/{node}", "record": {**record, **changes}, "events": [], "alive": True}
 
 
-class Node:
+class Node(MadeUp):
     """A node that lists what a test gives it, through the gate."""
 
     def __init__(self, runs: list[Any]) -> None:
@@ -48,25 +48,11 @@ class Node:
         assert isinstance(request, verbs.Runs)
         return read(RunsAnswer, {"runs": self._runs})
 
-    async def close(self) -> None:
-        """There is nothing to close."""
-
-
-class Fakes:
-    """A fleet of such nodes."""
-
-    pythons = ("python3",)
-
-    def __init__(self, nodes: dict[str, list[Any]]) -> None:
-        self._nodes = nodes
-
-    async def open(self, name: str) -> Node:
-        return Node(self._nodes[name])
-
 
 def adopted(nodes: dict[str, list[Any]]) -> tuple[list[str], Errors]:
     """The runs known afterwards, and what was wrong."""
-    errors = asyncio.run(adopt(cast("Fleet", Fakes(nodes)), "auto", "", nodes, ""))
+    made = {name: Node(listed) for name, listed in nodes.items()}
+    errors = asyncio.run(adopt(Fakes(made), "auto", "", nodes, ""))
     return [folder.name for folder in list_runs()], errors
 
 

@@ -10,8 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,15 +20,15 @@ from cockpit.base.gate import Malformed, read
 from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import Collected, collect
-from cockpit.engine.links.fleet import Fleet
 from cockpit.engine.links.link import RemoteError
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.transport.base import LinkError
+from tests.engine.pools import Fakes, MadeUp
 
 CHUNK = 1000
 
 
-class Node:
+class Node(MadeUp):
     """A node with reports, as its link; it counts what it sends."""
 
     def __init__(self, reports: dict[str, bytes]) -> None:
@@ -38,8 +37,6 @@ class Node:
         """Name, offset and length of everything sent."""
         self.cut_after = -1
         """Chunks until the link breaks."""
-        self.lost: asyncio.Future[None] = asyncio.Future()
-        self.hello = SimpleNamespace(host="")
 
     async def call(self, request: Any, **how: Any) -> Any:
         if isinstance(request, verbs.Reports):
@@ -49,9 +46,6 @@ class Node:
 
     async def stream(self, request: verbs.Read) -> Stream:
         return Stream(self, request.file, request.offset)
-
-    async def close(self) -> None:
-        """There is nothing to close."""
 
 
 class Stream:
@@ -78,17 +72,7 @@ class Stream:
         """There is nothing to close."""
 
 
-class Fakes:
-    """A fleet of made-up nodes; one without reports cannot be reached."""
-
-    def __init__(self, nodes: dict[str, Node | None]) -> None:
-        self.nodes = nodes
-
-    async def open(self, name: str) -> Node:
-        node = self.nodes[name]
-        if node is None:
-            raise LinkError("login refused", where=name, retry=False)
-        return node
+REFUSED = LinkError("login refused", where="node1", retry=False)
 
 
 @pytest.fixture
@@ -110,8 +94,8 @@ def gather(
     async def main() -> tuple[Collected, Node]:
         node1, node2 = Node(first), Node({"b.nsys-rep": b"two"})
         node1.cut_after = cut_after
-        fleet = cast("Fleet", Fakes({"node1": node1, "node2": node2}))
-        return await collect(folder, fleet, target, quotas=quotas), node1
+        pool = Fakes({"node1": node1, "node2": node2})
+        return await collect(folder, pool, target, quotas=quotas), node1
 
     return asyncio.run(main())
 
@@ -194,8 +178,9 @@ def test_one_unreadable_report_does_not_cost_the_others(
 
 def test_an_unreachable_node_costs_only_its_own(folder: RunFolder, tmp_path: Path) -> None:
     async def main() -> Collected:
-        fleet = cast("Fleet", Fakes({"node1": None, "node2": Node({"b.nsys-rep": b"two"})}))
-        return await collect(folder, fleet, tmp_path)
+        return await collect(
+            folder, Fakes({"node1": REFUSED, "node2": Node({"b.nsys-rep": b"two"})}), tmp_path
+        )
 
     collected = asyncio.run(main())
     assert collected.exit_code() == 3
@@ -266,8 +251,8 @@ def test_a_slow_disk_does_not_hold_the_loop_up(
 
         monkeypatch.setattr(os, "fsync", slow)
         ticker = asyncio.create_task(turn())
-        fleet = cast("Fleet", Fakes({"node1": None, "node2": Node({"b.nsys-rep": b"two"})}))
-        collected = await collect(folder, fleet, tmp_path)
+        pool = Fakes({"node1": REFUSED, "node2": Node({"b.nsys-rep": b"two"})})
+        collected = await collect(folder, pool, tmp_path)
         await ticker
         return collected
 

@@ -13,9 +13,9 @@ import pytest
 from cockpit.base import record
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.verbs import Environ
-from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import adopt, fleet_for
+from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
 from tests.engine.test_session import Heard
 from tests.engine.watched import COCKPIT
@@ -59,11 +59,10 @@ def test_of_a_rank_that_ended_long_before_anybody_looked(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
 
     async def main() -> EnvironAnswer:
-        fleet = Fleet(["python3"], "local")
-        assert not await adopt(fleet, "local", "", ["localhost"], str(tmp_path / "nodes"))
-        await fleet.close()
+        async with LinkPool(["python3"], "local") as pool:
+            assert not await adopt(pool, "local", "", ["localhost"], str(tmp_path / "nodes"))
         folder = RunFolder.find(crashed)
-        session = Session(folder, fleet_for(folder.manifest), Heard(), writer=folder.lock())
+        session = Session(folder, Heard(), writer=folder.lock())
         try:
             await session.rejoin()
             return await asked(session)

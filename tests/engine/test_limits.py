@@ -8,20 +8,19 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from cockpit.base.record import EVENTS, SIZES
 from cockpit.config import Quotas
-from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links import pool as pools
 from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
-from cockpit.engine.run import session as sessions
 from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
-from tests.engine.test_session import ENDED, Fakes, Heard, Node, Part, part
+from tests.engine.pools import Fakes
+from tests.engine.test_session import ENDED, Heard, Node, Part, part
 
 MANY_LOGS = """
 import asyncio, os, resource, sys
@@ -140,13 +139,13 @@ def follow(scripts: list[list[Part]], quotas: Quotas) -> tuple[Session, Heard, N
         manifest = Manifest("run", 0.0, entries, "command", ["true"], "/")
         folder = known[0] if known else RunFolder.create(manifest)
         heard = Heard()
-        session = Session(folder, cast("Fleet", Fakes({"a": node})), heard, quotas=quotas)
+        session = Session(folder, heard, pool=Fakes({"a": node}), quotas=quotas)
         await session.rejoin()
         session.watch()
 
         async def wait() -> None:
-            while not session.model.over:
-                await session.wait()
+            while not (session.model.over and node.asked):
+                await session.wait(0.1)
 
         await asyncio.wait_for(wait(), 20)
         await session.close()
@@ -174,7 +173,7 @@ def test_logs_pause_at_the_quota_and_go_on_there_with_a_higher_one() -> None:
 
 
 def test_a_record_without_end_is_its_nodes_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_SLOW_S", 0.001)
+    monkeypatch.setattr(pools, "SLOW_S", 0.001)
     bomb = [part(("events.jsonl", 0, b"x" * 1000))]
     good = [part(("events.jsonl", 0, ENDED))]
     session, heard, _ = follow([bomb, good], Quotas(record_bytes=900))

@@ -7,8 +7,7 @@ import errno
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,14 +18,14 @@ from cockpit.base.gate import read
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import NOTES, RunModel
 from cockpit.engine import turns
-from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run import session as sessions
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
+from tests.engine.pools import Fakes, MadeUp
 
 Part = tuple[dict[str, Any], bytes] | BaseException
 
@@ -48,7 +47,7 @@ def part(*chunks: tuple[str, int, bytes], sizes: dict[str, int] | None = None, *
     return item, b"".join(data for _, _, data in chunks)
 
 
-class Node:
+class Node(MadeUp):
     """A node that answers each follow request with the next of its scripts."""
 
     def __init__(self, *scripts: list[Part]) -> None:
@@ -56,8 +55,6 @@ class Node:
         self.asked: list[dict[str, int]] = []
         """Offsets of each follow request."""
         self.stops: list[verbs.Stop] = []
-        self.lost: asyncio.Future[None] = asyncio.Future()
-        self.hello = SimpleNamespace(host="")
         self.clock = Clock()
 
     async def call(self, request: object, **how: Any) -> StopAnswer:
@@ -71,9 +68,6 @@ class Node:
         assert isinstance(request, verbs.Follow)
         self.asked.append(dict(request.offsets))
         return Stream(self.scripts.pop(0) if self.scripts else [])
-
-    async def close(self) -> None:
-        """There is nothing to close."""
 
 
 class Stream:
@@ -91,19 +85,6 @@ class Stream:
 
     async def credit(self, size: int) -> None:
         """It sends without."""
-
-    async def close(self) -> None:
-        """There is nothing to close."""
-
-
-class Fakes:
-    """A fleet of made-up nodes."""
-
-    def __init__(self, nodes: dict[str, Node]) -> None:
-        self.nodes = nodes
-
-    async def open(self, name: str) -> Node:
-        return self.nodes[name]
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -136,7 +117,7 @@ def watch(
         entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(made)]
         folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/", **manifest))
         heard = Heard()
-        session = Session(folder, cast(Fleet, Fakes(made)), heard)
+        session = Session(folder, heard, pool=Fakes(made))
         await session.rejoin()
         session.watch()
 
@@ -154,8 +135,8 @@ def watch(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses between tries."""
-    monkeypatch.setattr(sessions, "_RETRY_S", (0.001,))
-    monkeypatch.setattr(sessions, "_SLOW_S", 0.001)
+    monkeypatch.setattr(pools, "RETRY_S", (0.001,))
+    monkeypatch.setattr(pools, "SLOW_S", 0.001)
 
 
 def test_a_cut_link_goes_on_at_the_next_byte() -> None:
@@ -257,7 +238,7 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
         node = Node([part(("events.jsonl", 0, notes + ENDED))])
         entries = [NodeEntry("a", "/none/a", [0])]
         folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
-        session = Session(folder, cast(Fleet, Fakes({"a": node})), Heard())
+        session = Session(folder, Heard(), pool=Fakes({"a": node}))
         await session.rejoin()
         session.watch()
         while not session.model.done:
@@ -265,7 +246,7 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
         had.append(turns_had)
         await session.close()
         board = Board(folder)
-        again = Session(folder, cast(Fleet, Fakes({})), board)
+        again = Session(folder, board, pool=Fakes({}))
         for work in (again.rejoin, board.recall):
             before = turns_had
             await work()
@@ -280,7 +261,7 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
 
 def test_an_agent_that_greets_and_says_nothing_more_is_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it greets, its link is lost since the first time: who waits for it can give up."""
-    monkeypatch.setattr(sessions, "_RETRY_S", (0.001, 0.002))
+    monkeypatch.setattr(pools, "RETRY_S", (0.001, 0.002))
     silent: Part = LinkError("no answer to ping within 15 s", where="a")
     good = part(("events.jsonl", 0, ENDED))
     _, heard, _ = watch({"a": [[silent], [silent], [silent], [good]]})
@@ -362,7 +343,7 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
         node = Node(first, second)
         entries = [NodeEntry("a", "/none/a", [0])]
         folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
-        session = Session(folder, cast(Fleet, Fakes({"a": node})), Heard())
+        session = Session(folder, Heard(), pool=Fakes({"a": node}))
         await session.rejoin()
         session.watch()
 
@@ -387,7 +368,7 @@ def test_what_is_kept_running_is_not_stopped() -> None:
         nodes = {"a": Node([part(("events.jsonl", 0, FAILED))]), "b": Node([])}
         entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(nodes)]
         manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=0.3)
-        session = Session(RunFolder.create(manifest), cast(Fleet, Fakes(nodes)), Heard())
+        session = Session(RunFolder.create(manifest), Heard(), pool=Fakes(nodes))
         await session.rejoin()
         session.watch()
         while session.stops_at is None:
@@ -409,3 +390,57 @@ def test_what_a_dead_supervisor_left_is_told_once() -> None:
     kinds = [event.kind for event in heard.events]
     assert (kinds.count("rank_started"), kinds.count("supervisor_gone")) == (1, 1)
     assert session.model.done
+
+
+def test_a_listener_that_raises_keeps_nothing_from_the_others_and_is_told_once() -> None:
+    class Broken(Heard):
+        """A listener with a bug."""
+
+        def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+            raise ValueError(f"log at {offset}")
+
+        def event(self, event: Event, changed: set[str | int]) -> None:
+            raise CockpitError(f"cannot take {event.kind}")
+
+    async def main() -> None:
+        chunks = [part(("rank-0.log", at, b"one\n")) for at in range(0, 40, 4)]
+        node = Node([*chunks, part(("events.jsonl", 0, ENDED))])
+        entries = [NodeEntry("a", "/none/a", [0])]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        before, after = Heard(), Heard()
+        session = Session(folder, before, Broken(), after, pool=Fakes({"a": node}))
+        await session.rejoin()
+        session.watch()
+        while not session.model.done:
+            await asyncio.wait_for(session.wait(), 20)
+        await session.close()
+        for heard in (before, after):
+            assert heard.text == b"one\n" * 10
+            assert [event.kind for event in heard.events].count("rank_exited") == 1
+            links = [event.fact.state for event in heard.events if isinstance(event.fact, LinkChanged)]
+            assert links == ["ok"]
+        said = [
+            note for note in session.model.nodes["a"].notes if note.startswith("Broken: internal error: ")
+        ]
+        assert len(said) == 2
+        assert "CockpitError: cannot take planned (test_session.py:" in said[0]
+        assert "ValueError: log at 0 (test_session.py:" in said[1]
+        assert said[1].endswith("please report it")
+
+    asyncio.run(main())
+
+
+def test_a_bug_while_connecting_to_one_node_ends_the_watch_over_no_other() -> None:
+    async def main() -> None:
+        good = Node([part(("events.jsonl", 0, ENDED.replace(b'"rank": 0', b'"rank": 1')))])
+        entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate("ab")]
+        folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+        session = Session(folder, pool=Fakes({"a": RecursionError("too deep"), "b": good}))
+        await session.rejoin()
+        session.watch()
+        while not (session.model.nodes["b"].done and session.model.nodes["a"].link == "gone"):
+            await asyncio.wait_for(session.wait(), 20)
+        assert session.model.nodes["a"].link_why.startswith("internal error: RecursionError: too deep")
+        await session.close()
+
+    asyncio.run(main())

@@ -25,6 +25,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import RemoteError
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import parties, saved, take
 from cockpit.engine.stacks.parties import RunParty, open_run
@@ -643,16 +644,15 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
     """What the nodes of a run answer; a node that is not in it does not answer."""
     answers: dict[str, list[Event]] = {}
 
-    async def reach(fleet: object, entry: NodeEntry) -> NodeEntry:
-        if entry.name not in answers:
-            raise LinkError("no route", where=entry.name)
-        return entry
+    async def lend(pool: LinkPool, node: str) -> None:
+        if node not in answers:
+            raise LinkError("no route", where=node)
 
     async def recorded(link: Any, manifest: Manifest, entry: NodeEntry) -> tuple[list[Event], bool]:
         return [*answers[entry.name], Event.of(2.0, "link", entry.name, {"state": "ok"})], True
 
-    for name, fake in (("reach", reach), ("recorded", recorded), ("close_all", AsyncMock())):
-        monkeypatch.setattr(parties, name, fake)
+    monkeypatch.setattr(LinkPool, "lend", lend)
+    monkeypatch.setattr(parties, "recorded", recorded)
     return answers
 
 

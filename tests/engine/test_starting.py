@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.engine.launch import start
-from cockpit.engine.links.fleet import Fleet, close_all
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Listener
@@ -43,13 +43,8 @@ class Person:
 
 async def open_two(place: Place, person: Person) -> list[str]:
     """Links to two servers whose keys nobody knows, by name."""
-    fleet = Fleet([sys.executable], "ssh", str(place.config))
-    try:
-        links = await start._open(fleet, ["alpha", "beta"], person)
-        await close_all(links.values())
-        return list(links)
-    finally:
-        await fleet.close()
+    async with LinkPool([sys.executable], "ssh", str(place.config)) as pool:
+        return list(await start._open(pool, ["alpha", "beta"], person))
 
 
 def test_one_question_for_all_nodes_and_it_is_remembered(tmp_path: Path) -> None:

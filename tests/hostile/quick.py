@@ -11,9 +11,9 @@ from typing import Any
 
 from cockpit.cli.verbs import logs
 from cockpit.engine import collect
-from cockpit.engine.links.fleet import Fleet
+from cockpit.engine.links import pool
 from cockpit.engine.links.link import Link, LinkTimes
-from cockpit.engine.run import session
+from cockpit.engine.links.pool import LinkPool
 from cockpit.transport.base import Pipe, Transport
 from cockpit.transport.local import LocalTransport
 from tests.hostile.peer import Plan
@@ -50,7 +50,7 @@ def install(plan: Plan) -> None:
     """Change the cockpit of this process, for good: only a child that ends after it should call this."""
     opened = 0
 
-    async def choose(self: Fleet, node: str) -> Transport:
+    async def choose(self: LinkPool, node: str) -> Transport:
         nonlocal opened
         if node != BAD:
             return LocalTransport(node)
@@ -58,9 +58,9 @@ def install(plan: Plan) -> None:
         hostile = replace(plan, seed=f"{plan.seed}.{opened}", skip=plan.skip if opened == 1 else 0)
         return Hostile(node, hostile if opened <= HOSTILE_LINKS else replace(plan, mutation=""))
 
-    made = Fleet.__init__
+    made = LinkPool.__init__
 
-    def make(self: Fleet, *words: Any, **more: Any) -> None:
+    def make(self: LinkPool, *words: Any, **more: Any) -> None:
         made(self, *words, **more)
         self._times = TIMES
 
@@ -70,10 +70,10 @@ def install(plan: Plan) -> None:
         return await called(self, request, data, deadline_s=min(deadline_s, CALL_S))
 
     change: Any = setattr
-    change(Fleet, "_choose", choose)
-    change(Fleet, "__init__", make)
+    change(LinkPool, "_choose", choose)
+    change(LinkPool, "__init__", make)
     change(Link, "call", call)
-    change(session, "_RETRY_S", (0.1, 0.3))
-    change(session, "_SLOW_S", 0.5)
+    change(pool, "RETRY_S", (0.1, 0.3))
+    change(pool, "SLOW_S", 0.5)
     change(collect, "_TRIES", 3)
     change(logs, "_CONNECT_S", CALL_S)

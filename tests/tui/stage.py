@@ -13,13 +13,12 @@ from cockpit.base.verbs import Environ
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.launch.start import Stages
-from cockpit.engine.links.link import Link
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.board import Board
+from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
 
 NOW = 1_795_233_881.0
 """What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
@@ -72,6 +71,7 @@ class Stage:
         self.fails: CockpitError | None = None
         """What the start fails with."""
         self.board: Board | None = None
+        self.pool = pool_for(self.manifest)
         self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
@@ -198,9 +198,6 @@ class Stage:
         return self.environ or EnvironAnswer(
             {"RANK": str(request.rank), "WORLD_SIZE": str(len(self.model.ranks))}
         )
-
-    def link(self, node: str) -> Link:
-        raise LinkError("no link now", where=node)
 
     async def close(self) -> None:
         for spool in self._spools.values():

@@ -12,7 +12,7 @@ from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
-from cockpit.engine.run.join import adopt, fleet_for
+from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.take import Ask, Stacks
 from cockpit.errors import CockpitError, Exit
@@ -56,12 +56,12 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
-    fleet = fleet_for(folder.manifest)
-    session = Session(folder, fleet, live, writer=writer)
+    session = Session(folder, live, writer=writer)
     try:
         await session.rejoin()
-        fleet.roll.call(name for name, node in session.model.nodes.items() if not node.done)
-        return await watch(session, live, output, fleet.roll)
+        roll = session.pool.roll
+        roll.call(name for name, node in session.model.nodes.items() if not node.done)
+        return await watch(session, live, output, roll)
     finally:
         await session.close()
 
@@ -71,13 +71,8 @@ async def _attach_job(args: argparse.Namespace) -> str:
     async with job_options.job_party(args) as (party, root):
         name = party.job.run
         if name:
-            fleet = job_options.fleet_of(args)
-            fleet.roll.call(party.nodes)
-            try:
-                async with telling(lambda: fleet.roll, failures=False):
-                    await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
-            finally:
-                await fleet.close()
+            async with telling(lambda: party.pool.roll, failures=False):
+                await adopt(party.pool, args.transport, args.ssh_config, party.nodes, "")
         if any(folder.name == name for folder in list_runs()):
             return name
         if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):

@@ -12,9 +12,10 @@ from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
 from cockpit.cli.status_line import Progress
 from cockpit.engine.collect import WARNING, Collected, collect
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import fleet_for
-from cockpit.errors import Exit
+from cockpit.engine.run.join import pool_for
+from cockpit.errors import CockpitError, Exit
 
 
 def main(words: list[str]) -> int:
@@ -31,25 +32,33 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
-    return asyncio.run(fetch(RunFolder.find(args.run), args.output, as_json=args.json))
+    return asyncio.run(_fetch(RunFolder.find(args.run), args.output, as_json=args.json))
 
 
-async def fetch(folder: RunFolder, target: Path | None = None, *, as_json: bool = False) -> Exit:
+async def _fetch(folder: RunFolder, target: Path | None, *, as_json: bool) -> Exit:
+    async with pool_for(folder.manifest) as pool:
+        return await fetch(folder, pool, target, as_json=as_json)
+
+
+async def fetch(
+    folder: RunFolder, pool: LinkPool, target: Path | None = None, *, as_json: bool = False
+) -> Exit:
     """Collect with progress on stderr and the outcome on stdout."""
     progress = Progress()
-    fleet = fleet_for(folder.manifest)
-    fleet.roll.call(node.name for node in folder.manifest.nodes)
+    pool.roll.call(node.name for node in folder.manifest.nodes)
+
+    def show(so_far: Collected) -> None:
+        progress.show("" if pool.roll.awaited else _how_far(so_far))
+
+    def lost(error: CockpitError) -> None:
+        progress.clear()
+        say(str(error))
+
     try:
-        async with telling(lambda: fleet.roll):
-            collected = await collect(
-                folder,
-                fleet,
-                target or folder.path / "reports",
-                lambda so_far: progress.show("" if fleet.roll.awaited else _how_far(so_far)),
-            )
+        async with telling(lambda: pool.roll):
+            collected = await collect(folder, pool, target or folder.path / "reports", show, lost)
     finally:
         progress.clear()
-        await fleet.close()
     if as_json:
         fields = {**asdict(collected), "folder": str(collected.folder), "warning": WARNING}
         out_json({"event": "collected", **fields})

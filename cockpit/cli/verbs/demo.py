@@ -16,12 +16,9 @@ from cockpit.cli import terminal
 from cockpit.cli.output import say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.cli.verbs import run
-from cockpit.core.run.events import Event
-from cockpit.core.run.model import RunModel
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
 from cockpit.engine.records.folder import RunFolder, new_name
-from cockpit.engine.run.join import fleet_for
 from cockpit.engine.run.session import Session
 
 LEAVING = "the demo ends, and stops its run"
@@ -132,7 +129,7 @@ async def _stop(folder: RunFolder) -> None:
         return
     say(f"demo: stopping {folder.name}")
     writer = folder.lock()
-    session = Session(folder, fleet_for(folder.manifest), _Nobody(), writer=writer)
+    session = Session(folder, writer=writer)
     deadline = time.monotonic() + STOP_S
     try:
         await session.rejoin()
@@ -142,16 +139,3 @@ async def _stop(folder: RunFolder) -> None:
             await session.wait(0.2)
     finally:
         await session.close()
-
-
-class _Nobody:
-    """Listens to a session and does nothing."""
-
-    def joined(self, model: RunModel) -> None:
-        """Pass over."""
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """Pass over."""
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """Pass over."""

@@ -21,7 +21,6 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.history import history
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import fleet_for
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
 
@@ -131,17 +130,6 @@ class _Show:
         """Logs only: events are for ``attach``."""
 
 
-class _Quiet:
-    def joined(self, model: RunModel) -> None:
-        """It asks the session itself."""
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """The bytes are in the spool."""
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """The event is in the journal."""
-
-
 async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
     if not folder.model().done:
         await started(folder)
@@ -165,10 +153,9 @@ async def _catch_up(folder: RunFolder) -> None:
     folder = RunFolder(folder.path)
     if not folder.lock():
         return  # another cockpit keeps the spool up to date
-    fleet = fleet_for(folder.manifest)
-    session = Session(folder, fleet, _Quiet())
+    session = Session(folder)
     deadline = time.monotonic() + _CONNECT_S
-    teller = Telling(lambda: fleet.roll, failures=False)
+    teller = Telling(lambda: session.pool.roll, failures=False)
     try:
         await session.rejoin()
         session.watch(policy=False)
@@ -229,7 +216,7 @@ def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float)
 
 async def _follow(folder: RunFolder, live: Live, wanted: _Wanted) -> int:
     folder = RunFolder(folder.path)
-    session = Session(folder, fleet_for(folder.manifest), _Show(live, wanted), writer=folder.lock())
+    session = Session(folder, _Show(live, wanted), writer=folder.lock())
     try:
         await session.rejoin()
         session.watch(policy=False)

@@ -61,20 +61,18 @@ def main(words: list[str]) -> int:
 def _adopt(args: Namespace) -> None:
     from cockpit.cli import unfinished_starts
     from cockpit.cli.awaiting import telling
-    from cockpit.engine.links.fleet import PYTHONS, Fleet
+    from cockpit.engine.links.pool import PYTHONS, LinkPool
     from cockpit.engine.run.join import adopt
     from cockpit.plans.nodes import hostfile
 
     names = [host.name for host in hostfile.read(args.hostfile)]
 
     async def look() -> None:
-        fleet = Fleet(list(PYTHONS), args.transport, args.ssh_config, patience_s=unfinished_starts.PATIENCE_S)
-        fleet.roll.call(names)
-        try:
-            async with telling(lambda: fleet.roll) as teller:
-                errors = await adopt(fleet, args.transport, args.ssh_config, names, args.node_dir)
-        finally:
-            await fleet.close()
+        way = args.transport, args.ssh_config
+        async with LinkPool(list(PYTHONS), *way, patience_s=unfinished_starts.PATIENCE_S) as pool:
+            pool.roll.call(names)
+            async with telling(lambda: pool.roll) as teller:
+                errors = await adopt(pool, *way, names, args.node_dir)
         for error in errors.values():
             if str(error) not in teller.told:
                 complain(error)
@@ -118,12 +116,13 @@ async def _row(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any
     state = ""
     if not model.over:
         from cockpit.cli import unfinished_starts
-        from cockpit.engine.run.join import model_now
+        from cockpit.engine.run.join import model_now, pool_for
 
-        state, unreachable = await unfinished_starts.start_state(folder, roll, connect=connect)
-        if connect and not state:
-            model, errors = await model_now(manifest, roll=roll, patience_s=unfinished_starts.PATIENCE_S)
-            unreachable = [name for name in errors if not model.nodes[name].lost]
+        async with pool_for(manifest, roll, unfinished_starts.PATIENCE_S) as pool:
+            state, unreachable = await unfinished_starts.start_state(folder, pool, connect=connect)
+            if connect and not state:
+                model, errors = await model_now(pool, manifest)
+                unreachable = [name for name in errors if not model.nodes[name].lost]
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],

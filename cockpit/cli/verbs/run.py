@@ -117,12 +117,12 @@ async def _run(launch: launch_options.Launch, output: Output) -> int:
         size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
         say(f"{session.folder.name}: {size} starting")
         code = await watch(session, stages.live, output)
+        if job.nsys and code != Exit.LEFT and not args.no_collect:
+            outcome = await fetch(session.folder, session.pool, as_json=args.json)
+            code = max(code, outcome) if code == Exit.OK else code
+        return code
     finally:
         await session.close()
-    if job.nsys and code != Exit.LEFT and not args.no_collect:
-        outcome = await fetch(session.folder, as_json=args.json)
-        code = max(code, outcome) if code == Exit.OK else code
-    return code
 
 
 def _interrupted(run: str) -> CockpitError:

@@ -21,9 +21,9 @@ from cockpit.core.run.summary import state_text
 from cockpit.core.run.timeline import STAGES, survivor_text
 from cockpit.engine.launch.all_or_none import remains, unfinished
 from cockpit.engine.links.link import Link
-from cockpit.engine.links.roll import Roll
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.join import ask_all, model_now
+from cockpit.engine.run.join import ask_all, model_now, pool_for
 from cockpit.errors import CockpitError, Exit
 
 
@@ -46,41 +46,39 @@ def main(words: list[str]) -> int:
 
 
 async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, as_json: bool) -> Exit:
-    if unfinished(folder):
-        roll = Roll()
-        async with telling(lambda: roll):
-            launched, errors = await remains(folder, roll)
-        if not launched and not errors:
-            if as_json:
-                out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
-            else:
-                out(f"{folder.name}: nothing to stop: never started")
-            return Exit.OK
-    return await _stop(folder.manifest, wish, as_json=as_json)
+    async with pool_for(folder.manifest) as pool:
+        if unfinished(folder):
+            async with telling(lambda: pool.roll):
+                launched, errors = await remains(folder, pool)
+            if not launched and not errors:
+                if as_json:
+                    out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
+                else:
+                    out(f"{folder.name}: nothing to stop: never started")
+                return Exit.OK
+        return await _stop(folder.manifest, pool, wish, as_json=as_json)
 
 
-async def _stop(manifest: Manifest, wish: Stop, *, as_json: bool) -> Exit:
+async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool) -> Exit:
     async def ask(link: Link, node: NodeEntry) -> StopAnswer:
         return await link.call(replace(wish, dir=node.dir, run=manifest.run, node=node.name))
 
-    roll = Roll()
-    async with telling(lambda: roll):
-        answers, errors = await ask_all(manifest, ask, roll)
+    async with telling(lambda: pool.roll):
+        answers, errors = await ask_all(pool, manifest, ask)
     if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
-        model, _ = await model_now(manifest)
+        model, _ = await model_now(pool, manifest)
         if model.over and not as_json:
             out(f"{manifest.run}: nothing to stop: {state_text(model)}")
             return Exit.OK
     told: set[str] = set()
     while True:
         # A node that could not be asked to stop is not asked for its state either: that would take as long.
-        model, unasked = await model_now(manifest, only=answers)
+        model, unasked = await model_now(pool, manifest, only=answers)
         unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
         # A supervisor that has vanished since can no longer carry it out: what it left is ended now.
         again = [name for name, answer in answers.items() if answer.alive and _is_left(model.nodes[name])]
         if again:
-            nodes = [node for node in manifest.nodes if node.name in again]
-            answers.update((await ask_all(replace(manifest, nodes=nodes), ask))[0])
+            answers.update((await ask_all(pool, manifest, ask, again))[0])
         for node in model.nodes.values():
             if node.stage and not node.over and (key := f"{node.name} {node.stage}") not in told:
                 told.add(key)

@@ -12,11 +12,10 @@ from cockpit.base import events, verbs
 from cockpit.base.answers import LaunchAnswer
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.engine.links.fleet import close_all, settle
 from cockpit.engine.links.link import Link, RemoteError
-from cockpit.engine.links.roll import Roll
+from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import NodeEntry, RunFolder, planned
-from cockpit.engine.run.join import Errors, ask_all, fleet_for, reach
+from cockpit.engine.run.join import Errors, ask_all
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 
@@ -30,25 +29,22 @@ _OLDER_S = 60.0
 """A run folder older than its run by more than this belongs to another run."""
 
 
-async def launch(
-    session: Session, links: Mapping[str, Link], specs: Mapping[str, dict[str, Any]], roll: Roll
-) -> None:
+async def launch(session: Session, links: Mapping[str, Link], specs: Mapping[str, dict[str, Any]]) -> None:
     """Start the supervisors of all nodes, or leave none behind.
 
     If interrupted, it undoes what it launched. If a node cannot say whether it launched, the run's folder
     stays, so that :func:`remains` and ``cockpit stop`` can ask later.
 
-    :param links: an open link to each node; the session owns them from here on
+    :param links: an open link to each node
     :param specs: the launch spec of each node
     :raises ManyErrors: one line for each node that refused; the others were stopped
     """
-    session.own(links)
     tasks: dict[str, asyncio.Task[LaunchAnswer]] = {}
     try:
         session.record(planned(session.manifest))
         for name, link in links.items():
             asked = link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=LAUNCH_S)
-            tasks[name] = asyncio.create_task(roll.heard(name, asked))
+            tasks[name] = asyncio.create_task(session.pool.roll.heard(name, asked))
         # Not gather: what interrupts us must not interrupt requests, or nobody knows what was launched.
         await asyncio.wait(tasks.values())
         _, errors = await settle(tasks)
@@ -57,20 +53,18 @@ async def launch(
                 session.record(Event(time.time(), entry.name, events.Launched(entry.dir)))
             return
     except BaseException:
-        await _undo(session, links, tasks, "the start was interrupted")
+        await _undo(session, tasks, "the start was interrupted")
         raise
-    left = await _undo(session, links, tasks, f"launch failed on {nodes_text(errors)}")
+    left = await _undo(session, tasks, f"launch failed on {nodes_text(errors)}")
     raise ManyErrors(list({**errors, **left}.values()))
 
 
-async def _undo(
-    session: Session, links: Mapping[str, Link], tasks: Mapping[str, asyncio.Task[Any]], reason: str
-) -> Errors:
+async def _undo(session: Session, tasks: Mapping[str, asyncio.Task[Any]], reason: str) -> Errors:
     """Undo what was launched; an error for each node that may still be running."""
     if tasks:
         await asyncio.wait(tasks.values(), timeout=UNDO_S)
     taken = {
-        entry.name: asyncio.wait_for(_take_back(session, entry, links[entry.name], reason), UNDO_S)
+        entry.name: asyncio.wait_for(_take_back(session, entry, reason), UNDO_S)
         for entry in session.manifest.nodes
         if entry.name in tasks and _may_run(tasks[entry.name])
     }
@@ -97,23 +91,9 @@ def _may_run(task: asyncio.Task[Any]) -> bool:
     return not task.done() or task.cancelled() or not isinstance(task.exception(), RemoteError)
 
 
-async def _take_back(session: Session, entry: NodeEntry, link: Link, reason: str) -> None:
+async def _take_back(session: Session, entry: NodeEntry, reason: str) -> None:
     """Stop what was launched on a node, wait for its end, and remove its run folder."""
-    if not link.lost.done():
-        await _end(session, entry, link, reason)
-        return
-    fleet = fleet_for(session.manifest)
-    try:
-        fresh = await reach(fleet, entry)
-        try:
-            await _end(session, entry, fresh, reason)
-        finally:
-            await close_all([fresh])
-    finally:
-        await fleet.close()
-
-
-async def _end(session: Session, entry: NodeEntry, link: Link, reason: str) -> None:
+    link = await session.pool.lend(entry.name, now=True)
     try:
         status = await link.call(verbs.Status(entry.dir))
         await link.measure_clock()
@@ -137,13 +117,9 @@ def unfinished(folder: RunFolder) -> bool:
     return not any(True for entry in manifest.nodes for _ in folder.recorded(entry))
 
 
-async def remains(
-    folder: RunFolder, roll: Roll | None = None, *, patience_s: float | None = None
-) -> tuple[list[str], Errors]:
+async def remains(folder: RunFolder, pool: LinkPool) -> tuple[list[str], Errors]:
     """What an :func:`unfinished` start has left: nodes where it was launched, and those that do not say.
 
-    :param roll: told who has answered and who is awaited
-    :param patience_s: see :class:`Fleet`
     :raises CockpitError: it is being started right now
     """
     mine = RunFolder(folder.path)
@@ -166,7 +142,7 @@ async def remains(
                 return status.gone is not None and bool(status.gone.ranks or status.gone.processes)
             return status.record.run == folder.name
 
-        answers, errors = await ask_all(folder.manifest, ask, roll, patience_s=patience_s)
+        answers, errors = await ask_all(pool, folder.manifest, ask)
         launched = [name for name, found in answers.items() if found]
         for entry in folder.manifest.nodes:
             if entry.name in launched:
@@ -176,14 +152,14 @@ async def remains(
         mine.close()
 
 
-async def check_started(folder: RunFolder, roll: Roll | None = None) -> None:
+async def check_started(folder: RunFolder, pool: LinkPool) -> None:
     """Check that there is something to watch.
 
     :raises CockpitError: its start was interrupted, and no node is known to run any of it
     """
     if not unfinished(folder):
         return
-    launched, errors = await remains(folder, roll)
+    launched, errors = await remains(folder, pool)
     if launched:
         return
     if errors:

@@ -13,8 +13,8 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
 from cockpit.base.shell import quote
-from cockpit.engine.links.fleet import settle
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import Job, NodeFacts

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from cockpit.engine.launch.all_or_none import launch
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
-from cockpit.engine.links.fleet import PYTHONS, Fleet, close_all
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.session import Listener, Session
@@ -66,38 +66,37 @@ async def start(request: Request, stages: Stages) -> Session:
     """
     job = request.job
     pythons = [*([job.python] if job.python else []), *PYTHONS]
-    fleet = Fleet(pythons, request.transport, request.ssh_config)
-    links: dict[str, Link] = {}
+    pool = LinkPool(pythons, request.transport, request.ssh_config)
     folder: RunFolder | None = None
     try:
-        links = await _open(fleet, [host.name for host in job.hosts], stages)
-        prepared = await prepare(job, links, request.times, request.node_dir, fleet.roll)
+        links = await _open(pool, [host.name for host in job.hosts], stages)
+        pool.hosts = {name: link.hello.host for name, link in links.items()}
+        prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
         notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
         stages.ready(list(notes))
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
-        session = Session(folder, fleet, stages.listener(folder))
+        session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:
-        await close_all(links.values())
-        await fleet.close()
+        await pool.close()
         if folder is not None:
             folder.discard()
         raise
     try:
-        await launch(session, links, prepared.specs, fleet.roll)
+        await launch(session, links, prepared.specs)
     except BaseException:
         await session.close()
         raise
     return session
 
 
-async def _open(fleet: Fleet, names: list[str], stages: Stages) -> dict[str, Link]:
+async def _open(pool: LinkPool, names: list[str], stages: Stages) -> dict[str, Link]:
     """Links to all nodes; unknown host keys of all of them are asked about at once."""
     asked: set[tuple[str, str]] = set()
     while True:
-        fleet.roll.call(names)
-        stages.connecting(fleet.roll)
+        pool.roll.call(names)
+        stages.connecting(pool.roll)
         try:
-            return await fleet.open_all(names)
+            return await pool.open_all(names)
         except ManyErrors as error:
             keys = [each for each in error.errors if isinstance(each, UnknownHostKey)]
             new = {(key.entry, key.key): key for key in keys if (key.entry, key.key) not in asked}

@@ -129,7 +129,7 @@ class _Pending:
 
 
 class Link:
-    """A connected agent. Not reusable: after a loss, open another.
+    """A connected agent. Not reusable: after a loss, the pool opens another.
 
     :param node: the node's name, for messages
     :param transport: a way to it
@@ -149,6 +149,8 @@ class Link:
         """What the agent says about its node; set once the link is open."""
         self.heard = time.monotonic()
         """When the last valid answer arrived (monotonic seconds)."""
+        self.answered = False
+        """Whether its agent has ever answered, other than to pings."""
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
@@ -321,9 +323,9 @@ class Link:
         try:
             await half()
         except CockpitError as error:
-            self._lose(error)
+            self.lose(error)
         except Exception as error:
-            self._lose(LinkError(f"internal error: {error!r}", where=self.node, retry=False))
+            self.lose(LinkError(f"internal error: {error!r}", where=self.node, retry=False))
 
     async def _read(self, decoder: Decoder) -> None:
         assert self._pipe
@@ -348,6 +350,7 @@ class Link:
         except Malformed as error:
             raise self._nonsense(f"{name}{error}") from None
         self.heard = time.monotonic()
+        self.answered |= name != NAMES[Ping]
         if not isinstance(part, tuple):
             del self._pending[number]
         await pending.queue.put(part)
@@ -390,7 +393,8 @@ class Link:
                 continue
             await asyncio.sleep(self.times.beat)
 
-    def _lose(self, error: CockpitError) -> None:
+    def lose(self, error: CockpitError) -> None:
+        """The link is of no use any more: whoever waits for an answer gets this error."""
         if not self.lost.done():
             self.lost.set_result(error)
         for pending in self._pending.values():
@@ -403,7 +407,7 @@ class Link:
 
     async def close(self) -> None:
         """End the agent and the connection, within a few seconds."""
-        self._lose(LinkError("link closed", where=self.node, retry=False))
+        self.lose(LinkError("link closed", where=self.node, retry=False))
         for task in self._tasks:
             task.cancel()
         # Neither a dead connection nor an unkillable process may hold anybody up.

@@ -12,82 +12,50 @@ from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains, RunFacts
 from cockpit.core.run.events import Event, Record
 from cockpit.core.run.model import LIVE, RankState, RunModel
-from cockpit.engine.links.fleet import Fleet, close_all, settle
 from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import LinkError
 
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
 
 
-def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
-    """A fleet that reaches the nodes as they were reached when the run was started."""
-    return Fleet(list(manifest.pythons), manifest.transport, manifest.ssh_config, patience_s=patience_s)
-
-
-async def reach(fleet: Fleet, node: NodeEntry) -> Link:
-    """A link to a node of a run.
-
-    :raises LinkError: no link, or a machine other than the run's answers to that name here
-    """
-    link = await fleet.open(node.name)
-    host = link.hello.host
-    if node.host and host != node.host:
-        await close_all([link])
-        what = f"is {host} from here, and the run is on {node.host}"
-        raise LinkError(what, where=node.name, hint="ask from the machine that started it", retry=False)
-    return link
+def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | None = None) -> LinkPool:
+    """A pool that reaches the nodes as they were reached when the run was started; see :class:`LinkPool`."""
+    pool = LinkPool(list(manifest.pythons), manifest.transport, manifest.ssh_config, roll, patience_s)
+    pool.hosts = {node.name: node.host for node in manifest.nodes}
+    return pool
 
 
 async def ask_all(
+    pool: LinkPool,
     manifest: Manifest,
     ask: Callable[[Link, NodeEntry], Awaitable[T]],
-    roll: Roll | None = None,
-    *,
     only: Collection[str] | None = None,
-    patience_s: float | None = None,
 ) -> tuple[dict[str, T], Errors]:
     """Ask every node of a run the same question; answers and errors by node.
 
-    :param roll: told who has answered and who is awaited
     :param only: names of the nodes to ask, where not all are
-    :param patience_s: see :class:`Fleet`
     """
     nodes = [node for node in manifest.nodes if only is None or node.name in only]
-    fleet = fleet_for(manifest, patience_s)
-    fleet.roll = roll or fleet.roll
 
     async def one(node: NodeEntry) -> T:
-        link = await reach(fleet, node)
-        try:
-            return await fleet.roll.heard(node.name, ask(link, node))
-        finally:
-            await close_all([link])
+        link = await pool.lend(node.name)
+        return await pool.roll.heard(node.name, ask(link, node))
 
-    fleet.roll.call(node.name for node in nodes)
-    try:
-        return await settle({node.name: one(node) for node in nodes})
-    finally:
-        await fleet.close()
+    pool.roll.call(node.name for node in nodes)
+    return await settle({node.name: one(node) for node in nodes})
 
 
 async def model_now(
-    manifest: Manifest,
-    *,
-    measure: bool = False,
-    roll: Roll | None = None,
-    only: Collection[str] | None = None,
-    patience_s: float | None = None,
+    pool: LinkPool, manifest: Manifest, *, measure: bool = False, only: Collection[str] | None = None
 ) -> tuple[RunModel, Errors]:
     """The state of a run as its nodes report it now, and an error for each node that did not answer.
 
     :param measure: take a sample of every node too; it takes a second
-    :param roll: told who has answered and who is awaited
     :param only: names of the nodes to ask, where not all are
-    :param patience_s: see :class:`Fleet`
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
@@ -96,14 +64,14 @@ async def model_now(
             found.append(await _sample(link, node))
         return found
 
-    answers, errors = await ask_all(manifest, ask, roll, only=only, patience_s=patience_s)
+    answers, errors = await ask_all(pool, manifest, ask, only)
     model = RunModel()
     model.apply(planned(manifest))
     for answer in answers.values():
         for event in answer:
             model.apply(event)
     for name, error in list(errors.items()):
-        state = "gone" if not getattr(error, "retry", False) else "stale"
+        state = "stale" if retried(error) else "gone"
         model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
         if isinstance(error, RemoteError) and error.kind == "gone":
             model.apply(Event(time.time(), name, events.NodeLost(error.what)))
@@ -182,7 +150,7 @@ async def _sample(link: Link, node: NodeEntry) -> Event:
     return Event(time.time(), node.name, fact)
 
 
-async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
+async def adopt(pool: LinkPool, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
     """Make runs known here that only their nodes know; afterwards every verb accepts them.
 
     :param base: folder for run folders on the nodes; empty: each node's own temporary folder
@@ -190,15 +158,12 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
     """
 
     async def one(node: str) -> list[_Part]:
-        link = await fleet.open(node)
-        try:
-            where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
-            found = (await link.call(verbs.Runs(where))).runs
-            # On a shared file system each node shows the folders of all: a node speaks only for itself.
-            mine = [run for run in found if run.record.node == node and _is_below(run, where)]
-            return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
-        finally:
-            await close_all([link])
+        link = await pool.lend(node)
+        where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
+        found = (await link.call(verbs.Runs(where))).runs
+        # On a shared file system each node shows the folders of all: a node speaks only for itself.
+        mine = [run for run in found if run.record.node == node and _is_below(run, where)]
+        return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
 
     answers, errors = await settle({node: one(node) for node in nodes})
     known = {folder.name for folder in list_runs()}
@@ -208,7 +173,7 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
             runs.setdefault(part.record.run, []).append(part)
     for name, parts in runs.items():
         try:
-            RunFolder.create(_manifest(name, parts, fleet.pythons, transport, ssh_config)).close()
+            RunFolder.create(_manifest(name, parts, pool.pythons, transport, ssh_config)).close()
         except CockpitError as error:
             # One run that cannot be made known hides no other.
             errors[name] = error

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -18,12 +17,12 @@ from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.run.events import Event, Record
 from cockpit.core.run.model import LIVE, RunModel
-from cockpit.engine.links.fleet import Fleet, close_all, settle
 from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.pool import InternalError, LinkPool, pause_s, retried, settle
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.run.join import reach, still_there
+from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -32,11 +31,6 @@ CREDIT = 4 << 20
 """Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
 CREDIT_PORTION = CREDIT // 4
 """Credit is returned in portions: every message wakes the agent."""
-
-_RETRY_S = (0.5, 1, 2, 4, 8, 15)
-"""Pauses between tries to get a lost link back; the last one repeats."""
-_SLOW_S = 60.0
-"""The pause if trying again hardly helps."""
 
 _PAUSED_S = 5.0
 """Seconds between two portions of credit while there is no room here: states arrive, but few other bytes."""
@@ -65,11 +59,11 @@ class Listener(Protocol):
 
 
 class Session:
-    """One run and the links to its nodes.
+    """One run, followed over the links to its nodes.
 
     :param folder: the run's local folder
-    :param fleet: opens links; closed with the session
-    :param listener: told of logs and events
+    :param listeners: told of logs and events, each whatever the others make of them
+    :param pool: lends the links; closed with the session; None: one that reaches the nodes as at the start
     :param writer: whether this is the run's only writer (spool, journal, failure policy)
     :param quotas: how much may be spooled; None: according to the user's settings
     :raises CockpitError: the settings are wrong
@@ -78,9 +72,8 @@ class Session:
     def __init__(
         self,
         folder: RunFolder,
-        fleet: Fleet,
-        listener: Listener,
-        *,
+        *listeners: Listener,
+        pool: LinkPool | None = None,
         writer: bool = True,
         quotas: Quotas | None = None,
     ) -> None:
@@ -89,12 +82,16 @@ class Session:
         self.model = RunModel()
         self.changed = asyncio.Event()
         """Set at every event; a waiter clears it."""
-        self._fleet = fleet
-        self._listener = listener
-        listener.joined(self.model)
+        self.pool = pool or pool_for(self.manifest)
+        """Lends the links to the nodes to whoever needs one."""
+        self.listeners = list(listeners)
+        """Who is told of logs and events; one that is added later reads the model first."""
+        for listener in self.listeners:
+            listener.joined(self.model)
+        self._unheard: set[tuple[str, type[Exception]]] = set()
+        """Which listeners have failed, and how; each is told once."""
         self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
-        self._links: dict[str, Link] = {}
         shelf = Shelf(folder.path, quotas or load().quotas)
         self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
@@ -113,10 +110,6 @@ class Session:
         self._policy = True
 
     # Beginning
-
-    def own(self, links: Mapping[str, Link]) -> None:
-        """Take over links that are already open."""
-        self._links.update(links)
 
     def record(self, event: Event) -> None:
         """Apply an event of ours, and keep it in the journal."""
@@ -169,44 +162,35 @@ class Session:
 
     async def _watch(self, entry: NodeEntry) -> None:
         name = entry.name
-        tries = 0
         while not self.model.nodes[name].done:
-            link = self._links.get(name)
+            link: Link | None = None
             try:
-                if link is None or link.lost.done():
-                    link = self._links[name] = await reach(self._fleet, entry)
+                link = await self.pool.lend(name, patient=True)
                 await self._follow(entry, link)
-            except RemoteError as error:
-                if error.kind in _NO_RUN_THERE:
+            except (QuotaReached, SpoolUnusable) as error:
+                # Trouble with its files here must not affect the others.
+                self._link_event(name, "gone", str(error))
+                await asyncio.sleep(pause_s(error))
+            except (LinkError, RemoteError, InternalError) as error:
+                if isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
                     self._link_event(name, "ok")
                     self._note(name, events.NodeLost(error.what))
                 else:
-                    # A fault of one node or of its agent must not end the watch over the others.
-                    await self._pause(name, link, error.what, _SLOW_S)
-            except LinkError as error:
-                # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
-                tries = 0 if self.model.nodes[name].link == "ok" else tries
-                pause = _RETRY_S[min(tries, len(_RETRY_S) - 1)] if error.retry else _SLOW_S
-                tries += 1
-                await self._pause(name, link, error.what, pause, state="stale" if error.retry else "gone")
-            except (QuotaReached, SpoolUnusable) as error:
-                # Trouble with its files here must not affect the others.
-                await self._pause(name, link, str(error), _SLOW_S)
+                    # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
+                    self._lose(name, link, error)
             except Malformed as error:
-                await self._pause(name, link, f"sent an invalid answer: {error}", _SLOW_S)
+                self._lose(name, link, LinkError(f"sent an invalid answer: {error}", where=name, retry=False))
             except CockpitError:
                 raise  # our own trouble, such as a full disk here: the same for every node
             except Exception as error:
                 # A bug of ours must not end the watch over the others.
-                await self._pause(name, link, f"internal error: {error!r}", _SLOW_S)
+                self._lose(name, link, InternalError(error, where=name))
 
-    async def _pause(
-        self, name: str, link: Link | None, why: str, seconds: float, state: str = "gone"
-    ) -> None:
+    def _lose(self, name: str, link: Link | None, error: CockpitError) -> None:
+        """There is no link to a node, or not one to rely on; the pool opens another when it is time."""
         if link is not None:
-            await link.close()
-        self._link_event(name, state, why)
-        await asyncio.sleep(seconds * random.uniform(0.7, 1.3))
+            link.lose(LinkError(error.what, where=name, hint=error.hint, retry=retried(error)))
+        self._link_event(name, "stale" if retried(error) else "gone", error.what)
 
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
         name = entry.name
@@ -283,7 +267,7 @@ class Session:
             if part.file == EVENTS:
                 await self._take_record(name, fresh)
             elif fresh and part.file != SIZES:
-                self._listener.log(name, rank, part.offset + part.length - len(fresh), fresh)
+                self._log(name, rank, part.offset + part.length - len(fresh), fresh)
         self.behind[name] = sum(
             max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
         )
@@ -372,8 +356,25 @@ class Session:
     def _emit(self, event: Event, *, record: bool = True) -> None:
         if record and self.writer:
             self.folder.write(event)
-        self._listener.event(event, self.model.apply(event))
+        changed = self.model.apply(event)
+        self._tell(event.node, lambda listener: listener.event(event, changed))
         self.changed.set()
+
+    def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+        self._tell(name, lambda listener: listener.log(name, rank, offset, data))
+
+    def _tell(self, name: str, tell: Callable[[Listener], None]) -> None:
+        """Tell every listener something about a node; one that fails keeps nothing from the others."""
+        for listener in self.listeners:
+            try:
+                tell(listener)
+            except Exception as error:
+                who = type(listener).__name__
+                if (who, type(error)) not in self._unheard:
+                    self._unheard.add((who, type(error)))
+                    # Notes are shown with a node; some events have none.
+                    at = name if name in self._nodes else self.manifest.nodes[0].name
+                    self._note(at, events.Note(str(InternalError(error, where=who))), record=False)
 
     # Stopping
 
@@ -389,9 +390,11 @@ class Session:
         except CockpitError as error:
             unsaid = [error]  # a full disk here must not keep a run from being stopped
         names = [name for name, node in self.model.nodes.items() if not node.over]
-        links = {name: self._links[name] for name in names if name in self._links}
-        _, errors = await settle({name: self._send_stop(name, link) for name, link in links.items()})
+        _, errors = await settle({name: self._stop_now(name) for name in names})
         return [*unsaid, *errors.values()]
+
+    async def _stop_now(self, name: str) -> StopAnswer:
+        return await self._send_stop(name, await self.pool.at_hand(name))
 
     async def _send_stop(self, name: str, link: Link) -> StopAnswer:
         assert self._stop is not None
@@ -437,31 +440,20 @@ class Session:
         :raises LinkError: there is no link now
         :raises RemoteError: the node refused
         """
-        return await self.link(node).call(request)
+        return await (await self.pool.at_hand(node)).call(request)
 
     def dir(self, node: str) -> str:
         """The run folder on a node."""
         return self._nodes[node].dir
 
-    def link(self, node: str) -> Link:
-        """The link to a node, for the caller's own requests.
-
-        :raises LinkError: there is none now
-        """
-        link = self._links.get(node)
-        if link is None or link.lost.done():
-            raise LinkError("no link now", where=node)
-        return link
-
     async def close(self) -> None:
         """Leave: the run goes on."""
         for task in self._tasks:
             task.cancel()
-        # Each closes its link within a few seconds; whatever happens, so do we.
+        # Each ends within a few seconds; whatever happens, so do we.
         ended = asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.wait({ended}, timeout=_CLOSE_S)
-        await close_all(self._links.values())
-        await self._fleet.close()
+        await self.pool.close()
         for spool in self._spools.values():
             spool.close()
         self.folder.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -16,60 +14,14 @@ from cockpit.core.run.jobs import Job, choose, group
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
-from cockpit.engine.links.fleet import close_all, settle
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
-from cockpit.engine.run.join import fleet_for, reach, recorded
+from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.take import Target
 from cockpit.errors import CockpitError, Exit
-
-RETRY_S = 10.0
-"""A node that could not be reached is not retried sooner than this."""
-
-
-class Links:
-    """Links that are opened when first needed, and again when lost.
-
-    :param opened: opens one
-    """
-
-    def __init__(self, opened: Callable[[str], Awaitable[Link]]) -> None:
-        self._opened = opened
-        self._tasks: dict[str, asyncio.Task[Link]] = {}
-        self._failed: dict[str, float] = {}
-
-    async def get(self, node: str) -> Link:
-        """The link to a node.
-
-        :raises CockpitError: it cannot be opened
-        """
-        task = self._tasks.get(node)
-        if task is None or self._stale(node, task):
-            task = self._tasks[node] = asyncio.create_task(self._open(node))
-        return await asyncio.shield(task)
-
-    def _stale(self, node: str, task: asyncio.Task[Link]) -> bool:
-        if not task.done():
-            return False
-        if task.cancelled() or task.exception() is not None:
-            return time.monotonic() - self._failed.get(node, 0.0) > RETRY_S
-        return task.result().lost.done()
-
-    async def _open(self, node: str) -> Link:
-        try:
-            return await self._opened(node)
-        except CockpitError:
-            self._failed[node] = time.monotonic()
-            raise
-
-    async def close(self) -> None:
-        """Close all of them."""
-        for task in self._tasks.values():
-            task.cancel()
-        answers = await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await close_all(answer for answer in answers if isinstance(answer, Link))
 
 
 class RunParty:
@@ -135,19 +87,17 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
     :raises CockpitError: the run has ended, or no node of it answers
     """
     manifest = folder.manifest
-    fleet = fleet_for(manifest)
-    fleet.roll = roll or fleet.roll
     entries = {entry.name: entry for entry in manifest.nodes}
-    links = Links(lambda node: reach(fleet, entries[node]))
     known = folder.model()
     asked = [name for name, node in known.nodes.items() if not node.over]
 
-    async def look(node: str) -> list[Event]:
-        events, _ = await recorded(await links.get(node), manifest, entries[node])
-        return events
+    async with pool_for(manifest, roll) as pool:
 
-    try:
-        fleet.roll.call(asked)
+        async def look(node: str) -> list[Event]:
+            events, _ = await recorded(await pool.lend(node), manifest, entries[node])
+            return events
+
+        pool.roll.call(asked)
         answers, errors = await settle({name: look(name) for name in asked})
         told = [event for event in folder.journal() if event.kind != "link"]
         model = RunModel()
@@ -163,10 +113,7 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
             raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
         if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
-        yield RunParty(manifest, model, links.get)
-    finally:
-        await links.close()
-        await fleet.close()
+        yield RunParty(manifest, model, pool.lend)
 
 
 class JobParty:
@@ -181,12 +128,18 @@ class JobParty:
     run = ""
 
     def __init__(
-        self, job: Job, names: Sequence[str], links: Links, source: Sequence[str], silent: Iterable[str] = ()
+        self,
+        job: Job,
+        names: Sequence[str],
+        pool: LinkPool,
+        source: Sequence[str],
+        silent: Iterable[str] = (),
     ) -> None:
         self.job = job
         self.title = job.title
         self.nodes = names
-        self.link = links.get
+        self.pool = pool
+        self.link = pool.lend
         self.command = join(["cockpit", "stacks", *source])
         self._silent = list(silent)
 
@@ -220,7 +173,7 @@ class JobParty:
 
 
 async def find_jobs(
-    names: Sequence[str], links: Links, found: Callable[[str], None] = lambda node: None
+    names: Sequence[str], pool: LinkPool, found: Callable[[str], None] = lambda node: None
 ) -> tuple[list[Job], dict[str, CockpitError]]:
     """Every job on these nodes, and an error for each node that did not answer.
 
@@ -228,7 +181,7 @@ async def find_jobs(
     """
 
     async def ask(node: str) -> SeekAnswer:
-        answer = await (await links.get(node)).call(verbs.Seek())
+        answer = await (await pool.lend(node)).call(verbs.Seek())
         found(node)
         return answer
 
@@ -237,13 +190,13 @@ async def find_jobs(
 
 
 async def find_job(
-    names: Sequence[str], links: Links, wanted: str, found: Callable[[str], None] = lambda node: None
+    names: Sequence[str], pool: LinkPool, wanted: str, found: Callable[[str], None] = lambda node: None
 ) -> tuple[Job, dict[str, CockpitError]]:
     """The only job on these nodes, or the requested one.
 
     :raises CockpitError: there is none, or there are several and none was named
     """
-    jobs, errors = await find_jobs(names, links, found)
+    jobs, errors = await find_jobs(names, pool, found)
     if not jobs and errors:
         raise next(iter(errors.values()))
     return choose(jobs, wanted), errors

@@ -22,10 +22,8 @@ from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import LIVE
 from cockpit.core.text import RemoteText
 from cockpit.engine.collect import Collected, collect
-from cockpit.engine.links.link import Link
 from cockpit.engine.logs.book import Row, Source
 from cockpit.engine.run.board import Board
-from cockpit.engine.run.join import fleet_for
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Ask, Stacks
@@ -208,11 +206,7 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _do_stacks(self) -> None:
         run = self.board.folder.name
-
-        async def link(node: str) -> Link:
-            return self.session.link(node)
-
-        party = RunParty(self.board.manifest, self.board.model, link)
+        party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
         self.app.push_screen(StackScreen(Stacks(party, Ask(), self.board.folder.path / "stacks")))
 
@@ -249,15 +243,14 @@ class RunActions(Screen[None], inherit_bindings=False):
     async def _collect_reports(self) -> None:
         folder = self.board.folder
         self._note_command("collect", ["collect", folder.name])
-        fleet = fleet_for(folder.manifest)
+        pool, target = self.session.pool, folder.path / "reports"
         try:
-            collected = await collect(folder, fleet, folder.path / "reports", self._collected)
+            collected = await collect(folder, pool, target, self._collected, self.app.complain)
         except CockpitError as error:
             self.app.complain(error)
             return
         finally:
             self._activities.pop("collect", None)
-            await fleet.close()
         here = [report for report in collected.reports if report.state == "collected"]
         size = sum(report.size for report in here) / 1e6
         text = f"{len(here)} reports, {size:,.1f} MB, verified: {collected.folder}"

@@ -8,7 +8,6 @@ from typing import ClassVar, Protocol
 
 from cockpit.engine.launch.start import Request, Stages, start
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import fleet_for
 from cockpit.engine.run.session import Session
 
 
@@ -88,9 +87,7 @@ class Joining:
 
     async def take_off(self, stages: Stages) -> Session:
         writer = self.folder.lock()
-        session = Session(
-            self.folder, fleet_for(self.folder.manifest), stages.listener(self.folder), writer=writer
-        )
+        session = Session(self.folder, stages.listener(self.folder), writer=writer)
         try:
             await session.rejoin()
         except BaseException:

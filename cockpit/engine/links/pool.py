@@ -1,13 +1,15 @@
-"""Links to many nodes: which transport, all at once, errors of all nodes together."""
+"""The one owner of links: opens them, retries them by one policy, lends them to all, closes them."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -19,12 +21,20 @@ from cockpit.transport.base import LinkError, Progress, Stage, Transport, Unknow
 from cockpit.transport.local import LocalTransport, is_this_machine
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cockpit.transport.ssh import SshHops
 
 T = TypeVar("T")
 
 PYTHONS = ("/usr/bin/python3", "python3", "python")
 """For the agent, which needs any Python from 3.8 on, if the ranks' own is missing or unknown."""
+
+RETRY_S = (0.5, 1, 2, 4, 8, 15)
+"""Pauses between tries to get a lost link back; the last one repeats."""
+
+SLOW_S = 60.0
+"""The pause if trying again hardly helps: a refused key, nonsense from the node."""
 
 AT_ONCE = 64
 """Links that may begin to open at the same time."""
@@ -57,12 +67,62 @@ class InternalError(CockpitError):
         super().__init__(f"internal error: {text[:500]}{place}", where=where, hint="please report it")
 
 
-class Fleet:
-    """Opens links and holds what they share.
+def retried(error: BaseException) -> bool:
+    """Whether trying again soon may help; if not, it is tried every :data:`SLOW_S`."""
+    return isinstance(error, LinkError) and error.retry
+
+
+def pause_s(error: BaseException, tries: int = 0) -> float:
+    """Seconds until the next try.
+
+    :param tries: how many in a row have failed before
+    """
+    seconds = RETRY_S[min(tries, len(RETRY_S) - 1)] if retried(error) else SLOW_S
+    return seconds * random.uniform(0.7, 1.3)
+
+
+@dataclass
+class _Way:
+    """The way to one node."""
+
+    link: Link | None = None
+    """The newest link; it may be lost."""
+    opening: asyncio.Task[Link] | None = None
+    tries: int = 0
+    """How many in a row have failed."""
+    due: float = 0.0
+    """No try before (monotonic seconds)."""
+    error: CockpitError | None = None
+    """Why nobody in a hurry should wait for the next try."""
+
+    @property
+    def open_link(self) -> Link | None:
+        """The link, if it can be used."""
+        return None if self.link is None or self.link.lost.done() else self.link
+
+    def fail(self, error: CockpitError) -> None:
+        """A try has failed."""
+        self.due = time.monotonic() + pause_s(error, self.tries)
+        self.tries += 1
+        self.error = error
+
+    def lose(self, link: Link) -> None:
+        """The link was lost: a failed try, if its agent has never answered."""
+        if link.answered:
+            self.tries = 0
+        error = link.lost.result()
+        self.fail(error)
+        if link.answered and retried(error):
+            self.error = None
+
+
+class LinkPool:
+    """The links to some nodes; whoever needs one borrows it, and only the pool opens and closes them.
 
     :param pythons: interpreters to try for the agent, in order
     :param transport: ``ssh``, ``local``, or ``auto``: local for this machine's own names
     :param ssh_config: an ssh configuration file instead of the user's and the system's
+    :param roll: told who has answered and who is awaited
     :param patience_s: seconds a node may spend on any one stage of connecting; None: the transport's own
     """
 
@@ -71,44 +131,110 @@ class Fleet:
         pythons: list[str],
         transport: str = "auto",
         ssh_config: str = "",
-        times: LinkTimes | None = None,
+        roll: Roll | None = None,
         patience_s: float | None = None,
     ) -> None:
         self.pythons = pythons
-        self.roll = Roll()
+        self.hosts: dict[str, str] = {}
+        """The machine that must answer to a node's name, where that is known."""
+        self.roll = roll or Roll()
         """Which nodes have answered, and which are pending."""
         self._transport = transport
         self._ssh_config = ssh_config
         self._patience_s = patience_s
-        self._times = times or (LinkTimes() if patience_s is None else LinkTimes(start=patience_s))
+        self._times = LinkTimes() if patience_s is None else LinkTimes(start=patience_s)
         self._hops: SshHops | None = None
         self._gate = asyncio.Semaphore(AT_ONCE)
+        self._ways: dict[str, _Way] = {}
 
-    async def open(self, node: str) -> Link:
-        """A new link to ``node``.
+    async def __aenter__(self) -> Self:
+        return self
 
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def lend(self, node: str, *, patient: bool = False, now: bool = False) -> Link:
+        """The link to a node: the open one, or one that is opened now.
+
+        If the last try has failed, that failure is the answer, and the next try happens in the background.
+
+        :param patient: wait for that try instead
+        :param now: the next try is due now, whatever has happened before
         :raises LinkError: with the node, the cause and what to type next
         """
-        progress = Progress()
-        self.roll.on_its_way(node, progress)
+        opening = self._opening(node, now=now)
+        error = self._ways[node].error
+        if error is not None and not patient:
+            raise error
+        return await asyncio.shield(opening)
+
+    async def at_hand(self, node: str) -> Link:
+        """The link to a node if it is open, without any waiting.
+
+        :raises LinkError: it is not
+        """
+        way = self._ways.get(node)
+        link = None if way is None else way.open_link
+        if link is None:
+            raise LinkError("no link now", where=node)
+        return link
+
+    def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
+        """The try that opened, or may yet open, the link to a node."""
+        way = self._ways.setdefault(node, _Way())
+        if way.open_link is not None:
+            self.roll.answer(node)
+        elif way.opening is None or way.opening.done():
+            if way.link is not None:
+                way.lose(way.link)
+            way.opening = asyncio.create_task(self._open(node, way))
+            # Whoever waited for it may be gone when it fails; whoever asks next is told.
+            way.opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if now:
+            way.due, way.error = 0.0, None
+        assert way.opening is not None
+        return way.opening
+
+    async def _open(self, node: str, way: _Way) -> Link:
+        if way.link is not None:
+            await close_all([way.link])
+            way.link = None
+        await asyncio.sleep(max(0.0, way.due - time.monotonic()))
         try:
-            async with self._turn():
-                link = Link(node, await self._choose(node), self.pythons, self._times)
-                self.roll.on_its_way(node, link.progress)
-                await link.open()
+            way.link = await self._recognised(node, await self._connect(node))
         except CockpitError as error:
+            way.fail(error)
             self.roll.fail(node, error)
             raise
         except Exception as error:
             # What a node sends while connecting must not end more than its own link.
             mistake = InternalError(error, where=node)
+            way.fail(mistake)
             self.roll.fail(node, mistake)
             raise mistake from error
+        way.error = None
         self.roll.answer(node)
+        return way.link
+
+    async def _connect(self, node: str) -> Link:
+        self.roll.on_its_way(node, Progress())
+        async with self._turn():
+            link = Link(node, await self._choose(node), self.pythons, self._times)
+            self.roll.on_its_way(node, link.progress)
+            await link.open()
+        return link
+
+    async def _recognised(self, node: str, link: Link) -> Link:
+        """The link, if it leads to the machine that is meant."""
+        host, meant = link.hello.host, self.hosts.get(node)
+        if meant and host != meant:
+            await close_all([link])
+            what = f"is {host} from here, and the run is on {meant}"
+            raise LinkError(what, where=node, hint="ask from the machine that started it", retry=False)
         return link
 
     async def open_all(self, nodes: Iterable[str], truth_s: float = TRUTH_S) -> dict[str, Link]:
-        """Links to all nodes, or none.
+        """Links to all nodes; what has failed before is tried at once.
 
         Once a node has refused, there cannot be links to all: nodes that have not answered after ``truth_s``
         seconds are then not waited for any longer.
@@ -117,21 +243,12 @@ class Fleet:
         """
         names = list(nodes)
         self.roll.call(names)
-        tasks = {node: asyncio.create_task(self.open(node)) for node in names}
-        try:
-            await self._opened(tasks.values(), truth_s)
-        except BaseException:
-            await _drop(tasks.values())
-            raise
+        tasks = {node: self._opening(node, now=True) for node in names}
+        await self._opened(tasks.values(), truth_s)
         late = [node for node, task in tasks.items() if not task.done()]
-        errors: dict[str, CockpitError] = {
-            node: _late(node, self.roll.awaited[node], self.roll.elapsed_s) for node in late
-        }
-        done = [node for node in names if node not in errors]
-        links, failed = await settle({node: tasks[node] for node in done})
-        errors.update(failed)
+        links, errors = await settle({node: tasks[node] for node in names if node not in late})
+        errors.update({node: _late(node, self.roll.awaited[node], self.roll.elapsed_s) for node in late})
         if errors:
-            await _drop(tasks.values())
             raise ManyErrors([errors[node] for node in names if node in errors])
         return links
 
@@ -182,7 +299,12 @@ class Fleet:
         return self._hops.transport(node)
 
     async def close(self) -> None:
-        """Close what the links shared, within a few seconds."""
+        """Close all links and what they share, within a few seconds."""
+        openings = [way.opening for way in self._ways.values() if way.opening is not None]
+        for opening in openings:
+            opening.cancel()
+        await asyncio.gather(*openings, return_exceptions=True)
+        await close_all(way.link for way in self._ways.values() if way.link is not None)
         if self._hops is not None:
             await self._hops.close()
 
@@ -208,15 +330,6 @@ def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:
         return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
     what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {progress.stage.value}"
     return LinkError(what, where=node, hint=f"try: ssh {node} true")
-
-
-async def _drop(tasks: Iterable[asyncio.Task[Link]]) -> None:
-    """Give up opening links, and close those that are open."""
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    await close_all(answer for answer in answers if isinstance(answer, Link))
 
 
 async def settle(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, CockpitError]]:
