@@ -27,7 +27,7 @@ from cockpit.config import Config
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
-from cockpit.tui.commands import keymap, shown
+from cockpit.tui.commands import Id, keymap, shown
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.escape import reads_escapes
 from cockpit.tui.look import themes
@@ -129,7 +129,7 @@ class Host(App[int]):
     def _warn(self, problem: str) -> None:
         self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
 
-    def key_of(self, name: str) -> str:
+    def key_of(self, name: Id) -> str:
         """The key of a command, as people write it."""
         return shown(self.commands[name].keys[0])
 

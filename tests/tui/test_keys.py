@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import get_args
 
 import pytest
 
 from cockpit.config import Config
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.commands import BY_ID, COMMANDS, keymap
+from cockpit.tui.commands import BY_ID, EVERY, Id, in_scope, keymap
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
@@ -105,7 +106,7 @@ RUNS: dict[str, Scene] = {
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
-EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
+EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "down": ("grid", ("down",), lambda app: grid(app).selected == ("gpu02", None)),
     "up": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
     "page_down": ("grid", (), lambda app: grid(app).selected == ("gpu08", None)),
@@ -127,7 +128,7 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
     "palette": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
     "help": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
-    "filter": ("above", ("escape",), lambda app: screen(app)._filter_bar.display),
+    "filter": ("above", ("escape",), lambda app: screen(app).filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
@@ -155,7 +156,19 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
 
 
 def test_no_command_is_left_out() -> None:
-    assert set(EFFECTS) == set(BY_ID)
+    assert set(EFFECTS) == {command.id for command in in_scope("run")}
+
+
+def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, _, _):
+            assert set(screen(app).handlers) == {command.id for command in in_scope("run")}
+
+    asyncio.run(main())
+
+
+def test_names_of_commands_are_those_of_the_registry() -> None:
+    assert get_args(Id) == tuple(command.id for command in EVERY)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -257,7 +270,7 @@ def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> 
             await press("enter")
             assert app.clipboard.startswith(screen(app).query_one(CommandList).copy_text()[:20])
             await press("slash")
-            assert screen(app)._filter_bar.has_focus_within
+            assert screen(app).filter_bar.has_focus_within
             assert offered(app) == {}, "each key is a letter of the filter now"
 
     asyncio.run(main())
@@ -370,7 +383,8 @@ def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
 def test_help_and_palette_list_every_command() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
-            assert {item.title for item in screen(app).items()} == {command.title for command in COMMANDS}
+            titles = {command.title for command in in_scope("run")}
+            assert {item.title for item in screen(app).items()} == titles
             await pilot.press("question_mark", *"freeze")
             await settled(pilot)
             assert "freeze the display" in text_of(app)

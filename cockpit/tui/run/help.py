@@ -28,7 +28,7 @@ _EVENTS = (
     "enter shows the rank it is about.",
 )
 
-HERE: dict[str, tuple[str, tuple[str, ...]]] = {
+ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "grid": ("nodes and ranks", _GRID),
     "log": ("log", _LOG),
     "glance": ("detail", ("The node or rank under the cursor, in short. 3 shows all of it.",)),

@@ -9,7 +9,7 @@ _RANK = (
     "L shows every frame of libraries · space marks it · d compares · esc goes back",
 )
 
-HERE: dict[str, tuple[str, tuple[str, ...]]] = {
+ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "classes": (
         "classes",
         (

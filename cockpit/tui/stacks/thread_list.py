@@ -12,7 +12,7 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.cursor_pane import CursorPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.words import STATES, cut, state_text
+from cockpit.tui.stacks.words import STATES, cut, home_text, state_text
 
 FOLD = 3
 """This many library frames in a row or more become one line."""
@@ -160,8 +160,7 @@ def _child_line(child: Child) -> Line:
 def _head(sight: RankSight, width: int) -> Iterator[Line]:
     """Where it is, the state of its process, and its notes."""
     dump = sight.dump
-    local = "" if sight.place.local_rank is None else f", local rank {sight.place.local_rank}"
-    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {sight.place.node}{local}")))
+    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {home_text(sight.place)}")))
     if dump is not None and dump.process is not None:
         process = dump.process
         facts = [f"pid {process.pid}", state_text(process.state)]
