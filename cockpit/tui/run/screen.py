@@ -39,8 +39,8 @@ from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.item_pane import ItemPane
 from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.run import notices, questions
 from cockpit.tui.run.command_list import Command as Ran
 from cockpit.tui.run.command_list import CommandList
@@ -580,10 +580,16 @@ class RunScreen(CommandScreen):
         # To the source of the line: one rank, or for a launcher's line its node.
         self._select(*event.row.sources[0])
 
-    @on(EventList.Opened)
-    def _entry_opened(self, event: EventList.Opened) -> None:
-        if event.entry.node:
-            self._select(event.entry.node, event.entry.rank)
+    @on(ListPane.Opened)
+    def _item_opened(self, event: ListPane.Opened) -> None:
+        if isinstance(event.pane, EventList):
+            self._open_entry(event.pane)
+
+    def _open_entry(self, events: EventList) -> None:
+        """Go to the node or rank that an event is about."""
+        entry = events.current
+        if entry is not None and entry.node:
+            self._select(entry.node, entry.rank)
 
     @on(FailureBanner.Pressed)
     def _banner_pressed(self) -> None:
@@ -650,7 +656,7 @@ class RunScreen(CommandScreen):
         elif isinstance(pane, LogView):
             pane.open_row()
         elif isinstance(pane, EventList):
-            pane.open_item()
+            self._open_entry(pane)
         elif isinstance(pane, CommandList):
             self.action_command("copy")
 
@@ -692,7 +698,7 @@ class RunScreen(CommandScreen):
     def text_to_copy(self) -> str:
         """The item or line under the cursor."""
         pane = self.pane
-        return pane.copy_text() if isinstance(pane, ItemPane) else self._log.copy_line()
+        return pane.copy_text() if isinstance(pane, ListPane) else self._log.copy_line()
 
     def _do_copy_command(self) -> None:
         self.app.copy(join(["cockpit", *self._logs_words()]))

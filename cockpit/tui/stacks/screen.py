@@ -24,10 +24,10 @@ from cockpit.tui.command_screen import CommandScreen, Handler, bindings, title
 from cockpit.tui.commands import STACKS, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.panes.bar import Bar
-from cockpit.tui.panes.cursor_pane import CursorPane
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.class_list import ClassList
@@ -672,8 +672,8 @@ class StackScreen(CommandScreen):
 
     # Messages of widgets
 
-    @on(CursorPane.Moved)
-    def _moved(self, event: CursorPane.Moved) -> None:
+    @on(ListPane.Moved)
+    def _moved(self, event: ListPane.Moved) -> None:
         if event.pane.id == "classes":
             self._chosen = None
             self._looks.wish = ()
@@ -685,6 +685,6 @@ class StackScreen(CommandScreen):
             return
         self._draw()
 
-    @on(CursorPane.Opened)
-    def _opened(self, event: CursorPane.Opened) -> None:
+    @on(ListPane.Opened)
+    def _opened(self, event: ListPane.Opened) -> None:
         self.action_command("open")

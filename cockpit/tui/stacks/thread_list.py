@@ -10,7 +10,7 @@ from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
 from cockpit.core.cutting import cut_middle
 from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.cursor_pane import CursorPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.stacks.words import STATES, cut, home_text, state_text
 
@@ -35,7 +35,7 @@ class RankSight:
     asked: tuple[str, ...] = ()
 
 
-class ThreadList(CursorPane[Thread]):
+class ThreadList(ListPane[Thread]):
     """One line per thread: its name, what it does, its innermost frame."""
 
     _sight: RankSight | None = None
@@ -49,16 +49,11 @@ class ThreadList(CursorPane[Thread]):
         if changed:
             self.show_items(sight.dump.threads if sight is not None and sight.dump is not None else ())
 
-    @property
-    def place(self) -> int:
-        """The number of the thread under the cursor."""
-        return self._at
-
     def key_of(self, item: Thread) -> Hashable:
         """Its thread id in the kernel, or its name."""
         return item.tid or item.name
 
-    def item_lines(self, item: Thread, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Thread, before: Thread | None, width: int) -> Sequence[Line]:
         """Its name, its state, its innermost frame."""
         state, role = thread_state(item)
         name = cut(item.name, max(8, width // 2 - 4))
@@ -88,7 +83,7 @@ class Shown:
     lines: tuple[Line, ...]
 
 
-class RankPane(CursorPane[Shown]):
+class RankPane(ListPane[Shown]):
     """Everything that is known about one rank."""
 
     def show(self, sight: RankSight, kinds: Sequence[Sequence[str]], *, library: bool) -> None:
@@ -120,7 +115,7 @@ class RankPane(CursorPane[Shown]):
         """Thread and frame."""
         return item.key
 
-    def item_lines(self, item: Shown, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Shown, before: Shown | None, width: int) -> Sequence[Line]:
         """As they were made."""
         return item.lines
 
