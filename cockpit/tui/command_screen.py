@@ -80,7 +80,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
     SCOPE: ClassVar[str]
     """Whose commands it has."""
     ABOUT: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]]
-    """Title and lines of the help on each pane, by its id."""
+    """Title and lines of the help on each pane, by its id; ``{stop}`` stands for the key of that command."""
 
     DEFAULT_CSS = """
     CommandScreen { layout: vertical; background: $background; }
@@ -236,7 +236,8 @@ class CommandScreen(Screen[None], inherit_bindings=False):
 
     def _help_here(self) -> None:
         name, lines = self.ABOUT[str(self.pane.id)]
-        self.app.push_screen(Question(name, lines, [Answer("ok", "close", "q")]))
+        told = [line.format_map(self.app.keys) for line in lines]
+        self.app.push_screen(Question(name, told, [Answer("ok", "close", "q")]))
 
     # The display
 

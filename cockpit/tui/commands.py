@@ -111,6 +111,11 @@ class Command:
     changes: bool = False
     scope: str = RUN
 
+    @property
+    def key(self) -> str:
+        """The first key, as people write it; without one its name in the palette."""
+        return shown(self.keys[0]) if self.keys else f":{self.id}"
+
 
 EVERY: tuple[Command, ...] = (
     Command(
@@ -269,7 +274,7 @@ EVERY: tuple[Command, ...] = (
         9,
         scope=STACKS,
     ),
-    Command("mark_rank", ("space",), "mark the chosen rank, for d", "", "Stacks", scope=STACKS),
+    Command("mark_rank", ("space",), "mark the chosen rank, to compare with", "", "Stacks", scope=STACKS),
     Command("library", ("L",), "show frames of libraries, or fold them", "", "Stacks", scope=STACKS),
     Command(
         "filter_stacks",

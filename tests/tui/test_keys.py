@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import get_args
 
@@ -17,9 +17,11 @@ from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.stacks import help as stacks_help
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
@@ -366,6 +368,30 @@ def test_own_keys_replace_the_shipped_ones() -> None:
             await until(pilot, lambda: isinstance(app.screen, Question), "the question")
 
     asyncio.run(main())
+
+
+def test_texts_name_the_keys_in_force() -> None:
+    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "u", "mark": ""}
+
+    async def main() -> None:
+        async with played(Scene(), SIZE, Config(ascii=False, keys=keys)) as (app, pilot, _):
+            assert "9 nodes" in text_of(app)
+            assert "8 detail" in text_of(app)
+            for pane, says in (("9", ":mark marks"), ("2", "G or u follows again")):
+                await pilot.press(pane, "f1")
+                await until(pilot, lambda says=says: says in text_of(app), says)  # type: ignore[misc]
+                await pilot.press("escape")
+            await pilot.press("x")
+            await until(pilot, lambda: "x resumes" in text_of(app), "frozen")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT])
+def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+    keys: dict[str, str] = dict.fromkeys(BY_ID, "KEY")
+    told = [line.format_map(keys) for _, lines in screen.values() for line in lines]
+    assert "KEY" in "".join(told)
 
 
 @pytest.mark.parametrize(

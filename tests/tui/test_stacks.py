@@ -141,6 +141,19 @@ ELSEWHERE = {"interrupt": "test_ctrl_c_ends_the_sample_then_leaves"}
 """Commands with a test of their own."""
 
 
+def test_texts_name_the_keys_in_force() -> None:
+    config = Config(ascii=False, keys={"native": "u", "classes": "9", "library": "M"})
+
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-same"], LARGE, config) as (app, pilot, _):
+            assert "next  u: what the library waits for · s: what moves" in text_of(app)
+            assert "9 classes" in text_of(app)
+            await pilot.press("2", "f1")
+            await until(pilot, lambda: "M shows or folds frames" in text_of(app), "help on the tree")
+
+    asyncio.run(main())
+
+
 def test_no_command_is_left_out() -> None:
     assert set(EFFECTS) | set(ELSEWHERE) == {command.id for command in in_scope(STACKS)}
 

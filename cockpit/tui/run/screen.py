@@ -152,6 +152,7 @@ class RunScreen(CommandScreen):
         for pane in ("grid", "glance", "recent", *TABS):
             self.query_one(f"#{pane}").add_class("pane")
         self._name_tabs()
+        self._log.back_key = self.app.key_of("back")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
             self._log.ellipsis = "~"
@@ -436,7 +437,7 @@ class RunScreen(CommandScreen):
         self.query_one(TopBar).show(head)
         self.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
         self._grid.border_title = title(
-            "1 nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
+            f"{self.app.key_of('nodes')} nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
         )
 
     def _draw_details(self, now: float) -> None:
@@ -497,9 +498,9 @@ class RunScreen(CommandScreen):
         """Every pane on the right has the names of all of them on its frame, to read and to click."""
         for tab in TABS:
             names = []
-            for number, name in enumerate(TABS, 2):
+            for name in TABS:
                 action = "b $key" if name == tab else f"@click=screen.command('{name}')"
-                names.append(f"[{action}]{number} {name}[/]")
+                names.append(f"[{action}]{self.app.key_of(name)} {name}[/]")
             self.query_one(f"#{tab}").border_title = "  ".join(names)
         self.query_one("#recent").border_title = title("", "events")
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from cockpit.core.ranks import ranks_text
 from cockpit.engine.logs.book import Source
+from cockpit.tui.commands import Id
 from cockpit.tui.run.grid_lines import Mark
 
-TABS = ("log", "detail", "events", "commands")
-"""Panes on the right, in the order of their keys 2 to 5."""
+TABS: tuple[Id, ...] = ("log", "detail", "events", "commands")
+"""Panes on the right, each with the name of the command that shows it."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class StackScreen(CommandScreen):
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
         yield Bar(id="top")
-        yield VerdictBar(id="verdict")
+        yield VerdictBar(self.app.keys, id="verdict")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):
@@ -532,14 +532,18 @@ class StackScreen(CommandScreen):
 
     def _draw_titles(self) -> None:
         sight, rank = self._sight, self.rank
-        self._class_list.border_title = title("1", f"classes {len(sight.classes) or ''}")
+        self._class_list.border_title = title(
+            self.app.key_of("classes"), f"classes {len(sight.classes) or ''}"
+        )
         self._class_list.border_subtitle = title("", self._filter_text())
-        self._thread_list.border_title = title("3", "threads" if rank is None else f"rank {rank} threads")
+        self._thread_list.border_title = title(
+            self.app.key_of("threads"), "threads" if rank is None else f"rank {rank} threads"
+        )
         names = {"tree": "stack tree", "rank": f"rank {rank}", "diff": "what differs"}
         movement = notices.movement_text(self.stacks, sight, self._samples.number)
         for name in RIGHT:
             pane = self.query_one(f"#{name}")
-            pane.border_title = title("2" if name == "tree" else "", names[name])
+            pane.border_title = title(self.app.key_of("tree") if name == "tree" else "", names[name])
             beneath = "the tree" if self._beneath == "tree" else f"rank {rank}"
             back = "" if name == "tree" else f"{self.app.key_of('back')}: {beneath}"
             pane.border_subtitle = title("", back or movement)

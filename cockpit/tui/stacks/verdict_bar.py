@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -66,7 +66,10 @@ def told(sight: Sight, verdict: Verdict) -> Told:
 
 
 class VerdictBar(Widget):
-    """A few lines; draws what :meth:`show` was last given."""
+    """A few lines; draws what :meth:`show` was last given.
+
+    :param keys: the key of each command, by its name
+    """
 
     DEFAULT_CSS = """
     VerdictBar {
@@ -84,8 +87,9 @@ class VerdictBar(Widget):
         f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
     }
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, keys: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._keys = keys
         self._told = Told()
         self._low = False
         self._cache: tuple[int, list[list[tuple[str, str]]]] = (0, [])
@@ -159,7 +163,8 @@ class VerdictBar(Widget):
                 line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
         if found.next and not self._low:
-            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(map(in_app, found.next)), "")]
+            steps = " · ".join(in_app(step, self._keys) for step in found.next)
+            words: list[tuple[str, str]] = [("next  ", "dim"), (steps, "")]
             yield fit([Part(tuple(words))], width)
 
 
