@@ -14,14 +14,14 @@ from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
 from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
-from cockpit.tui.commands import BY_ID, key_table, shown
+from cockpit.tui.commands import BY_ID, Id, key_table, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 
 MARKS = ("<!-- drawn by `make docs` -->", "<!-- until here -->")
 """What stands around a drawn part."""
 
-FIRST_KEYS = (
+FIRST_KEYS: tuple[Id, ...] = (
     "help",
     "palette",
     "open",

@@ -27,7 +27,7 @@ from cockpit.config import Config
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
-from cockpit.tui.commands import keymap, shown
+from cockpit.tui.commands import Id, keymap
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.escape import reads_escapes
 from cockpit.tui.look import themes
@@ -68,6 +68,8 @@ class Host(App[int]):
         self.config = config
         self.read_only = read_only or config.read_only
         self.commands = keymap(config.keys, config.where)
+        self.keys: dict[str, str] = {name: command.key for name, command in self.commands.items()}
+        """The key of each command, as people write it."""
         self.glyphs: Glyphs = choose(config.ascii)
         self._running_loop: asyncio.AbstractEventLoop | None = None
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
@@ -129,9 +131,9 @@ class Host(App[int]):
     def _warn(self, problem: str) -> None:
         self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
 
-    def key_of(self, name: str) -> str:
+    def key_of(self, name: Id) -> str:
         """The key of a command, as people write it."""
-        return shown(self.commands[name].keys[0])
+        return self.keys[name]
 
     def joined(self, session: Session) -> None:
         """A session was created: close it when the app ends."""

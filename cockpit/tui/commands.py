@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from cockpit.errors import CockpitError, near
 
@@ -12,6 +13,72 @@ RUN, STACKS, EVERYWHERE = "run", "stacks", ""
 
 GROUPS = ("Run", "Move", "Log", "Stacks", "View")
 """Headings in help and docs, in order."""
+
+Id = Literal[
+    "stop",
+    "keep",
+    "collect",
+    "stacks",
+    "retry",
+    "leave",
+    "interrupt",
+    "open",
+    "back",
+    "previous_view",
+    "down",
+    "up",
+    "page_down",
+    "page_up",
+    "first",
+    "last",
+    "next_pane",
+    "previous_pane",
+    "nodes",
+    "log",
+    "detail",
+    "events",
+    "commands",
+    "previous_rank",
+    "next_rank",
+    "mark",
+    "filter",
+    "next_match",
+    "previous_match",
+    "failed_log",
+    "next_error",
+    "previous_error",
+    "next_warning",
+    "previous_warning",
+    "follow",
+    "wrap",
+    "timestamps",
+    "pager",
+    "sample",
+    "cancel",
+    "native",
+    "locals",
+    "children",
+    "diff",
+    "mark_rank",
+    "library",
+    "filter_stacks",
+    "save",
+    "previous_sample",
+    "next_sample",
+    "previous_in_class",
+    "next_in_class",
+    "classes",
+    "tree",
+    "threads",
+    "copy",
+    "copy_command",
+    "zoom",
+    "freeze",
+    "palette",
+    "help",
+    "help_here",
+]
+"""The names of all commands: what is spelled otherwise in code is an error of mypy's."""
 
 NAMES = {"Stacks": "Stacks, after `s`"}
 """Headings in the docs, if they say more than those in the app."""
@@ -33,7 +100,7 @@ class Command:
     :param scope: the screen it is for, ``run`` or ``stacks``; empty: every screen
     """
 
-    id: str
+    id: Id
     keys: tuple[str, ...]
     title: str
     short: str
@@ -43,6 +110,11 @@ class Command:
     panes: tuple[str, ...] = ()
     changes: bool = False
     scope: str = RUN
+
+    @property
+    def key(self) -> str:
+        """The first key, as people write it; without one its name in the palette."""
+        return shown(self.keys[0]) if self.keys else f":{self.id}"
 
 
 EVERY: tuple[Command, ...] = (
@@ -202,7 +274,7 @@ EVERY: tuple[Command, ...] = (
         9,
         scope=STACKS,
     ),
-    Command("mark_rank", ("space",), "mark the chosen rank, for d", "", "Stacks", scope=STACKS),
+    Command("mark_rank", ("space",), "mark the chosen rank, to compare with", "", "Stacks", scope=STACKS),
     Command("library", ("L",), "show frames of libraries, or fold them", "", "Stacks", scope=STACKS),
     Command(
         "filter_stacks",
@@ -262,10 +334,7 @@ def in_scope(scope: str, commands: Iterable[Command] = EVERY) -> list[Command]:
     return [command for command in commands if command.scope in (scope, EVERYWHERE)]
 
 
-COMMANDS = tuple(in_scope(RUN))
-"""The commands of the run's screen."""
-
-BY_ID = {command.id: command for command in COMMANDS}
+BY_ID = {command.id: command for command in EVERY}
 
 SHOWN = {
     "question_mark": "?",
@@ -289,26 +358,32 @@ def shown(key: str) -> str:
     return SHOWN.get(key, key)
 
 
-def keymap(changes: Mapping[str, str], where: str = "", scope: str = RUN) -> dict[str, Command]:
-    """The commands of a screen, with a person's own keys.
+def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
+    """All commands, with a person's own keys.
 
-    :param changes: command id to keys, with commas between them, in people's or Textual's spelling; of any
-        screen
+    :param changes: command id to keys, with commas between them, in people's or Textual's spelling
     :param where: the config file, for errors
     :raises CockpitError: a command that does not exist, or one key for two commands of one screen
     """
-    spelled = {text: key for key, text in SHOWN.items()}
-    commands = {command.id: command for command in EVERY}
-    for name, keys in changes.items():
-        if name not in commands:
-            meant = near(name, commands)
+    for name in changes:
+        if name not in BY_ID:
+            meant = near(name, BY_ID)
             hint = f"did you mean {meant!r}?" if meant else "docs/keys.md lists the names"
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
-        words = [word.strip() for word in keys.split(",") if word.strip()]
-        commands[name] = replace(commands[name], keys=tuple(spelled.get(word, word) for word in words))
-    for each in (RUN, STACKS):
-        _refuse_clashes(in_scope(each, commands.values()), where)
-    return {command.id: command for command in in_scope(scope, commands.values())}
+    commands = {
+        command.id: replace(command, keys=_spelled(changes[command.id])) if command.id in changes else command
+        for command in EVERY
+    }
+    for scope in (RUN, STACKS):
+        _refuse_clashes(in_scope(scope, commands.values()), where)
+    return commands
+
+
+def _spelled(keys: str) -> tuple[str, ...]:
+    """Keys in Textual's spelling."""
+    spelled = {text: key for key, text in SHOWN.items()}
+    words = (word.strip() for word in keys.split(","))
+    return tuple(spelled.get(word, word) for word in words if word)
 
 
 def _refuse_clashes(commands: Iterable[Command], where: str) -> None:

@@ -224,14 +224,14 @@ def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:
     assert "--native" in verdict(taken).next[0]
     taken.options = {"native": True, "children": False}
     found = verdict(taken)
-    assert found.next == ("s, or --samples 3: what moves",)
+    assert found.next == ("{sample}, or --samples 3: what moves",)
     assert found.evidence[0] == "3 ranks in all_reduce, same in 3 of 3 samples, over 2.0 s"
 
 
 def test_one_sample_is_never_sure() -> None:
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER)}, looks=1))
     assert "rank 1 is not in all_reduce" in named(found, "lock", 1, certainty="unsure")
-    assert "s, or --samples" in "".join(found.next)
+    assert "{sample}, or --samples" in "".join(found.next)
     everywhere = verdict(snapshot(4, still(ALL_REDUCE), looks=1))
     named(everywhere, "unknown", certainty="unsure")
 

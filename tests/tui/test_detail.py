@@ -26,6 +26,7 @@ from cockpit.core.run.trends import Trends
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.look import themes
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import Command, CommandList
 from cockpit.tui.run.detail import Detail
@@ -114,7 +115,7 @@ class Bench(App[None]):
     def __init__(self, pane: TextPane) -> None:
         super().__init__()
         self.pane = pane
-        self.heard: list[EventList.Opened] = []
+        self.heard: list[ListPane.Opened] = []
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.defaults()
@@ -122,7 +123,7 @@ class Bench(App[None]):
     def compose(self) -> ComposeResult:
         yield self.pane
 
-    def on_event_list_opened(self, message: EventList.Opened) -> None:
+    def on_list_pane_opened(self, message: ListPane.Opened) -> None:
         self.heard.append(message)
 
     def screen_text(self) -> list[str]:
@@ -554,7 +555,7 @@ def test_an_event_is_opened_by_a_double_click() -> None:
         assert pane.current == entries(5)[2]
         await pilot.click(pane, offset=(16, 3), times=2)
         await pilot.pause()
-        assert [message.entry for message in bench.heard] == [entries(5)[3]]
+        assert [message.pane.current for message in bench.heard] == [entries(5)[3]]
 
     drive(pane, (80, 10), script)
 

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList
 
-from cockpit.tui.commands import COMMANDS
+from cockpit.tui.commands import RUN, in_scope
 from cockpit.tui.look import themes
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.panes.finder import Finder, command_items
@@ -157,12 +157,12 @@ def test_what_is_grave_is_marked_and_never_first() -> None:
 
 
 def help_screen(**why: str) -> Finder:
-    return Finder("keys", command_items(COMMANDS, lambda name: why.get(name, ""), str))
+    return Finder("keys", command_items(in_scope(RUN), lambda name: why.get(name, ""), str))
 
 
 def test_every_command_is_there() -> None:
     app = asked(help_screen(), size=(120, 80))
-    for command in COMMANDS:
+    for command in in_scope(RUN):
         assert f" {command.title}" in app.text
 
 

@@ -26,6 +26,7 @@ from cockpit.engine import traces
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.tui import door
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.command_screen import Handler
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Answer, Question
@@ -105,7 +106,7 @@ def in_a_timer(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
 
 
 def in_an_action(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunScreen, "_do_zoom", boom)
+    monkeypatch.setitem(screen(app).handlers, "zoom", Handler(boom))
     app.simulate_key("z")
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from typing import get_args
 
 import pytest
 
 from cockpit.config import Config
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.commands import BY_ID, COMMANDS, keymap
+from cockpit.tui.commands import BY_ID, EVERY, Id, in_scope, keymap
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
+from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.stacks import help as stacks_help
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
@@ -105,7 +108,7 @@ RUNS: dict[str, Scene] = {
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
-EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
+EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "down": ("grid", ("down",), lambda app: grid(app).selected == ("gpu02", None)),
     "up": ("grid", (), lambda app: grid(app).selected == ("gpu01", None)),
     "page_down": ("grid", (), lambda app: grid(app).selected == ("gpu08", None)),
@@ -127,7 +130,7 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
     "palette": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
     "help": ("above", ("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
-    "filter": ("above", ("escape",), lambda app: screen(app)._filter_bar.display),
+    "filter": ("above", ("escape",), lambda app: screen(app).filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
@@ -155,7 +158,19 @@ EFFECTS: dict[str, tuple[str, tuple[str, ...], Check]] = {
 
 
 def test_no_command_is_left_out() -> None:
-    assert set(EFFECTS) == set(BY_ID)
+    assert set(EFFECTS) == {command.id for command in in_scope("run")}
+
+
+def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, _, _):
+            assert set(screen(app).handlers) == {command.id for command in in_scope("run")}
+
+    asyncio.run(main())
+
+
+def test_names_of_commands_are_those_of_the_registry() -> None:
+    assert get_args(Id) == tuple(command.id for command in EVERY)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -257,7 +272,7 @@ def test_a_key_that_is_offered_does_something_in_the_pane_it_is_offered_in() -> 
             await press("enter")
             assert app.clipboard.startswith(screen(app).query_one(CommandList).copy_text()[:20])
             await press("slash")
-            assert screen(app)._filter_bar.has_focus_within
+            assert screen(app).filter_bar.has_focus_within
             assert offered(app) == {}, "each key is a letter of the filter now"
 
     asyncio.run(main())
@@ -355,6 +370,30 @@ def test_own_keys_replace_the_shipped_ones() -> None:
     asyncio.run(main())
 
 
+def test_texts_name_the_keys_in_force() -> None:
+    keys = {"stop": "X", "freeze": "x", "detail": "8", "nodes": "9", "follow": "u", "mark": ""}
+
+    async def main() -> None:
+        async with played(Scene(), SIZE, Config(ascii=False, keys=keys)) as (app, pilot, _):
+            assert "9 nodes" in text_of(app)
+            assert "8 detail" in text_of(app)
+            for pane, says in (("9", ":mark marks"), ("2", "G or u follows again")):
+                await pilot.press(pane, "f1")
+                await until(pilot, lambda says=says: says in text_of(app), says)  # type: ignore[misc]
+                await pilot.press("escape")
+            await pilot.press("x")
+            await until(pilot, lambda: "x resumes" in text_of(app), "frozen")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("screen", [run_help.ABOUT, stacks_help.ABOUT])
+def test_help_names_commands_that_there_are(screen: Mapping[str, tuple[str, Sequence[str]]]) -> None:
+    keys: dict[str, str] = dict.fromkeys(BY_ID, "KEY")
+    told = [line.format_map(keys) for _, lines in screen.values() for line in lines]
+    assert "KEY" in "".join(told)
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
@@ -370,7 +409,8 @@ def test_bad_keys_are_refused(keys: dict[str, str], says: str) -> None:
 def test_help_and_palette_list_every_command() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
-            assert {item.title for item in screen(app).items()} == {command.title for command in COMMANDS}
+            titles = {command.title for command in in_scope("run")}
+            assert {item.title for item in screen(app).items()} == titles
             await pilot.press("question_mark", *"freeze")
             await settled(pilot)
             assert "freeze the display" in text_of(app)

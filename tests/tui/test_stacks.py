@@ -16,7 +16,7 @@ from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
 from cockpit.errors import CockpitError
-from cockpit.tui.commands import EVERY, RUN, STACKS, in_scope, keymap
+from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.stacks.app import StacksApp
@@ -100,7 +100,7 @@ def said(app: StacksApp, text: str) -> bool:
 Check = Callable[[StacksApp], object]
 
 # One app for all, one after the other: keys before, and what must be true afterwards but is not before.
-EFFECTS: dict[str, tuple[tuple[str, ...], Check]] = {
+EFFECTS: dict[Id, tuple[tuple[str, ...], Check]] = {
     "tree": ((), lambda app: focused(app) == "tree"),
     "classes": ((), lambda app: focused(app) == "classes"),
     "down": ((), lambda app: screen(app).rank == 0),
@@ -129,7 +129,7 @@ EFFECTS: dict[str, tuple[tuple[str, ...], Check]] = {
     "copy": (("1", "g"), lambda app: "read_shard" in app.clipboard),
     "copy_command": ((), lambda app: app.clipboard == "cockpit stacks 20261121-0412-otter"),
     "save": ((), lambda app: said(app, "the snapshot is in /home/ada")),
-    "filter_stacks": ((), lambda app: screen(app)._filter_bar.display),
+    "filter_stacks": ((), lambda app: screen(app).filter_bar.display),
     "palette": (("escape",), lambda app: isinstance(app.screen, Finder)),
     "help": (("escape",), lambda app: isinstance(app.screen, Finder)),
     "help_here": (("escape",), lambda app: isinstance(app.screen, Question)),
@@ -141,12 +141,33 @@ ELSEWHERE = {"interrupt": "test_ctrl_c_ends_the_sample_then_leaves"}
 """Commands with a test of their own."""
 
 
+def test_texts_name_the_keys_in_force() -> None:
+    config = Config(ascii=False, keys={"native": "u", "classes": "9", "library": "M"})
+
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-same"], LARGE, config) as (app, pilot, _):
+            assert "next  u: what the library waits for · s: what moves" in text_of(app)
+            assert "9 classes" in text_of(app)
+            await pilot.press("2", "f1")
+            await until(pilot, lambda: "M shows or folds frames" in text_of(app), "help on the tree")
+
+    asyncio.run(main())
+
+
 def test_no_command_is_left_out() -> None:
     assert set(EFFECTS) | set(ELSEWHERE) == {command.id for command in in_scope(STACKS)}
 
 
+def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
+    async def main() -> None:
+        async with stacked(StackScene(lambda: Played(8, odd_one(3))), LARGE) as (app, _, _):
+            assert set(screen(app).handlers) == {command.id for command in in_scope(STACKS)}
+
+    asyncio.run(main())
+
+
 def test_the_key_does_it() -> None:
-    keys = keymap({}, scope=STACKS)
+    keys = keymap({})
 
     async def main() -> None:
         async with stacked(StackScene(lambda: Played(64, odd_one(13))), LARGE) as (app, pilot, stacks):
@@ -209,9 +230,7 @@ def test_ctrl_c_ends_the_sample_then_leaves() -> None:
 def test_one_key_may_mean_one_thing_here_and_another_there() -> None:
     both = [command for command in EVERY if command.keys and command.keys[0] == "n"]
     assert {command.scope for command in both} == {RUN, STACKS}
-    assert keymap({"native": "N"}, scope=STACKS)["native"].keys == ("N",), (
-        "N is taken on the other screen alone"
-    )
+    assert keymap({"native": "N"})["native"].keys == ("N",), "N is taken on the other screen alone"
     with pytest.raises(CockpitError, match="'d' is for"):
         keymap({"native": "d"})
     with pytest.raises(CockpitError, match="'q' is for"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cockpit.base.shell import quote
@@ -16,14 +17,14 @@ FILE_LOCKS = frozenset({"flock", "fcntl"})
 AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
 """System calls that wait for a process below."""
 
-MORE = "s, or --samples 3: what moves"
+MORE = "{sample}, or --samples 3: what moves"
 """The step that shows what moves."""
 
-STEPS = ("n, or --native: what the library waits for", MORE)
+STEPS = ("{native}, or --native: what the library waits for", MORE)
 """The step if all wait and nothing says for whom."""
 
-_BOTH = re.compile(r"(\w+), or (--[^:]+): (.+)")
-"""A step that is a key in the app, and options in a shell."""
+_BOTH = re.compile(r"\{(\w+)\}, or (--[^:]+): (.+)")
+"""A step that is a command of the app, and options in a shell."""
 
 
 class Story(NamedTuple):
@@ -96,7 +97,11 @@ def _of_children(act: Doing, dump: Dump, at: str) -> Story:
                 f"It {_does(act)}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
             )
             return Story(kind, detail, (MORE,))
-    return Story(kind, f"It {_does(act)}.", (f"c, or --children --ranks {dump.rank}: what its processes do",))
+    return Story(
+        kind,
+        f"It {_does(act)}.",
+        (f"{{children}}, or --children --ranks {dump.rank}: what its processes do",),
+    )
 
 
 def _does(act: Doing) -> str:
@@ -105,17 +110,21 @@ def _does(act: Doing) -> str:
 
 def threads_step(rank: int) -> str:
     """The step that shows its other threads."""
-    return f"enter, or --threads all --ranks {rank}: its other threads"
+    return f"{{open}}, or --threads all --ranks {rank}: its other threads"
 
 
 def native_step(rank: int) -> str:
     """The step that shows its C frames."""
-    return f"n, or --native --ranks {rank}: its C frames"
+    return f"{{native}}, or --native --ranks {rank}: its C frames"
 
 
-def in_app(step: str) -> str:
-    """A step as the app shows it: the key alone, if there is one."""
-    return _BOTH.sub(r"\1: \3", step)
+def in_app(step: str, keys: Mapping[str, str]) -> str:
+    """A step as the app shows it: the key alone, if it is a command.
+
+    :param keys: the key in force for each command, by its name
+    """
+    found = _BOTH.fullmatch(step)
+    return f"{keys.get(found[1], found[1])}: {found[3]}" if found is not None else step
 
 
 def in_shell(step: str, command: str) -> str:

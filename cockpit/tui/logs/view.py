@@ -121,6 +121,8 @@ class LogView(Widget, can_focus=True):
         """Seconds between a line being printed and its arrival here, where that is known."""
         self.ellipsis = "…"
         """The sign that a line continues; a different one if the terminal lacks it."""
+        self.back_key = "esc"
+        """The key that clears a filter."""
         self.frozen = False
         """Whether new lines are kept off the screen; see :meth:`freeze`."""
         self._book: Logbook | None = None
@@ -608,7 +610,7 @@ class LogView(Widget, can_focus=True):
         if self._place is not None and self._place.gave_up:
             return ["stopped, no line found so far"]
         if self.filter:
-            return [f"no line matches /{self.filter}/ · esc clears"]
+            return [f"no line matches /{self.filter}/ · {self.back_key} clears"]
         return ["no output yet", *self.empty_text.splitlines()]
 
     # What is new, and the status

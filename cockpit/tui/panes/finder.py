@@ -19,7 +19,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from cockpit.core.text import RemoteText
-from cockpit.tui.commands import Command, shown
+from cockpit.tui.commands import Command, Id, shown
 
 MOST = 200
 """How many lines are listed; a cluster has thousands of ranks."""
@@ -52,7 +52,7 @@ class Item:
 
 
 def command_items(
-    commands: Iterable[Command], why_not: Callable[[str], str], run: Callable[[str], object]
+    commands: Iterable[Command], why_not: Callable[[Id], str], run: Callable[[Id], object]
 ) -> Iterator[Item]:
     """The commands of a screen.
 

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.tui.commands import Command, shown
+from cockpit.tui.commands import Command, Id, shown
 
 SLOTS = 6
 """Keys shown at most: nobody would read more."""
@@ -55,14 +55,14 @@ class KeyBar(Widget):
     class Pressed(Message):
         """A key was clicked."""
 
-        command: str
+        command: Id
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
         self._commands: Sequence[Command] = ()
         self._activity: Activity | None = None
         self._ascii = ascii_only
-        self._spots: list[tuple[int, int, str]] = []
+        self._spots: list[tuple[int, int, Id]] = []
 
     def show(self, commands: Sequence[Command], activity: Activity | None) -> None:
         """Draw these keys (the first six) and this activity.

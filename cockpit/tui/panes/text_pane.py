@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -144,9 +145,9 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
         """Everything it shows, on the screen or not."""
         self._styles_of: dict[str, Style] = {}
 
+    @abstractmethod
     def build(self, width: int) -> Sequence[Line]:
         """The lines for a pane of this many columns."""
-        raise NotImplementedError
 
     def rebuild(self) -> None:
         """Build the lines again; nothing is drawn if they are the same."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cockpit.core.text import RemoteText
 from cockpit.tui.look.units import clock_text
-from cockpit.tui.panes.item_pane import ItemPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 
 
@@ -25,12 +25,14 @@ class Command:
     text: str
 
 
-class CommandList(ItemPane[Command]):
+class CommandList(ListPane[Command]):
     """Commands in the order they ran, the newest last."""
+
+    FOLLOWS = True
 
     def show(self, commands: Sequence[Command]) -> None:
         """Show these."""
-        self.show_items(commands)
+        self.show_items(tuple(commands))  # the caller goes on filling its list
 
     def item_lines(self, item: Command, before: Command | None, width: int) -> Sequence[Line]:
         """Time and title, below them the command, indented; an empty line between two commands."""
@@ -47,7 +49,7 @@ class CommandList(ItemPane[Command]):
             for number, piece in enumerate(fold(text, max(1, width - len(indent)))):
                 yield Line((Piece(indent), Piece(piece, role)), len(indent), joins=number > 0)
 
-    def empty_lines(self) -> Sequence[Line]:
+    def empty_lines(self, width: int) -> Sequence[Line]:
         """Nothing has been run so far."""
         return [Line((Piece("no command was run yet", "label"),))]
 

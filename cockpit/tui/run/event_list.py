@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
-
-from textual.message import Message
 
 from cockpit.core.run.timeline import Entry
 from cockpit.tui.look.units import clock_text, day_text
-from cockpit.tui.panes.item_pane import ItemPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 
 WIDE = 70
 """From this width on, times have milliseconds."""
 
 
-class EventList(ItemPane[Entry]):
+class EventList(ListPane[Entry]):
     """The entries of a timeline in the order they happened, the newest last."""
 
     SIGNS: ClassVar[dict[str, tuple[str, str]]] = {"warning": ("!", "!"), "error": ("✖", "X")}
     """By level, for terminals with and without Unicode: never colour alone."""
 
-    @dataclass
-    class Opened(Message):
-        """An entry was opened: show its rank or node."""
-
-        events: EventList
-        entry: Entry
-
-        @property
-        def control(self) -> EventList:
-            """The list it is in."""
-            return self.events
+    FOLLOWS = True
 
     def show(self, entries: Iterable[Entry]) -> None:
         """Show these; late entries are put where they belong."""
         self.show_items(sorted(entries, key=_at))
-
-    def opened(self, item: Entry) -> None:
-        """Pass it on."""
-        self.post_message(self.Opened(self, item))
 
     def item_lines(self, item: Entry, before: Entry | None, width: int) -> Sequence[Line]:
         """Time, sign and text; a new day above the first entry of it."""
@@ -56,7 +39,7 @@ class EventList(ItemPane[Entry]):
         role = item.level if item.level in self.SIGNS else ""
         yield from hanging((Piece(f"{at} ", "time"), Piece(f"{sign} ", role)), item.text, width, role)
 
-    def empty_lines(self) -> Sequence[Line]:
+    def empty_lines(self, width: int) -> Sequence[Line]:
         """Nothing has happened so far."""
         return [Line((Piece("nothing has happened yet", "label"),))]
 

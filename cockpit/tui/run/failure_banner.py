@@ -15,6 +15,7 @@ from cockpit.core.logs.causes import Cause
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import Rank, RankState, RunModel
 from cockpit.core.text import RemoteText
+from cockpit.tui.commands import Id
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, fit
 
@@ -50,7 +51,7 @@ class FailureBanner(Widget):
     class Pressed(Message):
         """It was clicked: a person wants to see the rank's log."""
 
-    def __init__(self, *, keys: Callable[[str], str] = lambda name: name, id: str | None = None) -> None:
+    def __init__(self, *, keys: Callable[[Id], str] = str, id: str | None = None) -> None:
         super().__init__(id=id)
         self._keys = keys
         self.lines: list[list[Part]] = []

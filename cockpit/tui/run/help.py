@@ -11,27 +11,28 @@ _GRID = (
     "cpu, mem, gpu: load over cores, memory in use, mean utilisation.",
     "link: only what stands out: slow (its round trip), lost (for how long), ended.",
     "",
-    "up, down: nodes · left, right: ranks · space marks · enter opens the log",
-    "The log on the right narrows to where the cursor is; esc widens it again.",
+    "up, down: nodes · left, right: ranks · {mark} marks · {open} opens the log",
+    "The log on the right narrows to where the cursor is; {back} widens it again.",
 )
 _LOG = (
     "All output, merged by time; equal lines of several ranks are one line: [0-63].",
     "",
-    "It follows the newest lines until you move; end or f follows again.",
-    "/ filters: a regular expression, live; !word hides lines; esc clears.",
-    "n N next, previous match · e E errors · w W warnings",
-    "v wraps · t times · y copies · o opens $PAGER · enter: that rank alone",
+    "It follows the newest lines until you move; {last} or {follow} follows again.",
+    "{filter} filters: a regular expression, live; !word hides lines; {back} clears.",
+    "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
+    "· {next_warning} {previous_warning} warnings",
+    "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
 )
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
     "",
-    "enter shows the rank it is about.",
+    "{open} shows the rank it is about.",
 )
 
-HERE: dict[str, tuple[str, tuple[str, ...]]] = {
+ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "grid": ("nodes and ranks", _GRID),
     "log": ("log", _LOG),
-    "glance": ("detail", ("The node or rank under the cursor, in short. 3 shows all of it.",)),
+    "glance": ("detail", ("The node or rank under the cursor, in short. {detail} shows all of it.",)),
     "detail": (
         "detail",
         (
@@ -43,7 +44,7 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
     "events": ("events", _EVENTS),
     "commands": (
         "commands",
-        ("The exact commands cockpit ran, to read and to paste; enter copies the one under the cursor.",),
+        ("The exact commands cockpit ran, to read and to paste; {open} copies the one under the cursor.",),
     ),
 }
-"""Title and lines of each pane, by its id."""
+"""Title and lines of each pane, by its id; names of commands stand for their keys."""

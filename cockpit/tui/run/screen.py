@@ -3,52 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widgets import Static
+from textual.worker import Worker
 
-from cockpit.base.answers import EnvironAnswer
-from cockpit.base.record import rank_environ
-from cockpit.base.verbs import Environ
+from cockpit.base.shell import join
 from cockpit.core.logs.batches import WAIT_S
+from cockpit.core.logs.levels import Level
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.model import RankState
-from cockpit.core.run.summary import endings
 from cockpit.core.text import RemoteText
-from cockpit.engine.logs.book import Source
+from cockpit.engine.collect import Collected, collect
+from cockpit.engine.logs.book import Row, Source
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
-from cockpit.transport.base import LinkError
-from cockpit.tui.commands import COMMANDS, Command
+from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.take import Ask, Stacks
+from cockpit.errors import CockpitError
+from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, title
+from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.look.units import span_text
-from cockpit.tui.panes.key_bar import SLOTS, Activity, KeyBar
-from cockpit.tui.run.actions import PAST_VIEWS, RunActions
+from cockpit.tui.panes.finder import Item
+from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.list_pane import ListPane
+from cockpit.tui.run import notices, questions
+from cockpit.tui.run.command_list import Command as Ran
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.environs import Environs
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
 from cockpit.tui.run.flight import Flight
+from cockpit.tui.run.help import ABOUT
+from cockpit.tui.run.launched import launched_commands
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.top_bar import Head, TopBar
-from cockpit.tui.run.view import TABS, View
+from cockpit.tui.run.view import TABS, View, narrowed, stepped
+from cockpit.tui.stacks.screen import StackScreen
 
 TICK_S = 0.1
 SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
-NARROW, LOW, SMALL = 100, 30, (50, 12)
-"""Columns below which panes are stacked; rows below which the left has only the grid; the minimum of both."""
+NARROW, LOW = 100, 30
+"""Columns below which panes are stacked; rows below which the left has only the grid."""
 
 BEHIND = 1_000_000
 """If more bytes of logs than this are outstanding, it is shown."""
@@ -59,15 +70,11 @@ LAG_BYTES = 256 << 10
 LACKING_S = 5.0
 """Seconds that the spool may lack what has arrived here before its writer is called silent."""
 
-SHORT_STAGES = {
-    "term": "stopping, SIGTERM sent",
-    "finalising": "finalising the report",
-    "kill": "killing what is left",
-    "sweep": "sweeping",
-}
+PAST_VIEWS = 50
+"""Views that ``-`` can go back to."""
 
 
-class RunScreen(RunActions):
+class RunScreen(CommandScreen):
     """One run.
 
     :param board: the session's board
@@ -75,56 +82,46 @@ class RunScreen(RunActions):
     :param notes: the notes of the start
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(command.keys), f"command('{command.id}')", command.title, id=command.id, show=False)
-        for command in COMMANDS
-    ]
+    SCOPE = RUN
+    ABOUT = ABOUT
+    BINDINGS: ClassVar[list[BindingType]] = bindings(RUN)
 
     DEFAULT_CSS = """
-    RunScreen { layout: vertical; background: $background; }
-    RunScreen #body { height: 1fr; layout: horizontal; }
-    RunScreen #left { width: 30%; min-width: 47; height: 1fr; }
-    RunScreen #right { width: 1fr; height: 1fr; }
-    RunScreen .pane { border: round $frame; padding: 0 1; }
-    RunScreen .pane { border-title-color: $dim; border-subtitle-color: $dim; }
-    RunScreen.-ascii .pane, RunScreen.-ascii .pane:focus { border: ascii; }
-    RunScreen .pane:focus, RunScreen .pane:focus-within { border: round $key; }
+    RunScreen #left { width: 30%; min-width: 47; }
+    RunScreen .pane:focus-within { border: round $key; }
     RunScreen #grid { height: auto; max-height: 60%; }
     RunScreen #glance { height: auto; max-height: 35%; }
     RunScreen #recent { height: 1fr; min-height: 3; }
-    RunScreen #right > .pane { display: none; height: 1fr; }
-    RunScreen #right > .pane.-shown { display: block; }
-    RunScreen FilterBar { dock: bottom; display: none; }
-    RunScreen FilterBar.-open { display: block; }
-    RunScreen #notice { height: auto; display: none; background: $panel; color: $foreground; padding: 0 1; }
+    RunScreen #notice { background: $panel; }
     RunScreen #notice.-trouble { background: $notice; }
-    RunScreen #notice.-shown { display: block; }
 
-    RunScreen.-narrow #body { layout: vertical; }
-    RunScreen.-narrow #left { width: 1fr; height: auto; max-height: 40%; }
     RunScreen.-narrow #grid { max-height: 100%; }
     RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
     RunScreen.-low #glance, RunScreen.-low #recent { display: none; }
     RunScreen.-low #grid { max-height: 100%; }
-    RunScreen.-zoom-left #right, RunScreen.-zoom-right #left { display: none; }
-    RunScreen.-zoom-left #left { width: 1fr; max-height: 100%; height: 1fr; }
-    RunScreen #small { display: none; }
-    RunScreen.-small > * { display: none; }
-    RunScreen.-small > #small { display: block; width: 1fr; height: 1fr; content-align: center middle; }
     """
 
     def __init__(self, board: Board, session: Session, flight: Flight, notes: Sequence[str] = ()) -> None:
-        super().__init__(board, session, flight)
+        super().__init__()
+        self.board = board
+        self.session = session
+        self._flight = flight
         self._notes = list(notes)
         board.reads_along = not session.writer
-        self._environ: dict[tuple[int, int], EnvironAnswer | str] = {}
-        """What each rank's environment is, or why it is not known, by rank and attempt."""
-        self._asked: set[tuple[int, int]] = set()
-        self._behind_since: float | None = None
-        self._lacking_since: float | None = None
-        self._outcome = ""
         self.recorded = session.model.done
         """Whether the run had ended, with all its output here, before this screen opened: nothing is live."""
+        self._ranks_of = {node.name: node.ranks for node in board.manifest.nodes}
+        self._environs = Environs(session, recorded=self.recorded)
+        self._collect: Worker[None] | None = None
+        self._trouble: CockpitError | None = None
+        self._activities: dict[str, Activity] = {}
+        self._view = View()
+        self._past: list[View] = []
+        self._frozen = False
+        self._ran: list[Ran] = launched_commands(board.manifest)
+        self._behind = notices.Since()
+        self._lacking = notices.Since()
+        self._outcome = ""
 
     def compose(self) -> ComposeResult:
         glyphs = self.app.glyphs
@@ -153,6 +150,7 @@ class RunScreen(RunActions):
         for pane in ("grid", "glance", "recent", *TABS):
             self.query_one(f"#{pane}").add_class("pane")
         self._name_tabs()
+        self._log.back_key = self.app.key_of("back")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
             self._log.ellipsis = "~"
@@ -160,8 +158,7 @@ class RunScreen(RunActions):
             self._log.toggle_timestamps()
         if self.app.config.wrap:
             self._log.toggle_wrap()
-        ranks = {entry.name: len(entry.ranks) for entry in self.board.manifest.nodes}
-        self._log.open(self.board.book, ranks)
+        self._log.open(self.board.book, {node: len(ranks) for node, ranks in self._ranks_of.items()})
         self._show_view(View(), remember=False)
         self._grid.focus()
         for note in self._notes:
@@ -177,11 +174,100 @@ class RunScreen(RunActions):
         width, height = event.size
         self.set_class(width < NARROW, "-narrow")
         self.set_class(height < LOW, "-low")
-        self.set_class(width < SMALL[0] or height < SMALL[1], "-small")
-        self.query_one("#small", Static).update(
-            f"{width} x {height} is too small for cockpit.\nIt needs {SMALL[0]} x {SMALL[1]}.\n"
-            f"The run goes on; {self.app.key_of('leave')} leaves."
-        )
+        self.check_size(width, height, f"\nThe run goes on; {self.app.key_of('leave')} leaves.")
+
+    @property
+    def _log(self) -> LogView:
+        return self.query_one(LogView)
+
+    @property
+    def _grid(self) -> RankGrid:
+        return self.query_one(RankGrid)
+
+    # What each command does, and why it may not
+
+    def own_handlers(self) -> dict[Id, Handler]:
+        """Those of the run, of its panes, and of the log."""
+        log = self._log
+        return {
+            "stop": Handler(self._do_stop, lambda: "the run has ended" if self.board.model.over else ""),
+            "keep": Handler(self._do_keep, self._no_keep),
+            "collect": Handler(self._do_collect, self._no_collect),
+            "stacks": Handler(self._do_stacks, self._no_stacks),
+            "retry": Handler(self._resume, lambda: "" if self._trouble else "nothing went wrong here"),
+            "open": Handler(self._do_open, self._no_open),
+            "previous_view": Handler(
+                self._do_previous_view, lambda: "" if self._past else "no view before this one"
+            ),
+            "nodes": Handler(self._do_nodes),
+            "log": Handler(lambda: self._go("log")),
+            "detail": Handler(lambda: self._go("detail")),
+            "events": Handler(lambda: self._go("events")),
+            "commands": Handler(lambda: self._go("commands")),
+            "previous_rank": Handler(lambda: self._step_rank(-1)),
+            "next_rank": Handler(lambda: self._step_rank(1)),
+            "mark": Handler(self._grid.toggle_mark),
+            "filter": Handler(self._do_filter),
+            "next_match": Handler(lambda: log.next_match(1), self._no_match),
+            "previous_match": Handler(lambda: log.next_match(-1), self._no_match),
+            "failed_log": Handler(self._do_failed_log, self._no_failed_log),
+            "next_error": Handler(lambda: self._level(Level.ERROR, 1)),
+            "previous_error": Handler(lambda: self._level(Level.ERROR, -1)),
+            "next_warning": Handler(lambda: self._level(Level.WARNING, 1)),
+            "previous_warning": Handler(lambda: self._level(Level.WARNING, -1)),
+            "follow": Handler(log.toggle_follow),
+            "wrap": Handler(log.toggle_wrap),
+            "timestamps": Handler(log.toggle_timestamps),
+            "pager": Handler(self._do_pager),
+            "copy_command": Handler(self._do_copy_command),
+            "freeze": Handler(self._do_freeze),
+        }
+
+    def _no_keep(self) -> str:
+        return "" if self.session.stops_at is not None else "nothing is about to be stopped"
+
+    def _no_collect(self) -> str:
+        return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
+
+    def _no_stacks(self) -> str:
+        if self.board.model.over:
+            return "the run has ended: its processes are gone"
+        return "" if self.board.model.alive() else "no rank runs yet"
+
+    def _no_match(self) -> str:
+        return "" if self._log.searched else f"no filter yet: type {self.app.key_of('filter')} first"
+
+    def _no_failed_log(self) -> str:
+        return "" if self.board.model.first_failure() else "no rank has failed"
+
+    def _no_open(self) -> str:
+        pane = self.pane
+        if isinstance(pane, RankGrid):
+            return ""
+        if isinstance(pane, LogView):
+            return self._no_row_to_open(pane.current_row())
+        if isinstance(pane, CommandList):
+            return "" if pane.current else "no command was run yet"
+        if isinstance(pane, EventList):
+            return "" if pane.current and pane.current.node else "no node or rank to go to"
+        return "all of it is shown here"
+
+    def _no_row_to_open(self, row: Row | None) -> str:
+        if row is None:
+            return "no line here"
+        alone = self._view.chosen == row.sources[0] and not self._grid.marks
+        return "the log shows no other rank already" if alone else ""
+
+    def places(self) -> Iterator[Item]:
+        """Nodes and ranks, to go to."""
+        for node, ranks in self._ranks_of.items():
+            go = partial(self._select, node, None)
+            yield Item(node, f"node {node}", go, "", "Nodes", f"ranks {ranks_text(ranks)}")
+        for node, ranks in self._ranks_of.items():
+            for rank in ranks:
+                yield Item(
+                    str(rank), f"rank {rank}", partial(self._select, node, rank), "", "Ranks", f"on {node}"
+                )
 
     # The session
 
@@ -189,7 +275,7 @@ class RunScreen(RunActions):
     async def _load(self) -> None:
         if not self.board.timeline.entries:
             await self.board.recall()
-        self._activities["load"] = Activity("reading the log", 0.0)
+        self._loading(0.0)
         await self.board.load(self._loading)
         self._activities.pop("load", None)
         self._log.refresh_log()
@@ -217,6 +303,86 @@ class RunScreen(RunActions):
     def _resume(self) -> None:
         self._trouble = None
         self._watch(again=True)
+
+    def _note_command(self, title: str, words: list[str]) -> None:
+        """Add what was just done to the list of commands, as one would type it."""
+        self._ran.append(Ran(time.time(), title, join(["cockpit", *words])))
+
+    def _do_stop(self) -> None:
+        self.app.push_screen(
+            questions.stop_question(self.board.folder.name, self.board.model), self._stop_answered
+        )
+
+    def _stop_answered(self, answer: str | None) -> None:
+        if answer in ("stop", "kill"):
+            self._stop(hard=answer == "kill")
+
+    @work(group="stop")
+    async def _stop(self, hard: bool) -> None:
+        self._note_command("stop", ["stop", *(["--now"] if hard else []), self.board.folder.name])
+        for error in await self.session.stop("asked in the cockpit", hard=hard):
+            self.app.complain(error)
+
+    def _do_keep(self) -> None:
+        self.app.push_screen(questions.keep_question(self.session.stops_at), self._keep_answered)
+
+    def _keep_answered(self, answer: str | None) -> None:
+        if answer != "keep":
+            return
+        if self.session.stops_at is None:
+            self.notify("too late: the other ranks are being stopped", severity="warning", markup=False)
+            return
+        self.session.keep()
+        self.notify(f"the other ranks are left alone; {self.app.key_of('stop')} stops the run", markup=False)
+
+    def ask_to_leave(self) -> None:
+        """Leave at once if nothing runs any more, else ask."""
+        if self.board.model.over:
+            self.app.leave()
+            return
+        leaving = self._flight.leaving or "the run goes on"
+        question = questions.leave_question(leaving, may_stop=not self.app.read_only)
+        self.app.push_screen(question, self.left_or_not)
+
+    def left_or_not(self, answer: str | None) -> None:
+        """Leave, or ask whether to stop the run."""
+        super().left_or_not(answer)
+        if answer == "stop":
+            self.action_command("stop")
+
+    def _do_stacks(self) -> None:
+        run = self.board.folder.name
+        party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
+        self._note_command("stacks", ["stacks", run])
+        self.app.push_screen(StackScreen(Stacks(party, Ask(), self.board.folder.path / "stacks")))
+
+    def _do_collect(self) -> None:
+        if self._collect is not None and self._collect.is_running:
+            self._collect.cancel()
+            self._activities.pop("collect", None)
+            key = self.app.key_of("collect")
+            self.notify(f"collecting was cancelled; {key} resumes it", markup=False)
+            return
+        self._collect = self._collect_reports()
+
+    @work(group="collect")
+    async def _collect_reports(self) -> None:
+        folder = self.board.folder
+        self._note_command("collect", ["collect", folder.name])
+        pool, target = self.session.pool, folder.path / "reports"
+        try:
+            collected = await collect(folder, pool, target, self._collected, self.app.complain)
+        except CockpitError as error:
+            self.app.complain(error)
+            return
+        finally:
+            self._activities.pop("collect", None)
+        text, problems = notices.collected_text(collected)
+        shown = RemoteText.of(" · ".join([text, *problems])).shown(limit=600)
+        self.notify(shown, severity="warning" if problems else "information", markup=False, timeout=20)
+
+    def _collected(self, collected: Collected) -> None:
+        self._activities["collect"] = notices.collect_activity(collected)
 
     # Drawing
 
@@ -250,7 +416,7 @@ class RunScreen(RunActions):
                 with self.app.contained():
                     draw(now)
         self._draw_notice()
-        self._draw_keys()
+        self.draw_keys()
 
     def _find_cause(self, now: float) -> None:
         self.board.find_cause()
@@ -263,8 +429,8 @@ class RunScreen(RunActions):
         head = Head(board.folder.name, board.model, board.metrics, board.manifest.created, now, self.recorded)
         self.query_one(TopBar).show(head)
         self.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
-        self._grid.border_title = _title(
-            "1 nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
+        self._grid.border_title = title(
+            f"{self.app.key_of('nodes')} nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
         )
 
     def _draw_details(self, now: float) -> None:
@@ -289,11 +455,11 @@ class RunScreen(RunActions):
 
     def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
         board = self.board
-        what = f"rank {rank}" if rank is not None else node
+        process = None if rank is None else board.model.ranks[rank]
         if pane.id == "glance":
-            pane.border_title = _title("", what)
-        elif rank is not None:
-            self._ask_environ(node, rank)
+            pane.border_title = title("", f"rank {rank}" if process is not None else node)
+        elif process is not None and self._environs.wants(process):
+            self.run_worker(self._environs.fetch(process), group="environ")
         pane.show(
             node,
             rank,
@@ -302,60 +468,21 @@ class RunScreen(RunActions):
             metrics=board.metrics,
             entry=board.entry(node),
             plan=board.plan(node),
-            environ=None if rank is None else self._environ.get((rank, board.model.ranks[rank].attempt)),
+            environ=None if process is None else self._environs.of(process),
             now=now,
         )
 
-    def _ask_environ(self, node: str, rank: int) -> None:
-        """Once per process, running or ended: what it was started with does not change."""
-        now = self.board.model.ranks[rank]
-        key = (rank, now.attempt)
-        if key in self._asked or now.state in (RankState.WAITING, RankState.STARTING):
-            return
-        if self.recorded:
-            path = f"{self.session.dir(node)}/{rank_environ(rank)}"
-            self._environ[key] = f"not copied here; {node} may still have it: {path}"
-        elif self.board.model.nodes[node].link == "ok":
-            self._asked.add(key)
-            self._fetch_environ(node, key)
-
-    @work(group="environ")
-    async def _fetch_environ(self, node: str, key: tuple[int, int]) -> None:
-        try:
-            answer = await self.session.ask(node, Environ(self.session.dir(node), key[0]))
-            self._environ[key] = answer
-        except Exception as error:
-            self._environ[key] = RemoteText.of(explained(error).what).shown(limit=300)
-            if isinstance(error, LinkError):
-                self._asked.discard(key)  # asked again when the link is back
-
     def _measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, if it is worth mentioning."""
-        if sum(self.session.behind.values()) < LAG_BYTES:
-            self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = now
-        self._log.behind_s = None if self._behind_since is None else now - self._behind_since
+        behind = sum(self.session.behind.values())
+        self._log.behind_s = self._behind.tell(behind >= LAG_BYTES, now)
 
     def _say_what_is_waited_for(self, now: float) -> None:
         """An empty log says what the run is doing."""
         if self.board.book.lines:
             return
-        model = self.board.model
-        age = span_text(max(0.0, now - self.board.manifest.created))
-        starting = [
-            rank.rank
-            for rank in model.ranks.values()
-            if rank.state in (RankState.WAITING, RankState.STARTING)
-        ]
-        if self.recorded or model.over:
-            text = "and none will come: the run has ended"
-        elif starting:
-            text = f"{age} after the launch: waiting for ranks {ranks_text(starting)} to start"
-        else:
-            children = sum(rank.sample.children or 0 for rank in model.ranks.values() if rank.sample)
-            text = f"{age} after the launch: all ranks run"
-            text += f", with {children} child processes" if children else "; imports may take a while"
+        age = now - self.board.manifest.created
+        text = notices.waiting_text(self.board.model, age, recorded=self.recorded)
         if text != self._log.empty_text:
             self._log.empty_text = text
             self._log.refresh()
@@ -364,11 +491,11 @@ class RunScreen(RunActions):
         """Every pane on the right has the names of all of them on its frame, to read and to click."""
         for tab in TABS:
             names = []
-            for number, name in enumerate(TABS, 2):
+            for name in TABS:
                 action = "b $key" if name == tab else f"@click=screen.command('{name}')"
-                names.append(f"[{action}]{number} {name}[/]")
+                names.append(f"[{action}]{self.app.key_of(name)} {name}[/]")
             self.query_one(f"#{tab}").border_title = "  ".join(names)
-        self.query_one("#recent").border_title = _title("", "events")
+        self.query_one("#recent").border_title = title("", "events")
 
     def _say_status(self) -> None:
         """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
@@ -379,24 +506,19 @@ class RunScreen(RunActions):
 
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
-        notice = self.query_one("#notice", Static)
-        text = self._notice()
-        notice.set_class(self._trouble is not None, "-trouble")
-        notice.set_class(bool(text), "-shown")
-        notice.update(text)
+        self.query_one("#notice").set_class(self._trouble is not None, "-trouble")
+        self.draw_notice(self._notice())
 
     def _notice(self) -> str:
         if self._trouble is not None:
-            trouble = self._trouble
-            where = f" ({trouble.where})" if trouble.where else ""
-            hint = f"; {trouble.hint}" if trouble.hint else ""
-            after = f" · {self.app.key_of('retry')} tries again; the run itself is not touched"
-            return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
+            return notices.trouble_text(self._trouble, self.app.key_of("retry"))
         if self._frozen:
-            return "FROZEN · the display is paused, the run goes on · p resumes"
+            return f"FROZEN · the display is paused, the run goes on · {self.app.key_of('freeze')} resumes"
         if self.recorded or self.board.model.over:
             if not self._outcome:
-                self._outcome = self._tell_outcome()
+                self._outcome = notices.outcome_text(
+                    self.board.model, recorded=self.recorded, leave=self.app.key_of("leave")
+                )
             return self._outcome
         if not self.session.writer:
             return self._reading_along()
@@ -404,74 +526,29 @@ class RunScreen(RunActions):
 
     def _reading_along(self) -> str:
         """Who writes the spool instead of us, and whether it still does."""
-        now = time.time()
-        if not self.board.book.logs.lacks():
-            self._lacking_since = None
-        elif self._lacking_since is None:
-            self._lacking_since = now
-        silent = 0.0 if self._lacking_since is None else now - self._lacking_since
-        if silent < LACKING_S:
+        silent = self._lacking.tell(self.board.book.logs.lacks(), time.time())
+        if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run's spool: reading along"
-        who = RemoteText.of(self.board.folder.writer.held()).shown(limit=200)
-        return (
-            f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
-        )
+        return notices.silent_writer_text(self.board.folder.writer.held(), silent)
 
-    def _tell_outcome(self) -> str:
-        """How the run ended, in one line; this no longer changes."""
-        model = self.board.model
-        times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
-        how = RemoteText.of(endings(model)).shown(limit=400)
-        if self.recorded:
-            return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
-        return f"ended {when} · {how} · {self.app.key_of('leave')} closes"
+    def renamed(self, pane: Pane) -> Mapping[Id, str]:
+        """What leaving and opening are called here."""
+        leaving = "close" if self.board.model.over else "end it" if self._flight.leaving else "leave"
+        here: dict[Id, str] = {"leave": leaving}
+        return here | {"open": "copy"} if isinstance(pane, CommandList) else here
 
-    def _draw_keys(self) -> None:
-        """At most six keys that do something right now, each named by what it does here."""
-        commands = [] if self._filter_bar.has_focus_within else list(filter(self._offers, self._commands()))
-        must = [command for command in commands if command.id in ("help", "leave")]
-        first = [command for command in commands if command not in must][: SLOTS - len(must)]
-        self.query_one(KeyBar).show([*first, *must], self._activity())
-
-    def _commands(self) -> list[Command]:
-        """What the footer may offer, in its order."""
-        here = {"leave": self._leaving()}
-        if isinstance(self._pane(), CommandList):
-            here["open"] = "copy"
-        commands = (replace(c, short=here.get(c.id, c.short)) for c in self.app.commands.values())
-        return sorted((c for c in commands if c.footer is not None), key=lambda c: c.footer or 0)
-
-    def _offers(self, command: Command) -> bool:
-        return (not command.panes or self._pane().id in command.panes) and not self.why_not(command.id)
-
-    @on(events.DescendantFocus)
-    def _focus_moved(self) -> None:
-        self._draw_keys()
-
-    def _leaving(self) -> str:
-        """What leaving is called now."""
-        if self.board.model.over:
-            return "close"
-        return "end it" if self._flight.leaving else "leave"
-
-    def _activity(self) -> Activity | None:
+    def activity(self) -> Activity | None:
+        """What we do, else what the nodes do."""
         if self._activities:
             return next(iter(self._activities.values()))
-        nodes = [node for node in self.board.model.nodes.values() if not node.over]
-        # A node may say anything; only stages that we know are shown.
-        stages = {node.name: node.stage for node in nodes if node.stage in SHORT_STAGES}
-        if stages:
-            stage = max(stages.values(), key=list(SHORT_STAGES).index)
-            names = [name for name, each in stages.items() if each == stage]
-            return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
+        stage = notices.stage_activity(self.board.model)
+        if stage is not None:
+            return stage
         if self.board.building is not None:
             name, since = self.board.building
             return Activity(f"building op {name}, {time.time() - since:.0f} s")
         behind = sum(self.session.behind.values())
-        if behind > BEHIND:
-            return Activity(f"{behind / 1e6:,.1f} MB of logs behind")
-        return None
+        return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
 
     # Messages of widgets
 
@@ -494,22 +571,30 @@ class RunScreen(RunActions):
 
     @on(LogView.RowOpened)
     def _row_opened(self, event: LogView.RowOpened) -> None:
-        self._open_row(event.row)
+        # To the source of the line: one rank, or for a launcher's line its node.
+        self._select(*event.row.sources[0])
 
-    @on(EventList.Opened)
-    def _entry_opened(self, event: EventList.Opened) -> None:
-        if event.entry.node:
-            self._select(event.entry.node, event.entry.rank)
+    @on(ListPane.Opened)
+    def _item_opened(self, event: ListPane.Opened) -> None:
+        if isinstance(event.pane, EventList):
+            self._open_entry(event.pane)
 
-    @on(KeyBar.Pressed)
-    def _key_pressed(self, event: KeyBar.Pressed) -> None:
-        self.action_command(event.command)
+    def _open_entry(self, events: EventList) -> None:
+        """Go to the node or rank that an event is about."""
+        entry = events.current
+        if entry is not None and entry.node:
+            self._select(entry.node, entry.rank)
 
     @on(FailureBanner.Pressed)
     def _banner_pressed(self) -> None:
         self.action_command("failed_log")
 
     # Views
+
+    @property
+    def on_the_right(self) -> str:
+        """One of the tabs."""
+        return self._view.tab
 
     def _select(self, node: str, rank: int | None) -> None:
         self._grid.select(node, rank)
@@ -519,7 +604,7 @@ class RunScreen(RunActions):
         """Show a pane on the right, narrowed to what is chosen or marked."""
         if view == self._view and remember:
             return
-        if remember and (view.tab, view.chosen) != (self._view.tab, self._view.chosen):
+        if remember:
             self._past = [*self._past[-PAST_VIEWS:], self._view]
         self._view = view
         for tab in TABS:
@@ -531,32 +616,112 @@ class RunScreen(RunActions):
 
     def _narrow(self) -> None:
         """Make the log show the right sources."""
-        sources, title = self._narrowed()
-        self._log.show(sources, title)
+        self._log.show(*self._narrowed())
         self._say_status()
 
     def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
         """Whose lines the log shows, and what that is called."""
-        marks = self._grid.marks
-        if marks:
-            wanted = frozenset(source for mark in marks for source in self._sources(*mark))
-            ranks = [rank for _, rank in wanted if rank is not None]
-            return wanted, f"marked: ranks {ranks_text(ranks)}"
-        if self._view.chosen is None:
-            return None, "all ranks, merged by time"
-        node, rank = self._view.chosen
-        if rank is not None:
-            return frozenset({(node, rank)}), f"rank {rank} · {node}"
-        return frozenset(
-            self._sources(node, None)
-        ), f"{node} · ranks {ranks_text(self.board.entry(node).ranks)}"
+        return narrowed(self._view.chosen, self._grid.marks, self._ranks_of)
 
-    def _sources(self, node: str, rank: int | None) -> list[Source]:
-        if rank is not None:
-            return [(node, rank)]
-        return [(node, None), *((node, number) for number in self.board.entry(node).ranks)]
+    def _do_previous_view(self) -> None:
+        self._show_view(self._past.pop(), remember=False)
 
+    # Moving
 
-def _title(number: str, text: str) -> Content:
-    """A title for a frame; nothing in it is markup."""
-    return Content.assemble((f"{number} ", "bold") if number else "", RemoteText.of(text).shown())
+    def _do_nodes(self) -> None:
+        self.remove_class("-zoom-right")
+        self._grid.focus()
+
+    def _go(self, tab: str) -> None:
+        self.remove_class("-zoom-left")
+        self._show_view(replace(self._view, tab=tab))
+        self.query_one(f"#{tab}").focus()
+
+    def _step_rank(self, step: int) -> None:
+        self._select(*stepped(self._view.chosen, step, self._ranks_of))
+
+    def _do_open(self) -> None:
+        pane = self.pane
+        if isinstance(pane, RankGrid):
+            chosen = pane.selected
+            if chosen is not None:
+                self._select(*chosen)
+            self._go("log")
+        elif isinstance(pane, LogView):
+            pane.open_row()
+        elif isinstance(pane, EventList):
+            self._open_entry(pane)
+        elif isinstance(pane, CommandList):
+            self.action_command("copy")
+
+    def steps_back(self) -> list[Callable[[], object]]:
+        """What esc undoes, the nearest first."""
+        steps: list[tuple[object, Callable[[], object]]] = [
+            (self.filter_bar.display, self.filter_bar.cancel),
+            (self._log.searching, self._log.cancel_search),
+            (self._log.unfolded, self._log.fold),
+            (self._log.filter, partial(self._set_filter, "")),
+            (self._grid.marks, self._grid.clear_marks),
+            (self._view.chosen, partial(self._show_view, View(self._view.tab))),
+            (self.zoomed, self.unzoom),
+        ]
+        return [undo for done, undo in steps if done]
+
+    # The log
+
+    def _do_filter(self) -> None:
+        self._go("log")
+        self.filter_bar.open(self._log.filter)
+
+    def _set_filter(self, pattern: str) -> None:
+        self._log.set_filter(pattern)
+        self._say_status()
+
+    def _do_failed_log(self) -> None:
+        first = self.board.model.first_failure()
+        if first is not None:
+            self._select(first.node, first.rank)
+            self._go("log")
+            self._log.end()
+            self._log.next_level(Level.ERROR, -1)
+
+    def _level(self, level: Level, step: int) -> None:
+        self._go("log")
+        self._log.next_level(level, step)
+
+    def text_to_copy(self) -> str:
+        """The item or line under the cursor."""
+        pane = self.pane
+        return pane.copy_text() if isinstance(pane, ListPane) else self._log.copy_line()
+
+    def _do_copy_command(self) -> None:
+        self.app.copy(join(["cockpit", *self._logs_words()]))
+
+    def _logs_words(self) -> list[str]:
+        """The words of the command that prints what the log shows."""
+        words = ["logs", self.board.folder.name]
+        sources, _ = self._narrowed()
+        if sources is not None:
+            ranks = sorted(rank for _, rank in sources if rank is not None)
+            nodes = [node for node in self._ranks_of if (node, None) in sources]
+            words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
+        if self._log.filter:
+            words += ["--grep", self._log.filter]
+        return words
+
+    def _do_pager(self) -> None:
+        words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
+        # Through `cockpit logs`, which makes the ranks' output harmless: a pager may not.
+        self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")
+
+    @work(group="pager", exclusive=True)
+    async def _page(self, command: str) -> None:
+        """Give the terminal to a pager; the links are still served meanwhile."""
+        with self.app.batch_update(), self.app.suspend():
+            pager = await asyncio.create_subprocess_exec("/bin/sh", "-c", command)
+            await pager.wait()
+
+    def _do_freeze(self) -> None:
+        self._frozen = not self._frozen
+        self._log.freeze(self._frozen)
+        self._slow_tick()

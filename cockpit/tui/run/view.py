@@ -1,11 +1,17 @@
-"""A place on the run's screen: what ``-`` goes back to."""
+"""A place on the run's screen, which ``-`` goes back to; and whose lines the log shows there."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-TABS = ("log", "detail", "events", "commands")
-"""Panes on the right, in the order of their keys 2 to 5."""
+from cockpit.core.ranks import ranks_text
+from cockpit.engine.logs.book import Source
+from cockpit.tui.commands import Id
+from cockpit.tui.run.grid_lines import Mark
+
+TABS: tuple[Id, ...] = ("log", "detail", "events", "commands")
+"""Panes on the right, each with the name of the command that shows it."""
 
 
 @dataclass(frozen=True)
@@ -16,4 +22,40 @@ class View:
     """
 
     tab: str = "log"
-    chosen: tuple[str, int | None] | None = None
+    chosen: Mark | None = None
+
+
+def narrowed(
+    chosen: Mark | None, marks: Collection[Mark], nodes: Mapping[str, Sequence[int]]
+) -> tuple[frozenset[Source] | None, str]:
+    """Whose lines the log shows, and what that is called; None: everybody's.
+
+    :param marks: if there are any, they count, not what is chosen
+    :param nodes: the ranks of each
+    """
+    if marks:
+        wanted = frozenset(source for mark in marks for source in _sources(*mark, nodes))
+        return wanted, f"marked: ranks {ranks_text([rank for _, rank in wanted if rank is not None])}"
+    if chosen is None:
+        return None, "all ranks, merged by time"
+    node, rank = chosen
+    title = f"{node} · ranks {ranks_text(nodes[node])}" if rank is None else f"rank {rank} · {node}"
+    return frozenset(_sources(node, rank, nodes)), title
+
+
+def _sources(node: str, rank: int | None, nodes: Mapping[str, Sequence[int]]) -> list[Source]:
+    if rank is not None:
+        return [(node, rank)]
+    return [(node, None), *((node, number) for number in nodes[node])]
+
+
+def stepped(chosen: Mark | None, step: int, nodes: Mapping[str, Sequence[int]]) -> Mark:
+    """The rank after what is chosen, or before it (``step`` -1); after the last comes the first."""
+    homes = {rank: node for node, ranks in nodes.items() for rank in ranks}
+    ranks = sorted(homes)
+    if chosen is not None and chosen[1] is not None:
+        number = ranks[(ranks.index(chosen[1]) + step) % len(ranks)]
+    else:
+        among = ranks if chosen is None else nodes[chosen[0]]
+        number = among[0 if step > 0 else -1]
+    return homes[number], number

@@ -10,7 +10,7 @@ from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_sentence
 from cockpit.core.ranks import mask_within
 from cockpit.core.stacks.classes import RankClass
-from cockpit.tui.panes.cursor_pane import CursorPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
 from cockpit.tui.stacks.words import STATES, count_text, cut, frame_text
 
@@ -18,7 +18,7 @@ CLOSE = 12
 """With this many classes or more, there are no empty lines between them."""
 
 
-class ClassList(CursorPane[RankClass]):
+class ClassList(ListPane[RankClass]):
     """The classes of a sample; one of their ranks is the chosen one."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
@@ -29,8 +29,6 @@ class ClassList(CursorPane[RankClass]):
         self._moved = 0
         self._few = True
         self._low = False
-        self._drawn: dict[int, tuple[tuple[object, ...], Sequence[Line]]] = {}
-        """What was drawn for each class: of a thousand, one or two change at a time."""
         self.empty: Sequence[str] = ()
         """Why there is none, line by line."""
 
@@ -54,18 +52,16 @@ class ClassList(CursorPane[RankClass]):
         """
         self._named, self._moved, self._chosen, self._marked = odd, moved, chosen, marked
         self._few, self._low = len(classes) < CLOSE, low
-        if classes is not self.items:
-            self._drawn.clear()
         self.show_items(classes)
 
     def key_of(self, item: RankClass) -> Hashable:
         """Its lowest rank: what it does may change."""
         return item.ranks & -item.ranks
 
-    def item_lines(self, item: RankClass, width: int) -> Sequence[Line]:
-        """Which ranks, what they do, how."""
+    def drawn_from(self, item: RankClass, before: RankClass | None, width: int) -> tuple[object, ...]:
+        """What concerns its ranks of all that was told."""
         chosen, marked = self._chosen, self._marked
-        key = (
+        return (
             item,
             width,
             self._few,
@@ -75,10 +71,10 @@ class ClassList(CursorPane[RankClass]):
             chosen if chosen is not None and item.ranks >> chosen & 1 else None,
             marked if marked is not None and item.ranks >> marked & 1 else None,
         )
-        known = self._drawn.get(id(item))
-        if known is None or known[0] != key:
-            known = self._drawn[id(item)] = key, list(self._lines(item, width))
-        return known[1]
+
+    def item_lines(self, item: RankClass, before: RankClass | None, width: int) -> Sequence[Line]:
+        """Which ranks, what they do, how."""
+        return list(self._lines(item, width))
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """Why there is none."""

@@ -10,8 +10,11 @@ from itertools import groupby
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import kind
 from cockpit.core.cutting import cut_middle
-from cockpit.tui.look.units import span_text
+from cockpit.core.masks import count
+from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
+from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.words import STATES, cut
 
 FOLD = 3
@@ -31,6 +34,50 @@ class Side:
     name: str
     dump: Dump | None
     why: str = ""
+
+
+def counterpart(sight: Sight, number: int, rank: int, marked: int | None) -> tuple[int, int] | None:
+    """What a rank is compared with: a rank and a sample; None: there is nothing.
+
+    :param number: the sample that is shown, from 0
+    :param marked: the rank that a person marked
+    """
+    if marked is not None and marked != rank:
+        return marked, number
+    before = (rank, number - 1) if has_stack(sight.snapshot, rank, number - 1) else None
+    others = [each for each in sight.classes if not each.ranks >> rank & 1 and each.frames]
+    if before is not None and (sight.moved >> rank & 1 or not others):
+        return before
+    if not others:
+        return None
+    return max(others, key=lambda each: (count(each.ranks), -each.sample_rank)).sample_rank, number
+
+
+def has_stack(snapshot: Snapshot, rank: int, number: int) -> bool:
+    """Whether a rank's stack is in a sample."""
+    dump = snapshot.samples[number].dumps.get(rank) if number >= 0 else None
+    return dump is not None and bool(dump.threads)
+
+
+def sides(snapshot: Snapshot, rank: int, number: int, other: tuple[int, int] | None) -> tuple[Side, Side]:
+    """What is compared: first the other one, then the rank in the sample shown.
+
+    :param other: see :func:`counterpart`
+    """
+    with_sample = other is None or other[1] != number
+    one, two = other or (rank, number), (rank, number)
+    return _side(snapshot, *one, with_sample), _side(snapshot, *two, with_sample)
+
+
+def _side(snapshot: Snapshot, rank: int, number: int, with_sample: bool) -> Side:
+    sample = snapshot.samples[number]
+    name = f"rank {rank}"
+    if with_sample:
+        name += f", sample {number + 1} · {clock_text(sample.at, 10)}"
+    else:
+        name += f"  {snapshot.ranks[rank].node}"
+    dump = sample.dumps.get(rank)
+    return Side(name, dump, dump.what if dump is not None else "no answer")
 
 
 class StackDiff(TextPane):

@@ -5,11 +5,12 @@ from __future__ import annotations
 _RANK = (
     "Everything that is known of one rank: its process, its threads, frames outermost first.",
     "",
-    "n C and C++ frames · l local variables · c its children: each asks this rank alone",
-    "L shows every frame of libraries · space marks it · d compares · esc goes back",
+    "{native} C and C++ frames · {locals} local variables · {children} its children: "
+    "each asks this rank alone",
+    "{library} shows every frame of libraries · {mark_rank} marks it · {diff} compares · {back} goes back",
 )
 
-HERE: dict[str, tuple[str, tuple[str, ...]]] = {
+ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "classes": (
         "classes",
         (
@@ -17,8 +18,9 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
             "few ranks, and not waiting in a collective. frozen: the same in all samples, with no",
             "work done between them; moving: not the same.",
             "",
-            "up, down: classes · left, right: other ranks of the class · enter shows the rank in full",
-            "s takes another sample · [ ] go through the samples · space marks a rank, d compares",
+            "up, down: classes · left, right: other ranks of the class · {open} shows the rank in full",
+            "{sample} takes another sample · {previous_sample} {next_sample} go through the samples "
+            "· {mark_rank} marks a rank, {diff} compares",
         ),
     ),
     "tree": (
@@ -27,11 +29,12 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
             "The main threads of all ranks, outermost frame first; in front of each frame the ranks",
             "that are in it. Where ranks part: how many went on here, and how many are missing.",
             "",
-            "enter folds and unfolds; at the end of a branch it shows a rank in full.",
-            "L shows or folds frames of libraries · / narrows to a function, a file or ranks",
+            "{open} folds and unfolds; at the end of a branch it shows a rank in full.",
+            "{library} shows or folds frames of libraries · {filter_stacks} narrows to a function, "
+            "a file or ranks",
         ),
     ),
-    "threads": ("threads", ("The threads of the chosen rank. enter shows them in full.",)),
+    "threads": ("threads", ("The threads of the chosen rank. {open} shows them in full.",)),
     "rank": ("one rank", _RANK),
     "diff": (
         "what differs",
@@ -42,4 +45,4 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Title and lines of each pane, by its id."""
+"""Title and lines of each pane, by its id; names of commands stand for their keys."""

@@ -4,117 +4,112 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
+from textual.worker import Worker
 
 from cockpit.base.stacks.kinds import kind
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.ranks import mask_text, nodes_text
-from cockpit.core.stacks.snapshot import Place, Sample
-from cockpit.core.text import RemoteText
+from cockpit.core.stacks.snapshot import Place
 from cockpit.errors import CockpitError
-from cockpit.tui.commands import STACKS, in_scope
+from cockpit.tui.command_screen import CommandScreen, Handler, bindings, title
+from cockpit.tui.commands import STACKS, Id
 from cockpit.tui.logs.filter_bar import FilterBar
-from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.bar import Bar
-from cockpit.tui.panes.cursor_pane import CursorPane
-from cockpit.tui.panes.key_bar import SLOTS, Activity, KeyBar
-from cockpit.tui.panes.line import Part
-from cockpit.tui.stacks.actions import FIRST, RIGHT, StackActions
+from cockpit.tui.panes.dialogs import Answer, Question
+from cockpit.tui.panes.finder import Item
+from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.list_pane import ListPane
+from cockpit.tui.panes.text_pane import TextPane
+from cockpit.tui.stacks import notices
 from cockpit.tui.stacks.class_list import ClassList
-from cockpit.tui.stacks.diff import Side, StackDiff
+from cockpit.tui.stacks.diff import StackDiff, counterpart, has_stack, sides
+from cockpit.tui.stacks.help import ABOUT
+from cockpit.tui.stacks.looks import Looks
+from cockpit.tui.stacks.samples import Samples
 from cockpit.tui.stacks.sight import Sight, look, problem
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
-from cockpit.tui.stacks.verdict_bar import Told, VerdictBar
-from cockpit.tui.stacks.words import count_text
+from cockpit.tui.stacks.verdict_bar import Told, VerdictBar, told
 
 __all__ = ["Source", "StackScreen"]
 
 TICK_S = 0.1
 """Seconds between two looks at what has arrived."""
 
-PATIENCE_S = 2.0
-"""Seconds after which an incomplete sample is shown and judged as it is."""
+FIRST, INTERVAL_S = 2, 1.0
+"""Samples taken as the screen opens, and seconds between them: one alone cannot show what moves."""
 
-MIDDLE, NARROW, LOW, FLAT, SMALL = 130, 100, 32, 16, (50, 12)
+MIDDLE, NARROW, LOW, FLAT = 130, 100, 32, 16
 """Columns below which the left pane is narrower, or on top; rows below which less is said, and below which
-panes do not fit one above the other; the minimum of both."""
+panes do not fit one above the other."""
 
-GOOD = ("moving", "over")
-"""Kinds of verdict that find nothing wrong."""
+RIGHT = ("tree", "rank", "diff")
+"""The panes on the right, one at a time."""
 
 
-class StackScreen(StackActions):
+class StackScreen(CommandScreen):
     """The stacks of one job, sample by sample.
 
     :param stacks: whose stacks; the first samples are taken as it opens, unless there are some
     :param root: there is no screen below this one to go back to
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(command.keys), f"command('{command.id}')", command.title, id=command.id, show=False)
-        for command in in_scope(STACKS)
-    ]
+    SCOPE = STACKS
+    ABOUT = ABOUT
+    BINDINGS: ClassVar[list[BindingType]] = bindings(STACKS)
 
     DEFAULT_CSS = """
-    StackScreen { layout: vertical; background: $background; }
-    StackScreen #body { height: 1fr; layout: horizontal; }
-    StackScreen #left { width: 46; height: 1fr; }
-    StackScreen #right { width: 1fr; height: 1fr; }
-    StackScreen .pane { border: round $frame; padding: 0 1; }
-    StackScreen .pane { border-title-color: $dim; border-subtitle-color: $dim; }
-    StackScreen.-ascii .pane, StackScreen.-ascii .pane:focus { border: ascii; }
-    StackScreen .pane:focus { border: round $key; }
+    StackScreen #left { width: 46; }
     StackScreen #threads { height: auto; max-height: 40%; }
-    StackScreen #right > .pane { display: none; height: 1fr; }
-    StackScreen #right > .pane.-shown { display: block; }
-    StackScreen FilterBar { dock: bottom; display: none; }
-    StackScreen FilterBar.-open { display: block; }
-    StackScreen #notice { height: auto; max-height: 4; display: none; padding: 0 1; }
-    StackScreen #notice { background: $notice; color: $foreground; }
-    StackScreen #notice.-shown { display: block; }
+    StackScreen #notice { max-height: 4; background: $notice; }
 
     StackScreen.-middle #left { width: 38; }
-    StackScreen.-narrow #body { layout: vertical; }
-    StackScreen.-narrow #left { width: 1fr; height: auto; max-height: 40%; }
     StackScreen.-narrow #classes { height: auto; max-height: 100%; }
     StackScreen.-narrow #threads { display: none; }
     StackScreen.-flat #threads { display: none; }
     StackScreen.-flat #notice { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    StackScreen.-zoom-left #right, StackScreen.-zoom-right #left { display: none; }
-    StackScreen.-zoom-left #left { width: 1fr; max-height: 100%; height: 1fr; }
     StackScreen.-zoom-left #classes { height: 1fr; }
-    StackScreen #small { display: none; }
-    StackScreen.-small > * { display: none; }
-    StackScreen.-small > #small { display: block; width: 1fr; height: 1fr; content-align: center middle; }
     """
 
     def __init__(self, stacks: Source, *, root: bool = False) -> None:
-        super().__init__(stacks, root=root)
+        super().__init__()
+        self.stacks = stacks
+        self.root = root
+        self.last_keys = ("leave" if root else "back", "help")
+        self._samples = Samples(stacks)
+        self._sampling: Worker[None] | None = None
+        self._looks = Looks()
+        self._asking = ""
+        """What the chosen rank alone is being asked for."""
+        self._sight = Sight(stacks.snapshot)
         self._done: object = None
         """What the current sight was computed from."""
         self._working = False
         self._not_before = 0.0
-        self._low = False
+        self._pattern = ""
+        self._chosen: int | None = None
+        self._marked: int | None = None
+        self._right = "tree"
+        self._beneath = "tree"
+        """What was on the right before the diff."""
         self._came_from: Widget | None = None
         """What had the focus before a pane replaced the tree."""
+        self._low = False
 
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
         yield Bar(id="top")
-        yield VerdictBar(id="verdict")
+        yield VerdictBar(self.app.keys, id="verdict")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):
@@ -133,7 +128,6 @@ class StackScreen(StackActions):
             self.query_one(f"#{pane}").add_class("pane")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
-        self.app.update_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
         self._show_right("tree")
         self._class_list.focus()
         if not self.stacks.recorded and not self.stacks.snapshot.samples:
@@ -152,10 +146,7 @@ class StackScreen(StackActions):
         self.set_class(NARROW <= width < MIDDLE, "-middle")
         self.set_class(height < FLAT, "-flat")
         self._one_pane(width < NARROW and height < FLAT)
-        self.set_class(width < SMALL[0] or height < SMALL[1], "-small")
-        self.query_one("#small", Static).update(
-            f"{width} x {height} is too small for cockpit.\nIt needs {SMALL[0]} x {SMALL[1]}."
-        )
+        self.check_size(width, height)
         if self._done is not None:
             self._draw()
 
@@ -164,9 +155,230 @@ class StackScreen(StackActions):
         before = self.has_class("-one")
         self.set_class(one, "-one")
         if one:
-            self._reveal(self._pane())
+            self._reveal(self.pane.id)
         elif before:
-            self._unzoom()
+            self.unzoom()
+
+    @property
+    def _class_list(self) -> ClassList:
+        return self.query_one(ClassList)
+
+    @property
+    def _tree_pane(self) -> StackTreePane:
+        return self.query_one(StackTreePane)
+
+    @property
+    def _thread_list(self) -> ThreadList:
+        return self.query_one(ThreadList)
+
+    @property
+    def rank(self) -> int | None:
+        """The rank whose threads are shown: the chosen one, else that of the class under the cursor."""
+        if self._chosen is not None and self._chosen in self.stacks.snapshot.ranks:
+            return self._chosen
+        found = self._class_list.current
+        return None if found is None else found.sample_rank
+
+    # What each command does, and why it may not
+
+    def own_handlers(self) -> dict[Id, Handler]:
+        """Those of the samples, of the chosen rank, and of the panes."""
+        return {
+            "sample": Handler(self._do_sample, self._no_sample),
+            "cancel": Handler(self._do_cancel, self._no_cancel),
+            "previous_sample": Handler(lambda: self._samples.step(-1), self._no_previous_sample),
+            "next_sample": Handler(lambda: self._samples.step(1), self._no_next_sample),
+            "native": Handler(lambda: self._toggle("native"), lambda: self._cannot_ask("native")),
+            "locals": Handler(lambda: self._toggle("locals"), lambda: self._cannot_ask("locals")),
+            "children": Handler(lambda: self._toggle("children"), lambda: self._cannot_ask("children")),
+            "diff": Handler(self._do_diff, self._no_diff),
+            "mark_rank": Handler(self._do_mark_rank, self._no_rank),
+            "library": Handler(self._tree_pane.fold_libraries),
+            "filter_stacks": Handler(lambda: self.filter_bar.open(self._pattern)),
+            "save": Handler(self._save, self._no_save),
+            "previous_in_class": Handler(lambda: self._step(-1), self._no_other_in_class),
+            "next_in_class": Handler(lambda: self._step(1), self._no_other_in_class),
+            "classes": Handler(lambda: self._go("classes")),
+            "tree": Handler(self._do_tree),
+            "threads": Handler(lambda: self._go("threads")),
+            "open": Handler(self._do_open, self._no_open),
+            "next_pane": Handler(lambda: self._other_pane(self.focus_next)),
+            "previous_pane": Handler(lambda: self._other_pane(self.focus_previous)),
+            "zoom": Handler(self.zoom, self._no_zoom),
+            "copy_command": Handler(lambda: self.app.copy(self.stacks.command)),
+        }
+
+    def draw_after_command(self) -> None:
+        """Everything."""
+        self._draw()
+
+    def places(self) -> Iterator[Item]:
+        """Ranks, to go to."""
+        for rank, place in sorted(self.stacks.snapshot.ranks.items()):
+            go, about = partial(self.choose, rank, show=True), f"on {place.node}"
+            yield Item(str(rank), f"rank {rank}", go, "", "Ranks", about)
+
+    def _no_sample(self) -> str:
+        if self.stacks.recorded:
+            return "this is a snapshot from disk; its ranks cannot be asked any more"
+        if self._is_sampling:
+            return f"a sample is being taken; {self.app.key_of('cancel')} ends it"
+        return ""
+
+    def _no_cancel(self) -> str:
+        return "" if self._is_sampling or self.stacks.busy else "no sample is being taken"
+
+    def _no_previous_sample(self) -> str:
+        return "" if self._samples.number > 0 else "no sample before this one"
+
+    def _no_next_sample(self) -> str:
+        if self._samples.number < self._samples.last:
+            return ""
+        return f"no sample after this one; {self.app.key_of('sample')} takes one"
+
+    def _no_rank(self) -> str:
+        return "" if self.rank is not None else "no rank is chosen"
+
+    def _cannot_ask(self, option: str) -> str:
+        """Why the chosen rank cannot be asked for more."""
+        rank, snapshot = self.rank, self.stacks.snapshot
+        if rank is None:
+            return self._no_rank()
+        if self.stacks.recorded:
+            taken = bool(snapshot.options.get(option))
+            return f"this snapshot was taken with{'' if taken else 'out'} {option}"
+        if option in self._looks.wish:
+            return ""
+        newest = snapshot.dumps(rank)[-1:]
+        ended = next((dump.what for dump in newest if dump.error in ("gone", "zombie")), "")
+        why = snapshot.ranks[rank].why or ended
+        return f"rank {rank}: {why}" if why else ""
+
+    def _no_diff(self) -> str:
+        if self._right == "diff":
+            return ""
+        if self.rank is None:
+            return self._no_rank()
+        if not has_stack(self.stacks.snapshot, self.rank, self._samples.number):
+            return f"there is no stack of rank {self.rank}"
+        if self._counterpart(self.rank) is None:
+            return "nothing to compare with: another sample, or mark a rank"
+        return ""
+
+    def _no_other_in_class(self) -> str:
+        found = self._class_list.current
+        return "" if found is not None and count(found.ranks) > 1 else "the class has no other rank"
+
+    def _no_save(self) -> str:
+        return "" if self.stacks.snapshot.samples else "no sample has been taken"
+
+    def _no_open(self) -> str:
+        return "all of it is open" if self.pane.id in ("rank", "diff") else self._no_rank()
+
+    def _no_zoom(self) -> str:
+        return "there is room for one pane only" if self.has_class("-one") else ""
+
+    # Samples
+
+    def _do_sample(self) -> None:
+        self._samples.newest()
+        self._looks.forget()
+        self._sampling = self._take(1)
+
+    @property
+    def _is_sampling(self) -> bool:
+        return self._sampling is not None and self._sampling.is_running
+
+    @work(group="sample")
+    async def _take(self, samples: int) -> None:
+        for number in range(samples):
+            if number:
+                await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.stacks.take()
+            except CockpitError as error:
+                self.app.complain(error)
+                return
+
+    def _do_cancel(self) -> None:
+        if self.stacks.busy:
+            self.stacks.cancel()
+        elif self._sampling is not None:
+            self._sampling.cancel()
+
+    @work(group="save", exclusive=True)
+    async def _save(self) -> None:
+        try:
+            path = await asyncio.to_thread(self.stacks.save)
+        except CockpitError as error:
+            self.app.complain(error)
+            return
+        text = f"the snapshot is in {path} · cockpit stacks FOLDER opens it again"
+        self.notify(text, markup=False, timeout=12)
+
+    # The chosen rank
+
+    def choose(self, rank: int, *, show: bool = False) -> None:
+        """Show this rank's threads.
+
+        :param show: in full, on the right
+        """
+        self._turn_to(rank)
+        found = self._sight.class_of(rank)
+        if found is not None:
+            self._class_list.put_on(self._class_list.key_of(found))
+        if show:
+            self._show_right("rank")
+        self._draw()
+
+    def _turn_to(self, rank: int) -> None:
+        """Make this the chosen rank; requests to another one do not apply to it."""
+        if rank != self.rank:
+            self._looks.wish = ()
+        self._chosen = rank
+
+    def _toggle(self, option: str) -> None:
+        """Ask the chosen rank for more, or show again what every rank was asked for."""
+        rank = self.rank
+        assert rank is not None
+        self._looks.toggle(option)
+        self._chosen = rank
+        self._show_right("rank")
+        if self._looks.wish and self._looks.answer(rank) is None:
+            self._ask(rank)
+
+    @work(group="look", exclusive=True)
+    async def _ask(self, rank: int) -> None:
+        self._asking = f"asking rank {rank} for {' and '.join(self._looks.wish)}"
+        try:
+            await self._looks.ask(self.stacks, rank)
+        except CockpitError as error:
+            self._looks.wish = ()
+            self.app.complain(error)
+        finally:
+            self._asking = ""
+        self._draw()
+
+    def _step(self, step: int) -> None:
+        found = self._class_list.current
+        assert found is not None
+        ranks = list(ranks_of(found.ranks))
+        rank = self.rank
+        at = ranks.index(rank) if rank in ranks else 0
+        self._turn_to(ranks[(at + step) % len(ranks)])
+
+    def _do_mark_rank(self) -> None:
+        self._marked = None if self._marked == self.rank else self.rank
+
+    def _counterpart(self, rank: int) -> tuple[int, int] | None:
+        return counterpart(self._sight, self._samples.number, rank, self._marked)
+
+    def _do_diff(self) -> None:
+        if self._right == "diff":
+            self._show_right(self._beneath)
+            return
+        self._chosen = self.rank
+        self._show_right("diff")
 
     # Working out what is shown
 
@@ -180,40 +392,15 @@ class StackScreen(StackActions):
         """Whether the screen has been left: its panes are gone before its workers end."""
         return not self.is_attached or self not in self.app.screen_stack
 
-    @property
-    def number(self) -> int:
-        """The sample that is shown, from 0; -1 if there is none.
-
-        The newest one, unless a person chose another; an unfinished one only once it is clear that some rank
-        keeps us waiting, since the screen would otherwise be empty for a moment.
-        """
-        samples = self.stacks.snapshot.samples
-        last = len(samples) - 1
-        if self._at is not None:
-            return min(self._at, last)
-        if last > 0 and self._under_way(samples[last]) and not self._waited_long(samples[last]):
-            return last - 1
-        return last
-
-    def _under_way(self, sample: Sample) -> bool:
-        return sample.took_s is None and not self.stacks.recorded
-
-    def _waited_long(self, sample: Sample) -> bool:
-        return time.time() - sample.at > PATIENCE_S
-
     def _wanted(self) -> object:
         """What a sight depends on."""
-        number, snapshot = self.number, self.stacks.snapshot
+        number, snapshot = self._samples.number, self.stacks.snapshot
         if number < 0:
             return number, len(snapshot.ranks)
         sample = snapshot.samples[number]
-        told = len(sample.dumps), len(sample.silent), sample.took_s, self._judges(sample)
+        told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
         gone = sum(bool(place.why) for place in snapshot.ranks.values())
         return number, told, len(snapshot.ranks), gone, self._pattern
-
-    def _judges(self, sample: Sample) -> bool:
-        """Whether it is time for a verdict: not while answers are about to arrive."""
-        return not self._under_way(sample) or self._waited_long(sample)
 
     def _tick(self) -> None:
         wanted = self._wanted()
@@ -222,7 +409,7 @@ class StackScreen(StackActions):
             self._work_out(wanted)
         else:
             self._draw_head()
-            self._draw_keys()
+            self.draw_keys()
             if self._sight.verdict is None:
                 self._draw_verdict()
 
@@ -232,8 +419,8 @@ class StackScreen(StackActions):
         if self._left:
             return
         began = time.monotonic()
-        snapshot, number, pattern = self.stacks.snapshot.copy(), self.number, self._pattern
-        judged = number >= 0 and self._judges(snapshot.samples[number])
+        snapshot, number, pattern = self.stacks.snapshot.copy(), self._samples.number, self._pattern
+        judged = number >= 0 and self._samples.judges(snapshot.samples[number])
         folding = self._tree_pane.folding
         try:
             self._sight = await asyncio.to_thread(look, snapshot, number, pattern, folding, judge=judged)
@@ -274,7 +461,7 @@ class StackScreen(StackActions):
         self._draw_head()
         self._draw_verdict()
         self._draw_notice()
-        self._draw_keys()
+        self.draw_keys()
         self._draw_titles()
 
     def _draw_classes(self, sight: Sight) -> None:
@@ -290,12 +477,12 @@ class StackScreen(StackActions):
 
     def _why_empty(self) -> Sequence[str]:
         if self._pattern:
-            return (f"nothing matches {self._pattern!r}", f"{self.key_of('back')} shows all ranks again")
+            return (f"nothing matches {self._pattern!r}", f"{self.app.key_of('back')} shows all ranks again")
         if self.stacks.busy or not (self.stacks.recorded or self.stacks.snapshot.samples):
             return ("no rank has answered yet",)
-        before = self.stacks.snapshot.samples[: max(0, self.number)]
+        before = self.stacks.snapshot.samples[: max(0, self._samples.number)]
         if any(sample.answered for sample in before):
-            return (f"no rank answered; {self.key_of('previous_sample')} shows the sample before",)
+            return (f"no rank answered; {self.app.key_of('previous_sample')} shows the sample before",)
         if self.stacks.recorded:
             return ("this snapshot holds no answer",)
         return ("no rank answered",)
@@ -312,160 +499,54 @@ class StackScreen(StackActions):
             ]
             pane.show(sight, kinds, library=self._tree_pane.folding[1])
         if self._right == "diff" and self.rank is not None:
-            self.query_one(StackDiff).show(*self._sides(self.rank))
+            other = self._counterpart(self.rank)
+            self.query_one(StackDiff).show(
+                *sides(self.stacks.snapshot, self.rank, self._samples.number, other)
+            )
 
     def _rank_sight(self) -> RankSight | None:
         rank = self.rank
         if rank is None:
             return None
         place = self.stacks.snapshot.ranks.get(rank, Place(""))
-        alone = self._looks.get((rank, self._wish)) if self._wish else None
+        alone = self._looks.answer(rank)
         dump = alone or self._sight.dump(rank)
         why = "" if dump is not None else self._sight.snapshot.missing().get(rank, "")
-        return RankSight(rank, place, dump, why, self._wish if alone is not None else ())
-
-    def _sides(self, rank: int) -> tuple[Side, Side]:
-        """What is compared: first the other one, then the chosen rank in the sample shown."""
-        number, other = self.number, self._diff_with()
-        if other is None:
-            return self._side(rank, number, True), self._side(rank, number, True)
-        both = other[1] != number
-        return self._side(*other, both), self._side(rank, number, both)
-
-    def _side(self, rank: int, number: int, with_sample: bool) -> Side:
-        sample = self.stacks.snapshot.samples[number]
-        name = f"rank {rank}"
-        if with_sample:
-            name += f", sample {number + 1} · {clock_text(sample.at, 10)}"
-        else:
-            name += f"  {self.stacks.snapshot.ranks[rank].node}"
-        dump = sample.dumps.get(rank)
-        return Side(name, dump, dump.what if dump is not None else "no answer")
+        return RankSight(rank, place, dump, why, self._looks.wish if alone is not None else ())
 
     def _draw_head(self) -> None:
-        snapshot, number = self.stacks.snapshot, self.number
-        parts = [_whose(RemoteText.of(snapshot.title).shown())]
-        if number < 0:
-            self.query_one(Bar).tell([*parts, Part((("stacks", "strong"),), 1)])
-            return
-        sample = snapshot.samples[number]
-        when = ("stacks ", "dim"), (clock_text(sample.at, 8), "strong")
-        parts.append(Part(when, 1))
-        if len(snapshot.samples) > 1:
-            parts.append(
-                Part((("sample ", "dim"), (f"{number + 1} of {len(snapshot.samples)}", "strong")), 3)
-            )
-        parts.append(self._answered(sample))
-        self.query_one(Bar).tell(parts)
-
-    def _answered(self, sample: Sample) -> Part:
-        world = len(self.stacks.snapshot.ranks)
-        answered = count(self._answered_mask(sample))
-        style = "good" if answered == world else "warn" if answered else "bad"
-        if self._under_way(sample):
-            style = "strong"
-        took = f" in {span_text(sample.took_s)}" if sample.took_s is not None else ""
-        short = Part(((f"{answered:,}/{world:,} answered", style),), 2)
-        return Part(((f"{answered:,} of {world:,} ranks answered", style), (took, "dim")), 2, short)
-
-    def _answered_mask(self, sample: Sample) -> int:
-        """Cached for each state of a sample: a thousand ranks must not be counted ten times a second."""
-        key = id(sample), len(sample.dumps), sample.took_s
-        if self._counted is None or self._counted[0] != key:
-            self._counted = key, sample.answered
-        return self._counted[1]
-
-    _counted: tuple[Any, int] | None = None
+        self.query_one(Bar).tell(list(notices.head(self.stacks, self._samples)))
 
     def _draw_verdict(self) -> None:
-        sight = self._sight
-        found = sight.verdict
-        bar = self.query_one(VerdictBar)
-        if found is None:
-            bar.show(Told(waiting=self._waiting()), low=self._low)
-            return
-        place = source = ""
-        if count(found.ranks) > 1:
-            nodes = dict.fromkeys(sight.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
-            place = nodes_text(nodes) if len(nodes) < len(sight.snapshot.ranks) else ""
-        elif found.ranks:
-            rank = found.ranks.bit_length() - 1
-            where = sight.snapshot.ranks.get(rank, Place(""))
-            local = "" if where.local_rank is None else f", local rank {where.local_rank}"
-            place = f"{where.node}{local}"
-            dump = sight.dump(rank)
-            source = dump.source if dump is not None else ""
-        tone = "odd" if found.ranks else "good" if found.kind in GOOD else ""
-        bar.show(Told(found, place, source, tone), low=self._low)
+        found = self._sight.verdict
+        self.query_one(VerdictBar).show(
+            Told(waiting=self._waiting()) if found is None else told(self._sight, found), low=self._low
+        )
 
     def _waiting(self) -> str:
-        """Why there is no verdict yet."""
-        samples = self.stacks.snapshot.samples
-        if not samples:
-            if self.stacks.recorded:
-                return "this snapshot holds no sample"
-            if self._sampling is not None and self._sampling.is_running:
-                return f"asking {self.stacks.asked:,} ranks\nwhat each of them is doing right now"
-            return f"nobody has been asked yet\n{self.key_of('sample')} takes a sample of all ranks"
-        sample = samples[-1]
-        if not self._under_way(sample):
-            return "working it out"
-        text = self._progress(sample)
-        late = Counter(
-            place.node
-            for rank, place in self.stacks.snapshot.ranks.items()
-            if not place.why and rank not in sample.dumps and place.node and place.node not in sample.silent
-        )
-        if not sample.dumps or not late:
-            return f"asking every rank what it is doing\n{text}"
-        return f"asking every rank what it is doing\n{text}; still to come: {nodes_text(late)}"
-
-    def _progress(self, sample: Sample) -> str:
-        age = max(0.0, time.time() - sample.at)
-        return f"{len(sample.dumps):,} of {self.stacks.asked:,} ranks, {age:.1f} s"
+        key = self.app.key_of("sample")
+        return notices.waiting_text(self.stacks, self._samples, sampling=self._is_sampling, key=key)
 
     def _draw_notice(self) -> None:
-        """What stays on the screen: a recorded snapshot, a refusal, a snapshot that cannot be kept."""
-        text = " · ".join(self._notices())
-        notice = self.query_one("#notice", Static)
-        notice.set_class(bool(text), "-shown")
-        notice.update(text)
-
-    def _notices(self) -> list[str]:
-        texts = []
-        snapshot = self.stacks.snapshot
-        if self.stacks.recorded:
-            taken = snapshot.samples[0].at if snapshot.samples else 0.0
-            day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
-            texts.append(f"RECORDED SNAPSHOT · taken {day} · nothing here is live")
-        trouble = self.stacks.trouble
-        if trouble:
-            texts.append(RemoteText.of(f"not kept on disk: {trouble}").shown(limit=300))
-        sample = self._sight.sample
-        if sample is not None:
-            # In a terminal with few rows the verdict leaves out what to do next.
-            told = self._sight.verdict.next if self._sight.verdict is not None and not self._low else ()
-            hints: dict[str, int] = {}
-            for rank, dump in sample.dumps.items():
-                if dump.error == "denied" and dump.hint and dump.hint not in told:
-                    hints[dump.hint] = hints.get(dump.hint, 0) | 1 << rank
-            for hint, ranks in hints.items():
-                nodes = dict.fromkeys(snapshot.ranks[rank].node for rank in ranks_of(ranks))
-                texts.append(f"{count_text(ranks)} on {nodes_text(nodes)} may not be looked at · {hint}")
-        return texts
+        self.draw_notice(" · ".join(notices.notices(self.stacks, self._sight, low=self._low)))
 
     def _draw_titles(self) -> None:
         sight, rank = self._sight, self.rank
-        self._class_list.border_title = _title("1", f"classes {len(sight.classes) or ''}")
-        self._class_list.border_subtitle = _title("", self._filter_text())
-        self._thread_list.border_title = _title("3", "threads" if rank is None else f"rank {rank} threads")
+        self._class_list.border_title = title(
+            self.app.key_of("classes"), f"classes {len(sight.classes) or ''}"
+        )
+        self._class_list.border_subtitle = title("", self._filter_text())
+        self._thread_list.border_title = title(
+            self.app.key_of("threads"), "threads" if rank is None else f"rank {rank} threads"
+        )
         names = {"tree": "stack tree", "rank": f"rank {rank}", "diff": "what differs"}
+        movement = notices.movement_text(self.stacks, sight, self._samples.number)
         for name in RIGHT:
             pane = self.query_one(f"#{name}")
-            pane.border_title = _title("2" if name == "tree" else "", names[name])
+            pane.border_title = title(self.app.key_of("tree") if name == "tree" else "", names[name])
             beneath = "the tree" if self._beneath == "tree" else f"rank {rank}"
-            back = "" if name == "tree" else f"{self.key_of('back')}: {beneath}"
-            pane.border_subtitle = _title("", back or self._movement_text())
+            back = "" if name == "tree" else f"{self.app.key_of('back')}: {beneath}"
+            pane.border_subtitle = title("", back or movement)
 
     def _filter_text(self) -> str:
         if not self._pattern:
@@ -473,41 +554,25 @@ class StackScreen(StackActions):
         shown, world = count(self._sight.shown), len(self.stacks.snapshot.ranks)
         return f"/{self._pattern} · {shown:,} of {world:,} ranks"
 
-    def _movement_text(self) -> str:
-        """What moved since the previous sample."""
-        number = self.number
-        if number < 0:
-            return ""
-        text = f"sample {number + 1} of {len(self.stacks.snapshot.samples)}"
-        if number == 0 or not self._sight.tree.ranks:
-            return text
-        moved = self._sight.moved
-        if not moved:
-            return f"{text} · nothing moved"
-        which = mask_text(moved)
-        return f"{text} · {count_text(moved)} moved" + (f": {which}" if len(which) < 24 else "")
-
-    def _draw_keys(self) -> None:
-        """At most six keys that work right now: while a filter is typed none, each is a letter of it."""
-        here = () if self._filter_bar.has_focus_within else self.commands.values()
-        commands = [c for c in here if c.footer is not None and not self.why_not(c.id)]
-        commands.sort(key=lambda command: command.footer or 0)
-        last = "leave" if self.root else "back"
-        must = [c for name in (last, "help") for c in commands if c.id == name]
-        first = [c for c in commands if c not in must and c.id != "leave"][: SLOTS - len(must)]
-        self.query_one(KeyBar).show([*first, *must], self._activity())
-
-    def _activity(self) -> Activity | None:
-        if self._activities:
-            return next(iter(self._activities.values()))
+    def activity(self) -> Activity | None:
+        """A rank that is asked alone, else the sample under way."""
+        if self._asking:
+            return Activity(self._asking)
         samples = self.stacks.snapshot.samples
-        if samples and self._under_way(samples[-1]):
+        if samples and self._samples.under_way(samples[-1]):
             sample = samples[-1]
             share = len(sample.dumps) / self.stacks.asked if self.stacks.asked else None
-            return Activity(f"sample {len(samples)}: {self._progress(sample)}", share)
-        if self._sampling is not None and self._sampling.is_running:
+            return Activity(f"sample {len(samples)}: {self._samples.progress(sample)}", share)
+        if self._is_sampling:
             return Activity(f"one more sample in a moment, {len(samples)} taken")
         return None
+
+    # Panes
+
+    @property
+    def on_the_right(self) -> str:
+        """The tree, or what has replaced it."""
+        return self._right
 
     def _show_right(self, name: str) -> None:
         before, self._right = self._right, name
@@ -524,18 +589,98 @@ class StackScreen(StackActions):
         elif before != name and focused is not None and focused.id in RIGHT:
             goal = self._came_from or self._class_list
         if goal is not None:
-            self._reveal(goal)
+            self._reveal(goal.id)
             self.call_after_refresh(goal.focus)
         # A pane has no width before it is laid out.
         self.call_after_refresh(self._draw)
 
+    def _do_tree(self) -> None:
+        self._show_right("tree")
+        self._go("tree")
+
+    def _go(self, name: str) -> None:
+        pane = self.query_one(f"#{name}")
+        if not pane.is_on_screen and name == "threads":
+            # If there is no room for the list, the pane that has more replaces it.
+            self._show_right("rank")
+            pane = self.query_one("#rank")
+        else:
+            self._reveal(name)
+        self.call_after_refresh(pane.focus)
+
+    def _reveal(self, pane: str | None) -> None:
+        """Show the side that a pane is on; the other one too, unless there is room for only one."""
+        side, other = ("right", "left") if pane in RIGHT else ("left", "right")
+        self.remove_class(f"-zoom-{other}")
+        if self.has_class("-one"):
+            self.add_class(f"-zoom-{side}")
+
+    def _other_pane(self, focus: Callable[[str], object]) -> None:
+        if self.has_class("-one"):
+            self._go("classes" if self.pane.id in RIGHT else self._right)
+        else:
+            focus(".pane")
+
+    def _do_open(self) -> None:
+        pane = self.pane
+        if isinstance(pane, StackTreePane):
+            if not pane.toggle() and pane.current is not None:
+                ranks = pane.current.ranks
+                rank = self.rank
+                if rank is None or not ranks >> rank & 1:
+                    rank = (ranks & -ranks).bit_length() - 1
+                self.choose(rank, show=True)
+        elif isinstance(pane, ClassList | ThreadList) and self.rank is not None:
+            self._chosen = self.rank
+            self._show_right("rank")
+            if isinstance(pane, ThreadList):
+                self._draw()
+                self.query_one(RankPane).go_to(pane.place)
+
+    def steps_back(self) -> list[Callable[[], object]]:
+        """What esc undoes, the nearest first."""
+        steps: list[tuple[object, Callable[[], object]]] = [
+            (self.filter_bar.display, self.filter_bar.cancel),
+            (self._right != "tree", partial(self._show_right, self._beneath)),
+            (self._pattern, partial(self._set_filter, "")),
+            (self._samples.chosen is not None, self._samples.newest),
+            (self._marked is not None, self._unmark),
+            (self.zoomed and not self.has_class("-one"), self.unzoom),
+            (not self.root, self._close),
+        ]
+        return [undo for done, undo in steps if done]
+
+    def _unmark(self) -> None:
+        self._marked = None
+
+    def _close(self) -> None:
+        if self.stacks.busy:
+            self.stacks.cancel()
+        self.dismiss(None)
+
+    def text_to_copy(self) -> str:
+        """The item under the cursor, or all of a pane without one."""
+        pane = self.pane
+        return pane.copy_text() if isinstance(pane, TextPane) else ""
+
+    def ask_to_leave(self) -> None:
+        """End the sample under way; else leave at once if nothing is below, else ask."""
+        if not self.why_not("cancel"):
+            self._do_cancel()
+        elif self.root:
+            self.app.leave()
+        else:
+            answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
+            question = Question("leave or stay?", ["Leaving: the run goes on."], answers)
+            self.app.push_screen(question, self.left_or_not)
+
     # Messages of widgets
 
-    @on(CursorPane.Moved)
-    def _moved(self, event: CursorPane.Moved) -> None:
+    @on(ListPane.Moved)
+    def _moved(self, event: ListPane.Moved) -> None:
         if event.pane.id == "classes":
             self._chosen = None
-            self._wish = ()
+            self._looks.wish = ()
             self._tree_pane.touched = False
         elif event.pane.id == "threads" and self._right == "rank":
             self.query_one(RankPane).go_to(self._thread_list.place)
@@ -544,23 +689,6 @@ class StackScreen(StackActions):
             return
         self._draw()
 
-    @on(CursorPane.Opened)
-    def _opened(self, event: CursorPane.Opened) -> None:
+    @on(ListPane.Opened)
+    def _opened(self, event: ListPane.Opened) -> None:
         self.action_command("open")
-
-    @on(KeyBar.Pressed)
-    def _key_pressed(self, event: KeyBar.Pressed) -> None:
-        self.action_command(event.command)
-
-
-def _whose(title: str) -> Part:
-    """The job; the part after a comma is dropped first if there is no room."""
-    long, short = (
-        Part((("cockpit ", "name"), (text, "strong")), 0) for text in (title, title.partition(",")[0])
-    )
-    return replace(long, less=short) if short != long else long
-
-
-def _title(number: str, text: str) -> Content:
-    """A title for a frame; nothing in it is markup."""
-    return Content.assemble((f"{number} ", "bold") if number else "", text)

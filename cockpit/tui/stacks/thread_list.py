@@ -10,9 +10,9 @@ from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
 from cockpit.core.cutting import cut_middle
 from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.cursor_pane import CursorPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
-from cockpit.tui.stacks.words import STATES, cut, state_text
+from cockpit.tui.stacks.words import STATES, cut, home_text, state_text
 
 FOLD = 3
 """This many library frames in a row or more become one line."""
@@ -35,7 +35,7 @@ class RankSight:
     asked: tuple[str, ...] = ()
 
 
-class ThreadList(CursorPane[Thread]):
+class ThreadList(ListPane[Thread]):
     """One line per thread: its name, what it does, its innermost frame."""
 
     _sight: RankSight | None = None
@@ -49,16 +49,11 @@ class ThreadList(CursorPane[Thread]):
         if changed:
             self.show_items(sight.dump.threads if sight is not None and sight.dump is not None else ())
 
-    @property
-    def place(self) -> int:
-        """The number of the thread under the cursor."""
-        return self._at
-
     def key_of(self, item: Thread) -> Hashable:
         """Its thread id in the kernel, or its name."""
         return item.tid or item.name
 
-    def item_lines(self, item: Thread, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Thread, before: Thread | None, width: int) -> Sequence[Line]:
         """Its name, its state, its innermost frame."""
         state, role = thread_state(item)
         name = cut(item.name, max(8, width // 2 - 4))
@@ -88,7 +83,7 @@ class Shown:
     lines: tuple[Line, ...]
 
 
-class RankPane(CursorPane[Shown]):
+class RankPane(ListPane[Shown]):
     """Everything that is known about one rank."""
 
     def show(self, sight: RankSight, kinds: Sequence[Sequence[str]], *, library: bool) -> None:
@@ -120,7 +115,7 @@ class RankPane(CursorPane[Shown]):
         """Thread and frame."""
         return item.key
 
-    def item_lines(self, item: Shown, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Shown, before: Shown | None, width: int) -> Sequence[Line]:
         """As they were made."""
         return item.lines
 
@@ -160,8 +155,7 @@ def _child_line(child: Child) -> Line:
 def _head(sight: RankSight, width: int) -> Iterator[Line]:
     """Where it is, the state of its process, and its notes."""
     dump = sight.dump
-    local = "" if sight.place.local_rank is None else f", local rank {sight.place.local_rank}"
-    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {sight.place.node}{local}")))
+    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {home_text(sight.place)}")))
     if dump is not None and dump.process is not None:
         process = dump.process
         facts = [f"pid {process.pid}", state_text(process.state)]

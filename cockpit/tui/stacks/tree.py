@@ -15,7 +15,7 @@ from cockpit.core.masks import count
 from cockpit.core.ranks import mask_text, mask_within
 from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.tree_lines import Key, Row, place
-from cockpit.tui.panes.cursor_pane import CursorPane
+from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece
 from cockpit.tui.stacks.sight import Folding, Sight
 from cockpit.tui.stacks.words import cut
@@ -30,7 +30,7 @@ PLACE = 8
 """Columns below which a file is not worth drawing."""
 
 
-class StackTreePane(CursorPane[Row]):
+class StackTreePane(ListPane[Row]):
     """The tree; until a person moves the cursor it is on the innermost frame of the chosen rank."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
@@ -118,7 +118,7 @@ class StackTreePane(CursorPane[Row]):
         """Its place in the tree; the line that stands for folded frames has that of the first of them."""
         return item.key, item.frame is None
 
-    def item_lines(self, item: Row, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Row, before: Row | None, width: int) -> Sequence[Line]:
         """The ranks, the frame, and what there is to say about it."""
         return [Line(tuple(self._pieces(item, width)))]
 

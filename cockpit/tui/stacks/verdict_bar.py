@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,16 +11,23 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.core.masks import count, ranks_of
+from cockpit.core.ranks import nodes_text
 from cockpit.core.stacks.sentences import in_app
+from cockpit.core.stacks.snapshot import Place
 from cockpit.core.stacks.verdict import Verdict
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
-from cockpit.tui.stacks.words import cut
+from cockpit.tui.stacks.sight import Sight
+from cockpit.tui.stacks.words import cut, home_text
 
 MOST = 6
 """At most this many lines; four in a terminal with few rows."""
 
 LOW = 4
+
+GOOD = ("moving", "over")
+"""Kinds of verdict that find nothing wrong."""
 
 CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
 """The style of each word for certainty."""
@@ -43,8 +50,26 @@ class Told:
     waiting: str = ""
 
 
+def told(sight: Sight, verdict: Verdict) -> Told:
+    """What the bar says about a verdict on what is shown."""
+    place = source = ""
+    if count(verdict.ranks) > 1:
+        nodes = dict.fromkeys(sight.snapshot.ranks[rank].node for rank in ranks_of(verdict.ranks))
+        place = nodes_text(nodes) if len(nodes) < len(sight.snapshot.ranks) else ""
+    elif verdict.ranks:
+        rank = verdict.ranks.bit_length() - 1
+        place = home_text(sight.snapshot.ranks.get(rank, Place("")))
+        dump = sight.dump(rank)
+        source = dump.source if dump is not None else ""
+    tone = "odd" if verdict.ranks else "good" if verdict.kind in GOOD else ""
+    return Told(verdict, place, source, tone)
+
+
 class VerdictBar(Widget):
-    """A few lines; draws what :meth:`show` was last given."""
+    """A few lines; draws what :meth:`show` was last given.
+
+    :param keys: the key of each command, by its name
+    """
 
     DEFAULT_CSS = """
     VerdictBar {
@@ -62,8 +87,9 @@ class VerdictBar(Widget):
         f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
     }
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, keys: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._keys = keys
         self._told = Told()
         self._low = False
         self._cache: tuple[int, list[list[tuple[str, str]]]] = (0, [])
@@ -137,7 +163,8 @@ class VerdictBar(Widget):
                 line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
         if found.next and not self._low:
-            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(map(in_app, found.next)), "")]
+            steps = " · ".join(in_app(step, self._keys) for step in found.next)
+            words: list[tuple[str, str]] = [("next  ", "dim"), (steps, "")]
             yield fit([Part(tuple(words))], width)
 
 

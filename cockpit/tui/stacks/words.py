@@ -6,6 +6,7 @@ from rich.cells import cell_len, set_cell_size
 
 from cockpit.base.stacks.dump import Frame
 from cockpit.core.masks import count
+from cockpit.core.stacks.snapshot import Place
 
 STATES = {
     "D": "cannot be interrupted (D)",
@@ -34,6 +35,11 @@ def count_text(mask: int) -> str:
 def frame_text(frame: Frame) -> str:
     """A frame as one line of text."""
     return f"{frame.name}  {frame.place}"
+
+
+def home_text(place: Place) -> str:
+    """Where a rank is: ``gpu02, local rank 5``."""
+    return place.node if place.local_rank is None else f"{place.node}, local rank {place.local_rank}"
 
 
 def cut(text: str, width: int) -> str:

@@ -1,0 +1,118 @@
+"""What the stack screen says in a line: whose stacks, how many answered, what is waited for, what moved."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cockpit.core.masks import ranks_of
+from cockpit.core.ranks import mask_text, nodes_text
+from cockpit.core.stacks.snapshot import Sample
+from cockpit.core.text import RemoteText
+from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.panes.line import Part
+from cockpit.tui.stacks.samples import Samples
+from cockpit.tui.stacks.sight import Sight
+from cockpit.tui.stacks.source import Source
+from cockpit.tui.stacks.words import count_text
+
+
+def head(stacks: Source, samples: Samples) -> Iterator[Part]:
+    """The job, the sample that is shown, and how many ranks have answered."""
+    snapshot, number = stacks.snapshot, samples.number
+    yield _whose(RemoteText.of(snapshot.title).shown())
+    if number < 0:
+        yield Part((("stacks", "strong"),), 1)
+        return
+    sample = snapshot.samples[number]
+    yield Part((("stacks ", "dim"), (clock_text(sample.at, 8), "strong")), 1)
+    if len(snapshot.samples) > 1:
+        yield Part((("sample ", "dim"), (f"{number + 1} of {len(snapshot.samples)}", "strong")), 3)
+    world, answered = len(snapshot.ranks), samples.answered(sample)
+    style = "good" if answered == world else "warn" if answered else "bad"
+    if samples.under_way(sample):
+        style = "strong"
+    took = f" in {span_text(sample.took_s)}" if sample.took_s is not None else ""
+    short = Part(((f"{answered:,}/{world:,} answered", style),), 2)
+    yield Part(((f"{answered:,} of {world:,} ranks answered", style), (took, "dim")), 2, short)
+
+
+def _whose(title: str) -> Part:
+    """The job; the part after a comma is dropped first if there is no room."""
+    long, short = (
+        Part((("cockpit ", "name"), (text, "strong")), 0) for text in (title, title.partition(",")[0])
+    )
+    return replace(long, less=short) if short != long else long
+
+
+def waiting_text(stacks: Source, samples: Samples, *, sampling: bool, key: str) -> str:
+    """Why there is no verdict yet.
+
+    :param sampling: a sample is being taken, or will be in a moment
+    :param key: the one that takes a sample
+    """
+    if not stacks.snapshot.samples:
+        if stacks.recorded:
+            return "this snapshot holds no sample"
+        if sampling:
+            return f"asking {stacks.asked:,} ranks\nwhat each of them is doing right now"
+        return f"nobody has been asked yet\n{key} takes a sample of all ranks"
+    sample = stacks.snapshot.samples[-1]
+    if not samples.under_way(sample):
+        return "working it out"
+    text = samples.progress(sample)
+    late = Counter(
+        place.node
+        for rank, place in stacks.snapshot.ranks.items()
+        if not place.why and rank not in sample.dumps and place.node and place.node not in sample.silent
+    )
+    if not sample.dumps or not late:
+        return f"asking every rank what it is doing\n{text}"
+    return f"asking every rank what it is doing\n{text}; still to come: {nodes_text(late)}"
+
+
+def notices(stacks: Source, sight: Sight, *, low: bool) -> Iterator[str]:
+    """What stays on the screen: a recorded snapshot, a refusal, a snapshot that cannot be kept.
+
+    :param low: few rows, in which the verdict leaves out what to do next
+    """
+    snapshot = stacks.snapshot
+    if stacks.recorded:
+        taken = snapshot.samples[0].at if snapshot.samples else 0.0
+        day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
+        yield f"RECORDED SNAPSHOT · taken {day} · nothing here is live"
+    if stacks.trouble:
+        yield RemoteText.of(f"not kept on disk: {stacks.trouble}").shown(limit=300)
+    if sight.sample is not None:
+        told = sight.verdict.next if sight.verdict is not None and not low else ()
+        for hint, ranks in _refusals(sight.sample).items():
+            if hint not in told:
+                nodes = dict.fromkeys(snapshot.ranks[rank].node for rank in ranks_of(ranks))
+                yield f"{count_text(ranks)} on {nodes_text(nodes)} may not be looked at · {hint}"
+
+
+def _refusals(sample: Sample) -> dict[str, int]:
+    """What to do about ranks that may not be looked at, and which these are."""
+    hints: dict[str, int] = {}
+    for rank, dump in sample.dumps.items():
+        if dump.error == "denied" and dump.hint:
+            hints[dump.hint] = hints.get(dump.hint, 0) | 1 << rank
+    return hints
+
+
+def movement_text(stacks: Source, sight: Sight, number: int) -> str:
+    """What moved since the previous sample.
+
+    :param number: the sample that is shown, from 0
+    """
+    if number < 0:
+        return ""
+    text = f"sample {number + 1} of {len(stacks.snapshot.samples)}"
+    if number == 0 or not sight.tree.ranks:
+        return text
+    if not sight.moved:
+        return f"{text} · nothing moved"
+    which = mask_text(sight.moved)
+    return f"{text} · {count_text(sight.moved)} moved" + (f": {which}" if len(which) < 24 else "")
