@@ -63,14 +63,8 @@ SLOW_TICK_S = 0.5
 NARROW, LOW = 100, 30
 """Columns below which panes are stacked; rows below which the left has only the grid."""
 
-BEHIND = 1_000_000
-"""If more bytes of logs than this are outstanding, it is shown."""
-
 LAG_BYTES = 256 << 10
 """From this many outstanding bytes of logs, we are behind and not just polling."""
-
-LACKING_S = 5.0
-"""Seconds that the spool may lack what has arrived here before its writer is called silent."""
 
 
 class RunScreen(CommandScreen):
@@ -117,8 +111,7 @@ class RunScreen(CommandScreen):
         self._frozen = False
         self._ran: list[Ran] = launched_commands(board.manifest)
         self._behind = notices.Since()
-        self._lacking = notices.Since()
-        self._outcome = ""
+        self._notice = notices.Notice(board, session, self.app.keys, recorded=self.recorded)
 
     def compose(self) -> ComposeResult:
         glyphs = self.app.glyphs
@@ -490,29 +483,7 @@ class RunScreen(CommandScreen):
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
         self.query_one("#notice").set_class(self._trouble is not None, "-trouble")
-        self.draw_notice(self._notice())
-
-    def _notice(self) -> str:
-        if self._trouble is not None:
-            return notices.trouble_text(self._trouble, self.app.key_of("retry"))
-        if self._frozen:
-            return f"FROZEN · the display is paused, the run goes on · {self.app.key_of('freeze')} resumes"
-        if self.recorded or self.board.model.over:
-            if not self._outcome:
-                self._outcome = notices.outcome_text(
-                    self.board.model, recorded=self.recorded, leave=self.app.key_of("leave")
-                )
-            return self._outcome
-        if not self.session.writer:
-            return self._reading_along()
-        return ""
-
-    def _reading_along(self) -> str:
-        """Who writes the spool instead of us, and whether it still does."""
-        silent = self._lacking.tell(self.board.book.logs.lacks(), time.time())
-        if silent is None or silent < LACKING_S:
-            return "another cockpit keeps this run's spool: reading along"
-        return notices.silent_writer_text(self.board.folder.writer.held(), silent)
+        self.draw_notice(self._notice.text(self._trouble, frozen=self._frozen))
 
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
         """What leaving and opening are called here."""
@@ -524,14 +495,7 @@ class RunScreen(CommandScreen):
         """What we do, else what the nodes do."""
         if self._activities:
             return next(iter(self._activities.values()))
-        stage = notices.stage_activity(self.board.model)
-        if stage is not None:
-            return stage
-        if self.board.building is not None:
-            name, since = self.board.building
-            return Activity(f"building op {name}, {time.time() - since:.0f} s")
-        behind = sum(self.session.behind.values())
-        return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
+        return notices.nodes_activity(self.board, sum(self.session.behind.values()))
 
     # Messages of widgets
 

@@ -29,13 +29,13 @@ from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
+from cockpit.tui.stacks.asked_alone import AskedAlone
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import StackDiff, counterpart, has_stack, sides
 from cockpit.tui.stacks.help import ABOUT
-from cockpit.tui.stacks.looks import Looks
+from cockpit.tui.stacks.lookout import Lookout
 from cockpit.tui.stacks.samples import Samples
 from cockpit.tui.stacks.sight import Sight
-from cockpit.tui.stacks.sights import Sights
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
@@ -90,10 +90,10 @@ class StackScreen(CommandScreen):
         self.last_keys = ("leave" if root else "back", "help")
         self._samples = Samples(stacks)
         self._sampling: Worker[None] | None = None
-        self._looks = Looks()
+        self._alone = AskedAlone()
         self._asking = ""
         """What the chosen rank alone is being asked for."""
-        self._sights = Sights(stacks, self._samples)
+        self._lookout = Lookout(stacks, self._samples)
         self._chosen: int | None = None
         self._marked: int | None = None
         self._right = "tree"
@@ -144,7 +144,7 @@ class StackScreen(CommandScreen):
         self.set_class(height < FLAT, "-flat")
         self._one_pane(width < NARROW and height < FLAT)
         self.check_size(width, height)
-        if self._sights.ready:
+        if self._lookout.ready:
             self._draw()
 
     def _one_pane(self, one: bool) -> None:
@@ -204,7 +204,7 @@ class StackScreen(CommandScreen):
             "diff": Handler(self._do_diff, self._no_diff),
             "mark_rank": Handler(self._do_mark_rank, needs(self._has_rank, NO_RANK)),
             "library": Handler(self._tree_pane.fold_libraries),
-            "filter_stacks": Handler(lambda: self.filter_bar.open(self._sights.pattern)),
+            "filter_stacks": Handler(lambda: self.filter_bar.open(self._lookout.pattern)),
             "save": Handler(
                 self._save, needs(lambda: self.stacks.snapshot.samples, "no sample has been taken")
             ),
@@ -254,7 +254,7 @@ class StackScreen(CommandScreen):
         if self.stacks.recorded:
             taken = bool(snapshot.options.get(option))
             return f"this snapshot was taken with{'' if taken else 'out'} {option}"
-        if option in self._looks.wish:
+        if option in self._alone.wish:
             return ""
         newest = snapshot.dumps(rank)[-1:]
         ended = next((dump.what for dump in newest if dump.error in ("gone", "zombie")), "")
@@ -281,7 +281,7 @@ class StackScreen(CommandScreen):
 
     def _do_sample(self) -> None:
         self._samples.newest()
-        self._looks.forget()
+        self._alone.forget()
         self._sampling = self._take(1)
 
     @property
@@ -323,7 +323,7 @@ class StackScreen(CommandScreen):
         :param show: in full, on the right
         """
         self._turn_to(rank)
-        found = self._sights.now.class_of(rank)
+        found = self._lookout.now.class_of(rank)
         if found is not None:
             self._class_list.put_on(self._class_list.key_of(found))
         if show:
@@ -333,26 +333,26 @@ class StackScreen(CommandScreen):
     def _turn_to(self, rank: int) -> None:
         """Make this the chosen rank; requests to another one do not apply to it."""
         if rank != self.rank:
-            self._looks.wish = ()
+            self._alone.wish = ()
         self._chosen = rank
 
     def _toggle(self, option: str) -> None:
         """Ask the chosen rank for more, or show again what every rank was asked for."""
         rank = self.rank
         assert rank is not None
-        self._looks.toggle(option)
+        self._alone.toggle(option)
         self._chosen = rank
         self._show_right("rank")
-        if self._looks.wish and self._looks.answer(rank) is None:
+        if self._alone.wish and self._alone.answer(rank) is None:
             self._ask(rank)
 
     @work(group="look", exclusive=True)
     async def _ask(self, rank: int) -> None:
-        self._asking = f"asking rank {rank} for {' and '.join(self._looks.wish)}"
+        self._asking = f"asking rank {rank} for {' and '.join(self._alone.wish)}"
         try:
-            await self._looks.ask(self.stacks, rank)
+            await self._alone.ask(self.stacks, rank)
         except CockpitError as error:
-            self._looks.wish = ()
+            self._alone.wish = ()
             self.app.complain(error)
         finally:
             self._asking = ""
@@ -370,7 +370,7 @@ class StackScreen(CommandScreen):
         self._marked = None if self._marked == self.rank else self.rank
 
     def _counterpart(self, rank: int) -> tuple[int, int] | None:
-        return counterpart(self._sights.now, self._samples.number, rank, self._marked)
+        return counterpart(self._lookout.now, self._samples.number, rank, self._marked)
 
     def _do_diff(self) -> None:
         if self._right == "diff":
@@ -384,7 +384,7 @@ class StackScreen(CommandScreen):
     @property
     def settled(self) -> bool:
         """Whether everything that has arrived is drawn."""
-        return self._sights.settled
+        return self._lookout.settled
 
     @property
     def _left(self) -> bool:
@@ -392,12 +392,12 @@ class StackScreen(CommandScreen):
         return not self.is_attached or self not in self.app.screen_stack
 
     def _tick(self) -> None:
-        if self._sights.begin():
+        if self._lookout.begin():
             self._work_out()
         else:
             self._draw_head()
             self.draw_keys()
-            if self._sights.now.verdict is None:
+            if self._lookout.now.verdict is None:
                 self._draw_verdict()
 
     @work(group="sight")
@@ -405,7 +405,7 @@ class StackScreen(CommandScreen):
         if self._left:
             return
         try:
-            await self._sights.work_out(self._tree_pane.folding)
+            await self._lookout.work_out(self._tree_pane.folding)
         except CockpitError as error:
             self.app.complain(error)
             return
@@ -416,7 +416,7 @@ class StackScreen(CommandScreen):
 
         :raises CockpitError: it is not a regular expression
         """
-        self._sights.narrow(pattern)
+        self._lookout.narrow(pattern)
         self._tick()
 
     # Drawing
@@ -425,9 +425,9 @@ class StackScreen(CommandScreen):
         """Everything."""
         if self._left:
             return
-        sight = self._sights.now
+        sight = self._lookout.now
         empty = notices.why_empty(
-            self.stacks, self._samples, pattern=self._sights.pattern, keys=self.app.keys
+            self.stacks, self._samples, pattern=self._lookout.pattern, keys=self.app.keys
         )
         self._tree_pane.empty, self._class_list.empty = empty[0], empty
         self._draw_classes(sight)
@@ -471,18 +471,18 @@ class StackScreen(CommandScreen):
         if rank is None:
             return None
         place = self.stacks.snapshot.ranks.get(rank, Place(""))
-        alone = self._looks.answer(rank)
-        dump = alone or self._sights.now.dump(rank)
-        why = "" if dump is not None else self._sights.now.snapshot.missing().get(rank, "")
-        return RankSight(rank, place, dump, why, self._looks.wish if alone is not None else ())
+        alone = self._alone.answer(rank)
+        dump = alone or self._lookout.now.dump(rank)
+        why = "" if dump is not None else self._lookout.now.snapshot.missing().get(rank, "")
+        return RankSight(rank, place, dump, why, self._alone.wish if alone is not None else ())
 
     def _draw_head(self) -> None:
         self.query_one(Bar).tell(list(notices.head(self.stacks, self._samples)))
 
     def _draw_verdict(self) -> None:
-        found = self._sights.now.verdict
+        found = self._lookout.now.verdict
         self.query_one(VerdictBar).show(
-            Told(waiting=self._waiting()) if found is None else told(self._sights.now, found), low=self._low
+            Told(waiting=self._waiting()) if found is None else told(self._lookout.now, found), low=self._low
         )
 
     def _waiting(self) -> str:
@@ -490,15 +490,15 @@ class StackScreen(CommandScreen):
         return notices.waiting_text(self.stacks, self._samples, sampling=self._is_sampling, key=key)
 
     def _draw_notice(self) -> None:
-        self.draw_notice(" · ".join(notices.notices(self.stacks, self._sights.now, low=self._low)))
+        self.draw_notice(" · ".join(notices.notices(self.stacks, self._lookout.now, low=self._low)))
 
     def _draw_titles(self) -> None:
-        sight, rank = self._sights.now, self.rank
+        sight, rank = self._lookout.now, self.rank
         self._class_list.border_title = title(
             self.app.key_of("classes"), f"classes {len(sight.classes) or ''}"
         )
         self._class_list.border_subtitle = title(
-            "", notices.filter_text(sight, self.stacks, self._sights.pattern)
+            "", notices.filter_text(sight, self.stacks, self._lookout.pattern)
         )
         self._thread_list.border_title = title(
             self.app.key_of("threads"), "threads" if rank is None else f"rank {rank} threads"
@@ -600,7 +600,7 @@ class StackScreen(CommandScreen):
         steps: list[tuple[object, Callable[[], object]]] = [
             (self.filter_bar.display, self.filter_bar.cancel),
             (self._right != "tree", partial(self._show_right, self._beneath)),
-            (self._sights.pattern, partial(self._set_filter, "")),
+            (self._lookout.pattern, partial(self._set_filter, "")),
             (self._samples.chosen is not None, self._samples.newest),
             (self._marked is not None, self._unmark),
             (self.zoomed and not self.has_class("-one"), self.unzoom),
@@ -638,7 +638,7 @@ class StackScreen(CommandScreen):
     def _moved(self, event: ListPane.Moved) -> None:
         if event.pane.id == "classes":
             self._chosen = None
-            self._looks.wish = ()
+            self._alone.wish = ()
             self._tree_pane.touched = False
         elif event.pane.id == "threads" and self._right == "rank":
             self.query_one(RankPane).go_to(self._thread_list.place)

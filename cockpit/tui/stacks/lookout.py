@@ -11,8 +11,8 @@ from cockpit.tui.stacks.sight import Folding, Sight, look, problem
 from cockpit.tui.stacks.source import Source
 
 
-class Sights:
-    """The sight of the sample that is shown.
+class Lookout:
+    """Has the newest sight of the sample that is shown.
 
     :param stacks: what has arrived
     :param samples: which of it is shown
