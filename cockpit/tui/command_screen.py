@@ -40,6 +40,11 @@ class Handler(NamedTuple):
     why_not: Callable[[], str] = str
 
 
+def needs(so: Callable[[], object], why: str) -> Callable[[], str]:
+    """For a handler: its command works only while something is so; else ``why``."""
+    return lambda: "" if so() else why
+
+
 @runtime_checkable
 class Pane(Protocol):
     """A part of a screen that the keys for moving act on."""
@@ -159,7 +164,9 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         return {
             "leave": Handler(self.app.leave),
             "interrupt": Handler(self._interrupt),
-            "back": Handler(lambda: self.steps_back()[0](), self._no_back),
+            "back": Handler(
+                lambda: self.steps_back()[0](), needs(self.steps_back, "nothing to go back from")
+            ),
             "down": Handler(lambda: self.pane.move(1)),
             "up": Handler(lambda: self.pane.move(-1)),
             "page_down": Handler(lambda: self.pane.page(1)),
@@ -210,9 +217,6 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         pane = self.query_one(f"#{self.on_the_right}")
         assert isinstance(pane, Pane)
         return pane
-
-    def _no_back(self) -> str:
-        return "" if self.steps_back() else "nothing to go back from"
 
     def _interrupt(self) -> None:
         selected = self.get_selected_text()

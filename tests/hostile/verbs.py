@@ -444,7 +444,12 @@ def preload() -> None:
     """Import here what every child needs."""
     for name in ("run", "attach", "ps", "stop", "collect", "stacks", "logs"):
         import_module(f"cockpit.cli.verbs.{name}")
-    for name in ("cockpit.engine.run.join", "cockpit.engine.launch.start", "cockpit.engine.links.payload"):
+    for name in (
+        "cockpit.cli.run_details",
+        "cockpit.engine.run.join",
+        "cockpit.engine.launch.start",
+        "cockpit.engine.links.payload",
+    ):
         import_module(name)
     import_module("cockpit.engine.links.payload").archive()
     import_module("cockpit.cli.run_details")

@@ -436,9 +436,9 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
             below, above = app.screen, StackScreen(Played(64, odd_one(13)))
-            monkeypatch.setattr("cockpit.tui.stacks.screen.look", slowly)
+            monkeypatch.setattr("cockpit.tui.stacks.lookout.look", slowly)
             app.push_screen(above)
-            await until(pilot, lambda: above._working, "the first sight is worked out")
+            await until(pilot, lambda: above._lookout.working, "the first sight is worked out")
             await pilot.press("escape")
             await until(pilot, lambda: app.screen is below, "the screen below")
             # Its panes are gone, and what was being worked out has not been told.

@@ -1,4 +1,4 @@
-"""The one owner of links: opens them, retries them by one policy, lends them to all, closes them."""
+"""The one owner of links: opens them, reconnects after a pause, lends them to everybody, closes them."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+
+from cockpit.tui.panes.moving_pane import MovingPane
 
 VARIABLES = {
     "label": "dim",
@@ -106,7 +106,7 @@ def hanging(head: Sequence[Piece], text: str, width: int, role: str = "") -> Ite
         yield Line((Piece(" " * indent), Piece(piece, role)), indent, joins=True)
 
 
-class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
+class TextPane(MovingPane):
     """Shows lines that :meth:`build` makes for the current width; text in it can be selected.
 
     :param ascii_only: draw only ASCII, except for what others wrote
@@ -129,14 +129,6 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
         f"TextPane > .text-pane--{role} {{ color: ${name}; }}\n" for role, name in VARIABLES.items()
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in (*VARIABLES, "title", "cursor")}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "home", "First line", show=False),
-        Binding("end", "end", "Last line", show=False),
-    ]
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -187,22 +179,6 @@ class TextPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _scroll_by(self, lines: int) -> None:
         self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
-
-    def action_move(self, rows: int) -> None:
-        """Move by lines."""
-        self.move(rows)
-
-    def action_page(self, step: int) -> None:
-        """Move by a screen."""
-        self.page(step)
-
-    def action_home(self) -> None:
-        """Go to the first line."""
-        self.home()
-
-    def action_end(self) -> None:
-        """Go to the last line."""
-        self.end()
 
     # Drawing
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.text import RemoteText
 from cockpit.engine.collect import Collected
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
 from cockpit.tui.look.units import span_text
 from cockpit.tui.panes.key_bar import Activity
@@ -20,6 +22,12 @@ SHORT_STAGES = {
     "kill": "killing what is left",
     "sweep": "sweeping",
 }
+
+BEHIND = 1_000_000
+"""If more bytes of logs than this are outstanding, it is shown."""
+
+LACKING_S = 5.0
+"""Seconds that the spool may lack what has arrived here before its writer is called silent."""
 
 
 class Since:
@@ -37,34 +45,58 @@ class Since:
         return None if self._since is None else now - self._since
 
 
-def trouble_text(trouble: CockpitError, retry: str) -> str:
-    """Why nobody watches any more.
+class Notice:
+    """The line that stays: trouble here, a frozen display, how a run ended, who writes the spool if not we.
 
-    :param retry: the key that tries again
+    :param keys: the key of each command, by its name
+    :param recorded: the run is looked at from disk
     """
-    where = f" ({trouble.where})" if trouble.where else ""
-    hint = f"; {trouble.hint}" if trouble.hint else ""
-    after = f" · {retry} tries again; the run itself is not touched"
-    return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
 
+    def __init__(self, board: Board, session: Session, keys: Mapping[str, str], *, recorded: bool) -> None:
+        self._board = board
+        self._session = session
+        self._keys = keys
+        self._recorded = recorded
+        self._outcome = ""
+        self._lacking = Since()
 
-def silent_writer_text(writer: str, silent_s: float) -> str:
-    """Who keeps the spool instead of us, and has stopped to."""
-    who = RemoteText.of(writer).shown(limit=200)
-    return f"{who}, but nothing for {span_text(silent_s)}: is it suspended? New lines are shown all the same"
+    def text(self, trouble: CockpitError | None, *, frozen: bool) -> str:
+        """What it says; empty if there is nothing to say.
 
+        :param trouble: why nobody watches any more
+        :param frozen: nothing else on the screen changes
+        """
+        if trouble is not None:
+            where = f" ({trouble.where})" if trouble.where else ""
+            hint = f"; {trouble.hint}" if trouble.hint else ""
+            after = f" · {self._keys['retry']} tries again; the run itself is not touched"
+            return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
+        if frozen:
+            return f"FROZEN · the display is paused, the run goes on · {self._keys['freeze']} resumes"
+        if self._recorded or self._board.model.over:
+            self._outcome = self._outcome or self._tell_outcome()
+            return self._outcome
+        return "" if self._session.writer else self._reading_along()
 
-def outcome_text(model: RunModel, *, recorded: bool, leave: str) -> str:
-    """How the run ended, in one line; this no longer changes.
+    def _tell_outcome(self) -> str:
+        """How the run ended, in one line; this no longer changes."""
+        model = self._board.model
+        times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
+        how = RemoteText.of(endings(model)).shown(limit=400)
+        if self._recorded:
+            return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
+        return f"ended {when} · {how} · {self._keys['leave']} closes"
 
-    :param leave: the key that closes the screen
-    """
-    times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
-    how = RemoteText.of(endings(model)).shown(limit=400)
-    if recorded:
-        return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
-    return f"ended {when} · {how} · {leave} closes"
+    def _reading_along(self) -> str:
+        """Who writes the spool instead of us, and whether it still does."""
+        silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
+        if silent is None or silent < LACKING_S:
+            return "another cockpit keeps this run's spool: reading along"
+        who = RemoteText.of(self._board.folder.writer.held()).shown(limit=200)
+        return (
+            f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
+        )
 
 
 def waiting_text(model: RunModel, age_s: float, *, recorded: bool) -> str:
@@ -85,17 +117,22 @@ def waiting_text(model: RunModel, age_s: float, *, recorded: bool) -> str:
     return f"{text}all ranks run{more}"
 
 
-def stage_activity(model: RunModel) -> Activity | None:
-    """How far a stop is on the nodes that are furthest."""
+def nodes_activity(board: Board, behind: int) -> Activity | None:
+    """What the nodes do: how far a stop is where it is furthest, a build, logs that are on their way.
+
+    :param behind: bytes of logs that are outstanding
+    """
     # A node may say anything; only stages that we know are shown.
-    stages = {
-        node.name: node.stage for node in model.nodes.values() if not node.over and node.stage in SHORT_STAGES
-    }
-    if not stages:
-        return None
-    stage = max(stages.values(), key=list(SHORT_STAGES).index)
-    names = [name for name, each in stages.items() if each == stage]
-    return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
+    nodes = [node for node in board.model.nodes.values() if not node.over]
+    stages = {node.name: node.stage for node in nodes if node.stage in SHORT_STAGES}
+    if stages:
+        stage = max(stages.values(), key=list(SHORT_STAGES).index)
+        names = [name for name, each in stages.items() if each == stage]
+        return Activity(f"{nodes_text(names)}: {SHORT_STAGES[stage]}")
+    if board.building is not None:
+        name, since = board.building
+        return Activity(f"building op {name}, {time.time() - since:.0f} s")
+    return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
 
 
 def collect_activity(collected: Collected) -> Activity:

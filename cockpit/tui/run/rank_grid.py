@@ -15,12 +15,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
 from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
+from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.run.grid_lines import (
     Columns,
     Look,
@@ -69,7 +69,7 @@ class _Layout:
         return row, line - self.starts[row]
 
 
-class RankGrid(ScrollView, can_focus=True):
+class RankGrid(MovingPane):
     """The grid; its rows are in the order of the hostfile and never move.
 
     :param model: the run's model; drawn again by :meth:`update_model`
@@ -103,14 +103,8 @@ class RankGrid(ScrollView, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
         Binding("left", "step(-1)", "Rank before", show=False),
         Binding("right", "step(1)", "Next rank", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "home", "First node", show=False),
-        Binding("end", "end", "Last node", show=False),
     ]
 
     @dataclass
@@ -422,25 +416,9 @@ class RankGrid(ScrollView, can_focus=True):
         self.post_message(self.Marked(self.marks))
         self.refresh()
 
-    def action_move(self, rows: int) -> None:
-        """Of the arrow keys."""
-        self.move(rows)
-
     def action_step(self, ranks: int) -> None:
         """Of the arrow keys."""
         self.step(ranks)
-
-    def action_page(self, step: int) -> None:
-        """Of the page keys."""
-        self.page(step)
-
-    def action_home(self) -> None:
-        """Of the home key."""
-        self.home()
-
-    def action_end(self) -> None:
-        """Of the end key."""
-        self.end()
 
     # The mouse
 

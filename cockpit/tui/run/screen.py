@@ -15,7 +15,6 @@ from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.content import Content
 from textual.widgets import Static
 from textual.worker import Worker
 
@@ -25,13 +24,13 @@ from cockpit.core.logs.levels import Level
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import RemoteText
 from cockpit.engine.collect import Collected, collect
-from cockpit.engine.logs.book import Row, Source
+from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Ask, Stacks
 from cockpit.errors import CockpitError
-from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, title
+from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
@@ -50,8 +49,9 @@ from cockpit.tui.run.flight import Flight
 from cockpit.tui.run.help import ABOUT
 from cockpit.tui.run.launched import launched_commands
 from cockpit.tui.run.rank_grid import RankGrid
+from cockpit.tui.run.tabs import Tabs
 from cockpit.tui.run.top_bar import Head, TopBar
-from cockpit.tui.run.view import TABS, View, narrowed, stepped
+from cockpit.tui.run.view import TABS, View, stepped
 from cockpit.tui.stacks.screen import StackScreen
 
 TICK_S = 0.1
@@ -61,17 +61,8 @@ SLOW_TICK_S = 0.5
 NARROW, LOW = 100, 30
 """Columns below which panes are stacked; rows below which the left has only the grid."""
 
-BEHIND = 1_000_000
-"""If more bytes of logs than this are outstanding, it is shown."""
-
 LAG_BYTES = 256 << 10
 """From this many outstanding bytes of logs, we are behind and not just polling."""
-
-LACKING_S = 5.0
-"""Seconds that the spool may lack what has arrived here before its writer is called silent."""
-
-PAST_VIEWS = 50
-"""Views that ``-`` can go back to."""
 
 
 class RunScreen(CommandScreen):
@@ -115,13 +106,10 @@ class RunScreen(CommandScreen):
         self._collect: Worker[None] | None = None
         self._trouble: CockpitError | None = None
         self._activities: dict[str, Activity] = {}
-        self._view = View()
-        self._past: list[View] = []
         self._frozen = False
         self._ran: list[Ran] = launched_commands(board.manifest)
         self._behind = notices.Since()
-        self._lacking = notices.Since()
-        self._outcome = ""
+        self._notice = notices.Notice(board, session, self.app.keys, recorded=self.recorded)
 
     def compose(self) -> ComposeResult:
         glyphs = self.app.glyphs
@@ -134,12 +122,8 @@ class RunScreen(CommandScreen):
                 yield RankGrid(self.board.model, glyphs=glyphs, id="grid")
                 yield Detail(ascii_only=ascii_only, id="glance")
                 yield EventList(ascii_only=ascii_only, id="recent")
-            with Vertical(id="right"):
-                yield LogView(id="log")
-                yield Detail(ascii_only=ascii_only, id="detail")
-                yield EventList(ascii_only=ascii_only, id="events")
-                yield CommandList(ascii_only=ascii_only, id="commands")
-        yield FilterBar(self._set_filter, id="filter")
+            yield Tabs(self._ranks_of, self.app.keys, ascii_only=ascii_only, id="right")
+        yield FilterBar(lambda pattern: self._tabs.filter(pattern), id="filter")
         yield KeyBar(ascii_only=ascii_only, id="keys")
         yield Static("", id="small", markup=False)
 
@@ -149,7 +133,7 @@ class RunScreen(CommandScreen):
     def on_mount(self) -> None:
         for pane in ("grid", "glance", "recent", *TABS):
             self.query_one(f"#{pane}").add_class("pane")
-        self._name_tabs()
+        self.query_one("#recent").border_title = title("", "events")
         self._log.back_key = self.app.key_of("back")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
@@ -177,8 +161,16 @@ class RunScreen(CommandScreen):
         self.check_size(width, height, f"\nThe run goes on; {self.app.key_of('leave')} leaves.")
 
     @property
+    def _tabs(self) -> Tabs:
+        return self.query_one(Tabs)
+
+    @property
     def _log(self) -> LogView:
-        return self.query_one(LogView)
+        return self._tabs.log_view
+
+    @property
+    def _view(self) -> View:
+        return self._tabs.view
 
     @property
     def _grid(self) -> RankGrid:
@@ -188,16 +180,27 @@ class RunScreen(CommandScreen):
 
     def own_handlers(self) -> dict[Id, Handler]:
         """Those of the run, of its panes, and of the log."""
-        log = self._log
+        tabs, log, model = self._tabs, self._log, self.board.model
+        matches = needs(lambda: log.searched, f"no filter yet: type {self.app.key_of('filter')} first")
         return {
-            "stop": Handler(self._do_stop, lambda: "the run has ended" if self.board.model.over else ""),
-            "keep": Handler(self._do_keep, self._no_keep),
-            "collect": Handler(self._do_collect, self._no_collect),
+            "stop": Handler(self._do_stop, needs(lambda: not model.over, "the run has ended")),
+            "keep": Handler(
+                self._do_keep,
+                needs(lambda: self.session.stops_at is not None, "nothing is about to be stopped"),
+            ),
+            "collect": Handler(
+                self._do_collect,
+                needs(
+                    lambda: self.board.manifest.profile,
+                    "the run was not profiled: cockpit run --profile nsys",
+                ),
+            ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
-            "retry": Handler(self._resume, lambda: "" if self._trouble else "nothing went wrong here"),
+            "retry": Handler(self._resume, needs(lambda: self._trouble, "nothing went wrong here")),
             "open": Handler(self._do_open, self._no_open),
             "previous_view": Handler(
-                self._do_previous_view, lambda: "" if self._past else "no view before this one"
+                lambda: self._show_view(tabs.past.pop(), remember=False),
+                needs(lambda: tabs.past, "no view before this one"),
             ),
             "nodes": Handler(self._do_nodes),
             "log": Handler(lambda: self._go("log")),
@@ -208,9 +211,9 @@ class RunScreen(CommandScreen):
             "next_rank": Handler(lambda: self._step_rank(1)),
             "mark": Handler(self._grid.toggle_mark),
             "filter": Handler(self._do_filter),
-            "next_match": Handler(lambda: log.next_match(1), self._no_match),
-            "previous_match": Handler(lambda: log.next_match(-1), self._no_match),
-            "failed_log": Handler(self._do_failed_log, self._no_failed_log),
+            "next_match": Handler(lambda: log.next_match(1), matches),
+            "previous_match": Handler(lambda: log.next_match(-1), matches),
+            "failed_log": Handler(self._do_failed_log, needs(model.first_failure, "no rank has failed")),
             "next_error": Handler(lambda: self._level(Level.ERROR, 1)),
             "previous_error": Handler(lambda: self._level(Level.ERROR, -1)),
             "next_warning": Handler(lambda: self._level(Level.WARNING, 1)),
@@ -223,22 +226,10 @@ class RunScreen(CommandScreen):
             "freeze": Handler(self._do_freeze),
         }
 
-    def _no_keep(self) -> str:
-        return "" if self.session.stops_at is not None else "nothing is about to be stopped"
-
-    def _no_collect(self) -> str:
-        return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
-
     def _no_stacks(self) -> str:
         if self.board.model.over:
             return "the run has ended: its processes are gone"
         return "" if self.board.model.alive() else "no rank runs yet"
-
-    def _no_match(self) -> str:
-        return "" if self._log.searched else f"no filter yet: type {self.app.key_of('filter')} first"
-
-    def _no_failed_log(self) -> str:
-        return "" if self.board.model.first_failure() else "no rank has failed"
 
     def _no_open(self) -> str:
         pane = self.pane
@@ -369,9 +360,13 @@ class RunScreen(CommandScreen):
     async def _collect_reports(self) -> None:
         folder = self.board.folder
         self._note_command("collect", ["collect", folder.name])
+
+        def tell(collected: Collected) -> None:
+            self._activities["collect"] = notices.collect_activity(collected)
+
         pool, target = self.session.pool, folder.path / "reports"
         try:
-            collected = await collect(folder, pool, target, self._collected, self.app.complain)
+            collected = await collect(folder, pool, target, tell, self.app.complain)
         except CockpitError as error:
             self.app.complain(error)
             return
@@ -380,9 +375,6 @@ class RunScreen(CommandScreen):
         text, problems = notices.collected_text(collected)
         shown = RemoteText.of(" · ".join([text, *problems])).shown(limit=600)
         self.notify(shown, severity="warning" if problems else "information", markup=False, timeout=20)
-
-    def _collected(self, collected: Collected) -> None:
-        self._activities["collect"] = notices.collect_activity(collected)
 
     # Drawing
 
@@ -405,8 +397,8 @@ class RunScreen(CommandScreen):
         if not self._frozen:
             now = time.time()
             for draw in (
-                self._find_cause,
-                self._draw_grid,
+                lambda _: self.board.find_cause(),
+                lambda now: self._grid.update_model(self.board.model, None, now),
                 self._draw_head,
                 self._draw_details,
                 self._say_what_is_waited_for,
@@ -417,12 +409,6 @@ class RunScreen(CommandScreen):
                     draw(now)
         self._draw_notice()
         self.draw_keys()
-
-    def _find_cause(self, now: float) -> None:
-        self.board.find_cause()
-
-    def _draw_grid(self, now: float) -> None:
-        self._grid.update_model(self.board.model, None, now)
 
     def _draw_head(self, now: float) -> None:
         board = self.board
@@ -487,49 +473,10 @@ class RunScreen(CommandScreen):
             self._log.empty_text = text
             self._log.refresh()
 
-    def _name_tabs(self) -> None:
-        """Every pane on the right has the names of all of them on its frame, to read and to click."""
-        for tab in TABS:
-            names = []
-            for name in TABS:
-                action = "b $key" if name == tab else f"@click=screen.command('{name}')"
-                names.append(f"[{action}]{self.app.key_of(name)} {name}[/]")
-            self.query_one(f"#{tab}").border_title = "  ".join(names)
-        self.query_one("#recent").border_title = title("", "events")
-
-    def _say_status(self) -> None:
-        """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
-        pattern = RemoteText.of(self._log.filter).shown(limit=40)
-        status = RemoteText.of(f"{self._log.title} · {self._log.status}").shown()
-        kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
-        self._log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)
-
     def _draw_notice(self) -> None:
         """One line that stays: trouble here, a recorded run, a frozen display."""
         self.query_one("#notice").set_class(self._trouble is not None, "-trouble")
-        self.draw_notice(self._notice())
-
-    def _notice(self) -> str:
-        if self._trouble is not None:
-            return notices.trouble_text(self._trouble, self.app.key_of("retry"))
-        if self._frozen:
-            return f"FROZEN · the display is paused, the run goes on · {self.app.key_of('freeze')} resumes"
-        if self.recorded or self.board.model.over:
-            if not self._outcome:
-                self._outcome = notices.outcome_text(
-                    self.board.model, recorded=self.recorded, leave=self.app.key_of("leave")
-                )
-            return self._outcome
-        if not self.session.writer:
-            return self._reading_along()
-        return ""
-
-    def _reading_along(self) -> str:
-        """Who writes the spool instead of us, and whether it still does."""
-        silent = self._lacking.tell(self.board.book.logs.lacks(), time.time())
-        if silent is None or silent < LACKING_S:
-            return "another cockpit keeps this run's spool: reading along"
-        return notices.silent_writer_text(self.board.folder.writer.held(), silent)
+        self.draw_notice(self._notice.text(self._trouble, frozen=self._frozen))
 
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
         """What leaving and opening are called here."""
@@ -541,14 +488,7 @@ class RunScreen(CommandScreen):
         """What we do, else what the nodes do."""
         if self._activities:
             return next(iter(self._activities.values()))
-        stage = notices.stage_activity(self.board.model)
-        if stage is not None:
-            return stage
-        if self.board.building is not None:
-            name, since = self.board.building
-            return Activity(f"building op {name}, {time.time() - since:.0f} s")
-        behind = sum(self.session.behind.values())
-        return Activity(f"{behind / 1e6:,.1f} MB of logs behind") if behind > BEHIND else None
+        return notices.nodes_activity(self.board, sum(self.session.behind.values()))
 
     # Messages of widgets
 
@@ -562,12 +502,8 @@ class RunScreen(CommandScreen):
         self._go("log")
 
     @on(RankGrid.Marked)
-    def _marked(self) -> None:
-        self._narrow()
-
-    @on(LogView.StatusChanged)
-    def _status_changed(self) -> None:
-        self._say_status()
+    def _marked(self, event: RankGrid.Marked) -> None:
+        self._tabs.narrow(event.marks)
 
     @on(LogView.RowOpened)
     def _row_opened(self, event: LogView.RowOpened) -> None:
@@ -604,27 +540,10 @@ class RunScreen(CommandScreen):
         """Show a pane on the right, narrowed to what is chosen or marked."""
         if view == self._view and remember:
             return
-        if remember:
-            self._past = [*self._past[-PAST_VIEWS:], self._view]
-        self._view = view
-        for tab in TABS:
-            self.query_one(f"#{tab}").set_class(tab == view.tab, "-shown")
         if view.chosen is None:
             self._grid.unselect()
-        self._narrow()
+        self._tabs.show(view, remember=remember)
         self._draw_details(time.time())
-
-    def _narrow(self) -> None:
-        """Make the log show the right sources."""
-        self._log.show(*self._narrowed())
-        self._say_status()
-
-    def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
-        """Whose lines the log shows, and what that is called."""
-        return narrowed(self._view.chosen, self._grid.marks, self._ranks_of)
-
-    def _do_previous_view(self) -> None:
-        self._show_view(self._past.pop(), remember=False)
 
     # Moving
 
@@ -660,7 +579,7 @@ class RunScreen(CommandScreen):
             (self.filter_bar.display, self.filter_bar.cancel),
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
-            (self._log.filter, partial(self._set_filter, "")),
+            (self._log.filter, partial(self._tabs.filter, "")),
             (self._grid.marks, self._grid.clear_marks),
             (self._view.chosen, partial(self._show_view, View(self._view.tab))),
             (self.zoomed, self.unzoom),
@@ -672,10 +591,6 @@ class RunScreen(CommandScreen):
     def _do_filter(self) -> None:
         self._go("log")
         self.filter_bar.open(self._log.filter)
-
-    def _set_filter(self, pattern: str) -> None:
-        self._log.set_filter(pattern)
-        self._say_status()
 
     def _do_failed_log(self) -> None:
         first = self.board.model.first_failure()
@@ -700,7 +615,7 @@ class RunScreen(CommandScreen):
     def _logs_words(self) -> list[str]:
         """The words of the command that prints what the log shows."""
         words = ["logs", self.board.folder.name]
-        sources, _ = self._narrowed()
+        sources, _ = self._tabs.narrowed()
         if sources is not None:
             ranks = sorted(rank for _, rank in sources if rank is not None)
             nodes = [node for node in self._ranks_of if (node, None) in sources]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from cockpit.core.masks import ranks_of
+from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.stacks.snapshot import Sample
 from cockpit.core.text import RemoteText
@@ -116,3 +116,24 @@ def movement_text(stacks: Source, sight: Sight, number: int) -> str:
         return f"{text} · nothing moved"
     which = mask_text(sight.moved)
     return f"{text} · {count_text(sight.moved)} moved" + (f": {which}" if len(which) < 24 else "")
+
+
+def filter_text(sight: Sight, stacks: Source, pattern: str) -> str:
+    """What is filtered for, and how many ranks match."""
+    if not pattern:
+        return ""
+    return f"/{pattern} · {count(sight.shown):,} of {len(stacks.snapshot.ranks):,} ranks"
+
+
+def why_empty(stacks: Source, samples: Samples, pattern: str, keys: Mapping[str, str]) -> Sequence[str]:
+    """Why there is no stack to show, line by line.
+
+    :param keys: the key of each command, by its name
+    """
+    if pattern:
+        return (f"nothing matches {pattern!r}", f"{keys['back']} shows all ranks again")
+    if stacks.busy or not (stacks.recorded or stacks.snapshot.samples):
+        return ("no rank has answered yet",)
+    if any(sample.answered for sample in stacks.snapshot.samples[: max(0, samples.number)]):
+        return (f"no rank answered; {keys['previous_sample']} shows the sample before",)
+    return ("this snapshot holds no answer" if stacks.recorded else "no rank answered",)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ from cockpit.base.stacks.kinds import kind
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Place
 from cockpit.errors import CockpitError
-from cockpit.tui.command_screen import CommandScreen, Handler, bindings, title
+from cockpit.tui.command_screen import CommandScreen, Handler, bindings, needs, title
 from cockpit.tui.commands import STACKS, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.panes.bar import Bar
@@ -30,12 +29,13 @@ from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
+from cockpit.tui.stacks.asked_alone import AskedAlone
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import StackDiff, counterpart, has_stack, sides
 from cockpit.tui.stacks.help import ABOUT
-from cockpit.tui.stacks.looks import Looks
+from cockpit.tui.stacks.lookout import Lookout
 from cockpit.tui.stacks.samples import Samples
-from cockpit.tui.stacks.sight import Sight, look, problem
+from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
@@ -52,6 +52,8 @@ FIRST, INTERVAL_S = 2, 1.0
 MIDDLE, NARROW, LOW, FLAT = 130, 100, 32, 16
 """Columns below which the left pane is narrower, or on top; rows below which less is said, and below which
 panes do not fit one above the other."""
+
+NO_RANK = "no rank is chosen"
 
 RIGHT = ("tree", "rank", "diff")
 """The panes on the right, one at a time."""
@@ -88,15 +90,10 @@ class StackScreen(CommandScreen):
         self.last_keys = ("leave" if root else "back", "help")
         self._samples = Samples(stacks)
         self._sampling: Worker[None] | None = None
-        self._looks = Looks()
+        self._alone = AskedAlone()
         self._asking = ""
         """What the chosen rank alone is being asked for."""
-        self._sight = Sight(stacks.snapshot)
-        self._done: object = None
-        """What the current sight was computed from."""
-        self._working = False
-        self._not_before = 0.0
-        self._pattern = ""
+        self._lookout = Lookout(stacks, self._samples)
         self._chosen: int | None = None
         self._marked: int | None = None
         self._right = "tree"
@@ -147,7 +144,7 @@ class StackScreen(CommandScreen):
         self.set_class(height < FLAT, "-flat")
         self._one_pane(width < NARROW and height < FLAT)
         self.check_size(width, height)
-        if self._done is not None:
+        if self._lookout.ready:
             self._draw()
 
     def _one_pane(self, one: bool) -> None:
@@ -183,28 +180,45 @@ class StackScreen(CommandScreen):
 
     def own_handlers(self) -> dict[Id, Handler]:
         """Those of the samples, of the chosen rank, and of the panes."""
+        samples = self._samples
+        in_class = needs(self._class_of_several, "the class has no other rank")
         return {
             "sample": Handler(self._do_sample, self._no_sample),
-            "cancel": Handler(self._do_cancel, self._no_cancel),
-            "previous_sample": Handler(lambda: self._samples.step(-1), self._no_previous_sample),
-            "next_sample": Handler(lambda: self._samples.step(1), self._no_next_sample),
+            "cancel": Handler(
+                self._do_cancel,
+                needs(lambda: self._is_sampling or self.stacks.busy, "no sample is being taken"),
+            ),
+            "previous_sample": Handler(
+                lambda: samples.step(-1), needs(lambda: samples.number > 0, "no sample before this one")
+            ),
+            "next_sample": Handler(
+                lambda: samples.step(1),
+                needs(
+                    lambda: samples.number < samples.last,
+                    f"no sample after this one; {self.app.key_of('sample')} takes one",
+                ),
+            ),
             "native": Handler(lambda: self._toggle("native"), lambda: self._cannot_ask("native")),
             "locals": Handler(lambda: self._toggle("locals"), lambda: self._cannot_ask("locals")),
             "children": Handler(lambda: self._toggle("children"), lambda: self._cannot_ask("children")),
             "diff": Handler(self._do_diff, self._no_diff),
-            "mark_rank": Handler(self._do_mark_rank, self._no_rank),
+            "mark_rank": Handler(self._do_mark_rank, needs(self._has_rank, NO_RANK)),
             "library": Handler(self._tree_pane.fold_libraries),
-            "filter_stacks": Handler(lambda: self.filter_bar.open(self._pattern)),
-            "save": Handler(self._save, self._no_save),
-            "previous_in_class": Handler(lambda: self._step(-1), self._no_other_in_class),
-            "next_in_class": Handler(lambda: self._step(1), self._no_other_in_class),
+            "filter_stacks": Handler(lambda: self.filter_bar.open(self._lookout.pattern)),
+            "save": Handler(
+                self._save, needs(lambda: self.stacks.snapshot.samples, "no sample has been taken")
+            ),
+            "previous_in_class": Handler(lambda: self._step(-1), in_class),
+            "next_in_class": Handler(lambda: self._step(1), in_class),
             "classes": Handler(lambda: self._go("classes")),
             "tree": Handler(self._do_tree),
             "threads": Handler(lambda: self._go("threads")),
             "open": Handler(self._do_open, self._no_open),
             "next_pane": Handler(lambda: self._other_pane(self.focus_next)),
             "previous_pane": Handler(lambda: self._other_pane(self.focus_previous)),
-            "zoom": Handler(self.zoom, self._no_zoom),
+            "zoom": Handler(
+                self.zoom, needs(lambda: not self.has_class("-one"), "there is room for one pane only")
+            ),
             "copy_command": Handler(lambda: self.app.copy(self.stacks.command)),
         }
 
@@ -225,29 +239,22 @@ class StackScreen(CommandScreen):
             return f"a sample is being taken; {self.app.key_of('cancel')} ends it"
         return ""
 
-    def _no_cancel(self) -> str:
-        return "" if self._is_sampling or self.stacks.busy else "no sample is being taken"
+    def _has_rank(self) -> bool:
+        return self.rank is not None
 
-    def _no_previous_sample(self) -> str:
-        return "" if self._samples.number > 0 else "no sample before this one"
-
-    def _no_next_sample(self) -> str:
-        if self._samples.number < self._samples.last:
-            return ""
-        return f"no sample after this one; {self.app.key_of('sample')} takes one"
-
-    def _no_rank(self) -> str:
-        return "" if self.rank is not None else "no rank is chosen"
+    def _class_of_several(self) -> bool:
+        found = self._class_list.current
+        return found is not None and count(found.ranks) > 1
 
     def _cannot_ask(self, option: str) -> str:
         """Why the chosen rank cannot be asked for more."""
         rank, snapshot = self.rank, self.stacks.snapshot
         if rank is None:
-            return self._no_rank()
+            return NO_RANK
         if self.stacks.recorded:
             taken = bool(snapshot.options.get(option))
             return f"this snapshot was taken with{'' if taken else 'out'} {option}"
-        if option in self._looks.wish:
+        if option in self._alone.wish:
             return ""
         newest = snapshot.dumps(rank)[-1:]
         ended = next((dump.what for dump in newest if dump.error in ("gone", "zombie")), "")
@@ -258,31 +265,23 @@ class StackScreen(CommandScreen):
         if self._right == "diff":
             return ""
         if self.rank is None:
-            return self._no_rank()
+            return NO_RANK
         if not has_stack(self.stacks.snapshot, self.rank, self._samples.number):
             return f"there is no stack of rank {self.rank}"
         if self._counterpart(self.rank) is None:
             return "nothing to compare with: another sample, or mark a rank"
         return ""
 
-    def _no_other_in_class(self) -> str:
-        found = self._class_list.current
-        return "" if found is not None and count(found.ranks) > 1 else "the class has no other rank"
-
-    def _no_save(self) -> str:
-        return "" if self.stacks.snapshot.samples else "no sample has been taken"
-
     def _no_open(self) -> str:
-        return "all of it is open" if self.pane.id in ("rank", "diff") else self._no_rank()
-
-    def _no_zoom(self) -> str:
-        return "there is room for one pane only" if self.has_class("-one") else ""
+        if self.pane.id in ("rank", "diff"):
+            return "all of it is open"
+        return "" if self._has_rank() else NO_RANK
 
     # Samples
 
     def _do_sample(self) -> None:
         self._samples.newest()
-        self._looks.forget()
+        self._alone.forget()
         self._sampling = self._take(1)
 
     @property
@@ -324,7 +323,7 @@ class StackScreen(CommandScreen):
         :param show: in full, on the right
         """
         self._turn_to(rank)
-        found = self._sight.class_of(rank)
+        found = self._lookout.now.class_of(rank)
         if found is not None:
             self._class_list.put_on(self._class_list.key_of(found))
         if show:
@@ -334,26 +333,26 @@ class StackScreen(CommandScreen):
     def _turn_to(self, rank: int) -> None:
         """Make this the chosen rank; requests to another one do not apply to it."""
         if rank != self.rank:
-            self._looks.wish = ()
+            self._alone.wish = ()
         self._chosen = rank
 
     def _toggle(self, option: str) -> None:
         """Ask the chosen rank for more, or show again what every rank was asked for."""
         rank = self.rank
         assert rank is not None
-        self._looks.toggle(option)
+        self._alone.toggle(option)
         self._chosen = rank
         self._show_right("rank")
-        if self._looks.wish and self._looks.answer(rank) is None:
+        if self._alone.wish and self._alone.answer(rank) is None:
             self._ask(rank)
 
     @work(group="look", exclusive=True)
     async def _ask(self, rank: int) -> None:
-        self._asking = f"asking rank {rank} for {' and '.join(self._looks.wish)}"
+        self._asking = f"asking rank {rank} for {' and '.join(self._alone.wish)}"
         try:
-            await self._looks.ask(self.stacks, rank)
+            await self._alone.ask(self.stacks, rank)
         except CockpitError as error:
-            self._looks.wish = ()
+            self._alone.wish = ()
             self.app.complain(error)
         finally:
             self._asking = ""
@@ -371,7 +370,7 @@ class StackScreen(CommandScreen):
         self._marked = None if self._marked == self.rank else self.rank
 
     def _counterpart(self, rank: int) -> tuple[int, int] | None:
-        return counterpart(self._sight, self._samples.number, rank, self._marked)
+        return counterpart(self._lookout.now, self._samples.number, rank, self._marked)
 
     def _do_diff(self) -> None:
         if self._right == "diff":
@@ -385,54 +384,31 @@ class StackScreen(CommandScreen):
     @property
     def settled(self) -> bool:
         """Whether everything that has arrived is drawn."""
-        return not self._working and self._done == self._wanted()
+        return self._lookout.settled
 
     @property
     def _left(self) -> bool:
         """Whether the screen has been left: its panes are gone before its workers end."""
         return not self.is_attached or self not in self.app.screen_stack
 
-    def _wanted(self) -> object:
-        """What a sight depends on."""
-        number, snapshot = self._samples.number, self.stacks.snapshot
-        if number < 0:
-            return number, len(snapshot.ranks)
-        sample = snapshot.samples[number]
-        told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
-        gone = sum(bool(place.why) for place in snapshot.ranks.values())
-        return number, told, len(snapshot.ranks), gone, self._pattern
-
     def _tick(self) -> None:
-        wanted = self._wanted()
-        if wanted != self._done and not self._working and time.monotonic() >= self._not_before:
-            self._working = True
-            self._work_out(wanted)
+        if self._lookout.begin():
+            self._work_out()
         else:
             self._draw_head()
             self.draw_keys()
-            if self._sight.verdict is None:
+            if self._lookout.now.verdict is None:
                 self._draw_verdict()
 
     @work(group="sight")
-    async def _work_out(self, wanted: object) -> None:
-        """In a thread: thousands of ranks take longer than a frame."""
+    async def _work_out(self) -> None:
         if self._left:
             return
-        began = time.monotonic()
-        snapshot, number, pattern = self.stacks.snapshot.copy(), self._samples.number, self._pattern
-        judged = number >= 0 and self._samples.judges(snapshot.samples[number])
-        folding = self._tree_pane.folding
         try:
-            self._sight = await asyncio.to_thread(look, snapshot, number, pattern, folding, judge=judged)
+            await self._lookout.work_out(self._tree_pane.folding)
         except CockpitError as error:
-            self._pattern = ""
             self.app.complain(error)
             return
-        finally:
-            self._working = False
-            # A third of the time at most, however many ranks there are.
-            self._not_before = time.monotonic() + 2 * (time.monotonic() - began)
-        self._done = wanted
         self._draw()
 
     def _set_filter(self, pattern: str) -> None:
@@ -440,11 +416,7 @@ class StackScreen(CommandScreen):
 
         :raises CockpitError: it is not a regular expression
         """
-        wrong = problem(pattern)
-        if wrong:
-            raise CockpitError(wrong)
-        self._pattern = pattern
-        self._not_before = 0.0
+        self._lookout.narrow(pattern)
         self._tick()
 
     # Drawing
@@ -453,9 +425,12 @@ class StackScreen(CommandScreen):
         """Everything."""
         if self._left:
             return
-        sight = self._sight
+        sight = self._lookout.now
+        empty = notices.why_empty(
+            self.stacks, self._samples, pattern=self._lookout.pattern, keys=self.app.keys
+        )
+        self._tree_pane.empty, self._class_list.empty = empty[0], empty
         self._draw_classes(sight)
-        self._tree_pane.empty = self._why_empty()[0]
         self._tree_pane.show(sight, chosen=self.rank)
         self._draw_rank()
         self._draw_head()
@@ -465,7 +440,6 @@ class StackScreen(CommandScreen):
         self._draw_titles()
 
     def _draw_classes(self, sight: Sight) -> None:
-        self._class_list.empty = self._why_empty()
         self._class_list.show(
             sight.classes,
             odd=sight.odd,
@@ -474,18 +448,6 @@ class StackScreen(CommandScreen):
             marked=self._marked,
             low=self._low,
         )
-
-    def _why_empty(self) -> Sequence[str]:
-        if self._pattern:
-            return (f"nothing matches {self._pattern!r}", f"{self.app.key_of('back')} shows all ranks again")
-        if self.stacks.busy or not (self.stacks.recorded or self.stacks.snapshot.samples):
-            return ("no rank has answered yet",)
-        before = self.stacks.snapshot.samples[: max(0, self._samples.number)]
-        if any(sample.answered for sample in before):
-            return (f"no rank answered; {self.app.key_of('previous_sample')} shows the sample before",)
-        if self.stacks.recorded:
-            return ("this snapshot holds no answer",)
-        return ("no rank answered",)
 
     def _draw_rank(self) -> None:
         """What is shown of the chosen rank alone."""
@@ -509,18 +471,18 @@ class StackScreen(CommandScreen):
         if rank is None:
             return None
         place = self.stacks.snapshot.ranks.get(rank, Place(""))
-        alone = self._looks.answer(rank)
-        dump = alone or self._sight.dump(rank)
-        why = "" if dump is not None else self._sight.snapshot.missing().get(rank, "")
-        return RankSight(rank, place, dump, why, self._looks.wish if alone is not None else ())
+        alone = self._alone.answer(rank)
+        dump = alone or self._lookout.now.dump(rank)
+        why = "" if dump is not None else self._lookout.now.snapshot.missing().get(rank, "")
+        return RankSight(rank, place, dump, why, self._alone.wish if alone is not None else ())
 
     def _draw_head(self) -> None:
         self.query_one(Bar).tell(list(notices.head(self.stacks, self._samples)))
 
     def _draw_verdict(self) -> None:
-        found = self._sight.verdict
+        found = self._lookout.now.verdict
         self.query_one(VerdictBar).show(
-            Told(waiting=self._waiting()) if found is None else told(self._sight, found), low=self._low
+            Told(waiting=self._waiting()) if found is None else told(self._lookout.now, found), low=self._low
         )
 
     def _waiting(self) -> str:
@@ -528,14 +490,16 @@ class StackScreen(CommandScreen):
         return notices.waiting_text(self.stacks, self._samples, sampling=self._is_sampling, key=key)
 
     def _draw_notice(self) -> None:
-        self.draw_notice(" · ".join(notices.notices(self.stacks, self._sight, low=self._low)))
+        self.draw_notice(" · ".join(notices.notices(self.stacks, self._lookout.now, low=self._low)))
 
     def _draw_titles(self) -> None:
-        sight, rank = self._sight, self.rank
+        sight, rank = self._lookout.now, self.rank
         self._class_list.border_title = title(
             self.app.key_of("classes"), f"classes {len(sight.classes) or ''}"
         )
-        self._class_list.border_subtitle = title("", self._filter_text())
+        self._class_list.border_subtitle = title(
+            "", notices.filter_text(sight, self.stacks, self._lookout.pattern)
+        )
         self._thread_list.border_title = title(
             self.app.key_of("threads"), "threads" if rank is None else f"rank {rank} threads"
         )
@@ -547,12 +511,6 @@ class StackScreen(CommandScreen):
             beneath = "the tree" if self._beneath == "tree" else f"rank {rank}"
             back = "" if name == "tree" else f"{self.app.key_of('back')}: {beneath}"
             pane.border_subtitle = title("", back or movement)
-
-    def _filter_text(self) -> str:
-        if not self._pattern:
-            return ""
-        shown, world = count(self._sight.shown), len(self.stacks.snapshot.ranks)
-        return f"/{self._pattern} · {shown:,} of {world:,} ranks"
 
     def activity(self) -> Activity | None:
         """A rank that is asked alone, else the sample under way."""
@@ -642,7 +600,7 @@ class StackScreen(CommandScreen):
         steps: list[tuple[object, Callable[[], object]]] = [
             (self.filter_bar.display, self.filter_bar.cancel),
             (self._right != "tree", partial(self._show_right, self._beneath)),
-            (self._pattern, partial(self._set_filter, "")),
+            (self._lookout.pattern, partial(self._set_filter, "")),
             (self._samples.chosen is not None, self._samples.newest),
             (self._marked is not None, self._unmark),
             (self.zoomed and not self.has_class("-one"), self.unzoom),
@@ -680,7 +638,7 @@ class StackScreen(CommandScreen):
     def _moved(self, event: ListPane.Moved) -> None:
         if event.pane.id == "classes":
             self._chosen = None
-            self._looks.wish = ()
+            self._alone.wish = ()
             self._tree_pane.touched = False
         elif event.pane.id == "threads" and self._right == "rank":
             self.query_one(RankPane).go_to(self._thread_list.place)

@@ -6,7 +6,7 @@ from cockpit.base.stacks.dump import Dump
 from cockpit.tui.stacks.source import Source
 
 
-class Looks:
+class AskedAlone:
     """One rank at a time is asked for more than all others."""
 
     def __init__(self) -> None:

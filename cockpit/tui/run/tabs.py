@@ -1,0 +1,104 @@
+"""The right side of the run's screen: the log, the detail, events and commands, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+
+from cockpit.core.text import RemoteText
+from cockpit.engine.logs.book import Source
+from cockpit.tui.logs.view import LogView
+from cockpit.tui.run.command_list import CommandList
+from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.event_list import EventList
+from cockpit.tui.run.grid_lines import Mark
+from cockpit.tui.run.view import TABS, View, narrowed
+
+PAST = 50
+"""Views that one can go back to."""
+
+
+class Tabs(Vertical):
+    """Four panes, and what they were before.
+
+    :param ranks: those of each node
+    :param keys: the key of each command, by its name
+    """
+
+    def __init__(
+        self,
+        ranks: Mapping[str, Sequence[int]],
+        keys: Mapping[str, str],
+        *,
+        ascii_only: bool = False,
+        id: str | None = None,
+    ) -> None:
+        super().__init__(id=id)
+        self._ranks = ranks
+        self._keys = keys
+        self._ascii = ascii_only
+        self._marks: Collection[Mark] = ()
+        self.view = View()
+        """What is shown."""
+        self.past: list[View] = []
+        """What was shown before, the newest last."""
+
+    def compose(self) -> ComposeResult:
+        yield LogView(id="log")
+        yield Detail(ascii_only=self._ascii, id="detail")
+        yield EventList(ascii_only=self._ascii, id="events")
+        yield CommandList(ascii_only=self._ascii, id="commands")
+
+    def on_mount(self) -> None:
+        """Every pane has the names of all of them on its frame, to read and to click."""
+        for tab in TABS:
+            names = []
+            for name in TABS:
+                action = "b $key" if name == tab else f"@click=screen.command('{name}')"
+                names.append(f"[{action}]{self._keys[name]} {name}[/]")
+            self.query_one(f"#{tab}").border_title = "  ".join(names)
+
+    @property
+    def log_view(self) -> LogView:
+        """The log."""
+        return self.query_one(LogView)
+
+    def show(self, view: View, *, remember: bool = True) -> None:
+        """Show a pane, narrowed to what is chosen or marked."""
+        if remember:
+            self.past = [*self.past[-PAST:], self.view]
+        self.view = view
+        for tab in TABS:
+            self.query_one(f"#{tab}").set_class(tab == view.tab, "-shown")
+        self.narrow(self._marks)
+
+    def narrow(self, marks: Collection[Mark]) -> None:
+        """Make the log show the right sources: what is marked, else what is chosen."""
+        self._marks = marks
+        self.log_view.show(*self.narrowed())
+        self.say_status()
+
+    def narrowed(self) -> tuple[frozenset[Source] | None, str]:
+        """Whose lines the log shows, and what that is called."""
+        return narrowed(self.view.chosen, self._marks, self._ranks)
+
+    def filter(self, pattern: str) -> None:
+        """Show only lines that match.
+
+        :raises CockpitError: it is not a regular expression
+        """
+        self.log_view.set_filter(pattern)
+        self.say_status()
+
+    @on(LogView.StatusChanged)
+    def say_status(self) -> None:
+        """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
+        log = self.log_view
+        pattern = RemoteText.of(log.filter).shown(limit=40)
+        status = RemoteText.of(f"{log.title} · {log.status}").shown()
+        kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
+        log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)
