@@ -72,7 +72,7 @@ class Ping(Request["PingAnswer", "Nothing"]):
 
 @dataclass(frozen=True)
 class Equip(Request["Nothing", "Nothing"]):
-    """payload: a zip with psutil and pynvml"""
+    """payload: a zip with pynvml"""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What is sent to a node: agent, supervisor, wrapper. Standard library and psutil, from Python 3.8 on."""
+"""What is sent to a node: agent, supervisor, wrapper. Standard library only, from Python 3.8 on."""

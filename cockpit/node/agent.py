@@ -28,7 +28,7 @@ SILENCE_S = 90.0
 
 VERBS = {
     "ping": "agent",
-    "equip": "extensions",
+    "equip": "measure.gpu",
     "facts": "facts",
     "port": "facts",
     "resolve": "facts",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import glob
 import ipaddress
 import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 from typing import Any, Dict, List, Optional
 
 from cockpit.base import verbs
-from cockpit.node import usermask
+from cockpit.node import procfs, usermask
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.extensions import psutil
 
 _MARK = "cockpit-facts:"
 
@@ -56,6 +58,8 @@ os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 
 _BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
 """Variables that may keep a Python from even starting."""
+
+_SIOCGIFADDR = 0x8915
 
 _NSYS_PLACES = (
     "/usr/local/cuda*/bin/nsys",
@@ -163,14 +167,16 @@ def port(call: Call) -> Dict[str, Any]:
 
 
 def _owner(wanted: int) -> str:
-    try:
-        module = psutil()
-        for connection in module.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == wanted and connection.pid:
-                name = module.Process(connection.pid).name()
-                return ", held by %s (pid %d)" % (name, connection.pid)
-    except Exception:  # only a courtesy; the port is in use whoever holds it
-        return ""
+    held = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as lines:
+            sockets = [words for words in map(str.split, lines) if words[1].endswith(":%04X" % wanted)]
+            held |= {"socket:[%s]" % words[9] for words in sockets}
+    for path in glob.iglob("/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path) in held:
+                process = procfs.stat(int(path.split("/")[2]))
+                return ", held by %s (pid %d)" % (process.name, process.pid) if process else ""
     return " by a process of somebody else"
 
 
@@ -187,12 +193,12 @@ def resolve(call: Call) -> Dict[str, Any]:
 def _own_addresses() -> List[str]:
     # sshd has UNKNOWN there if the connection reached it through a pipe.
     own = [word for word in os.environ.get("SSH_CONNECTION", "").split(" ")[2:3] if _is_ip(word)]
-    try:
-        for interface in psutil().net_if_addrs().values():
-            own += [a.address for a in interface if a.family == socket.AF_INET and a.address not in own]
-    except NodeError:
-        pass  # the address of the ssh connection is enough
-    return own
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no IPv4 address
+                ifreq = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("40s", os.fsencode(name)))
+                own.append(socket.inet_ntoa(ifreq[20:24]))
+    return list(dict.fromkeys(own))
 
 
 def _is_ip(text: str) -> bool:

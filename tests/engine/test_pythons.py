@@ -77,7 +77,7 @@ def _has_only_its_own_byte_code(pyz: Path, interpreter: str) -> None:
         names = archive.namelist()
         assert len(names) == len(set(names))
         assert {archive.read(name)[:4].hex() for name in names} == {magic.strip()}
-    assert "cockpit/node/wrapper.pyc" in names
+    assert "cockpit/node/run/wrapper.pyc" in names
 
 
 async def _ask_everything(interpreter: str, version: str, run: str, folder: str) -> None:

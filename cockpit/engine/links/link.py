@@ -16,7 +16,7 @@ from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
 from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.shell import quote
-from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Port, Request, Resolve, Samples
+from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
@@ -33,9 +33,6 @@ _OVERDRAFT = 8 << 20
 
 _CLOSE_S = 6.0
 """For a link to close: a transport that takes longer is left to the end of this process."""
-
-_WITH_PSUTIL = (Samples, Resolve, Port)
-"""Requests for which the agent first gets psutil, if it has none yet."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +283,7 @@ class Link:
         return await self._start(request, b"")
 
     async def _start(self, request: Request[Answer, Item], data: bytes) -> Stream[Answer, Item]:
-        if isinstance(request, _WITH_PSUTIL):
+        if isinstance(request, Samples):
             await self._equip()
         kind = type(request)
         self._number += 1
@@ -302,7 +299,7 @@ class Link:
         return stream
 
     async def _equip(self) -> None:
-        """Make sure that the agent has psutil."""
+        """Make sure that the agent has pynvml."""
         if self._equipping is None:
             extras = await payload.in_thread(payload.extras)
             if self._equipping is None:

@@ -1,7 +1,7 @@
 """What is sent to a node, and the one line that receives it there.
 
 The zip holds the sources of our node code but no byte code: that would fit only one version of Python, and
-compiling what an agent needs at its start costs a node some 5 ms. psutil and pynvml follow when needed.
+compiling what an agent needs at its start costs a node some 5 ms. pynvml follows when needed.
 """
 
 from __future__ import annotations
@@ -114,17 +114,13 @@ def archive() -> bytes:
 
 @lru_cache(maxsize=1)
 def extras() -> bytes:
-    """The zip of psutil and pynvml, sent when they are first needed."""
-    folder = _origin("psutil").parent
-    parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
-    files = [folder / name for name in parts if (folder / name).exists()] + [
-        *folder.glob("_psutil_linux*.so")
-    ]
+    """The zip of pynvml, sent when it is first needed."""
+    spec = importlib.util.find_spec("pynvml")  # without importing it: that would slow down every start
+    assert spec
+    assert spec.origin
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
-        for path in files:
-            _add(target, f"psutil/{path.name}", path.read_bytes())
-        _add(target, "pynvml.py", _origin("pynvml").read_bytes())
+        _add(target, "pynvml.py", Path(spec.origin).read_bytes())
     return out.getvalue()
 
 
@@ -158,14 +154,6 @@ def spy() -> Spy | None:
     machine = _ELF_MACHINES.get(int.from_bytes(data[18:20], "little"), "")
     # The fastest level: sizes differ by less than a tenth between levels, and a person is waiting.
     return Spy(machine, sha256(data).hexdigest(), zlib.compress(data, 3))
-
-
-def _origin(module: str) -> Path:
-    """The file of an installed module, without importing it: that would slow down every start."""
-    spec = importlib.util.find_spec(module)
-    assert spec
-    assert spec.origin
-    return Path(spec.origin)
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:
