@@ -12,7 +12,7 @@ from cockpit import paths
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
-from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.links.fleet import PYTHONS, Fleet
 from cockpit.engine.stacks.parties import JobParty, Links, find_job
 from cockpit.plans.nodes import filters, hostfile
@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
 
 def fleet_of(args: argparse.Namespace) -> Fleet:
     """The fleet that the options ask for."""
-    return Fleet([args.python] if args.python else list(PYTHONS), args.transport, args.ssh_config)
+    return Fleet([args.python] if args.python else list(PYTHONS), reach(args))
 
 
 def names_run(target: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from typing import Any, NoReturn
 
 from cockpit.cli.output import say
 from cockpit.errors import Exit, near
+from cockpit.transport.base import Reach
+from cockpit.transport.registry import TRANSPORTS
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,13 +80,19 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("links")
     group.add_argument(
         "--transport",
-        choices=("auto", "ssh", "local"),
+        choices=tuple(TRANSPORTS),
         default="auto",
         help="auto: this machine's own names need no ssh",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
     )
+
+
+def reach(args: argparse.Namespace) -> Reach:
+    """How the options want nodes to be reached."""
+    config = args.ssh_config and os.path.abspath(args.ssh_config)
+    return Reach(args.transport, {"config": config} if config else {})
 
 
 def seconds(text: str) -> float:

@@ -16,6 +16,7 @@ from cockpit.base.gate import read
 from cockpit.engine.links.fleet import Fleet
 from cockpit.engine.records.folder import list_runs
 from cockpit.engine.run.join import Errors, adopt
+from cockpit.transport.base import Reach
 
 BASE = "/tmp/cockpit-0"
 
@@ -56,6 +57,7 @@ class Fakes:
     """A fleet of such nodes."""
 
     pythons = ("python3",)
+    reach = Reach()
 
     def __init__(self, nodes: dict[str, list[Any]]) -> None:
         self._nodes = nodes
@@ -66,7 +68,7 @@ class Fakes:
 
 def adopted(nodes: dict[str, list[Any]]) -> tuple[list[str], Errors]:
     """The runs known afterwards, and what was wrong."""
-    errors = asyncio.run(adopt(cast("Fleet", Fakes(nodes)), "auto", "", nodes, ""))
+    errors = asyncio.run(adopt(cast("Fleet", Fakes(nodes)), nodes, ""))
     return [folder.name for folder in list_runs()], errors
 
 

@@ -17,6 +17,7 @@ from cockpit.engine.links.fleet import Fleet
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import adopt, fleet_for
 from cockpit.engine.run.session import Session
+from cockpit.transport.base import Reach
 from tests.engine.test_session import Heard
 from tests.engine.watched import COCKPIT
 from tests.node.runs import program
@@ -59,8 +60,8 @@ def test_of_a_rank_that_ended_long_before_anybody_looked(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
 
     async def main() -> EnvironAnswer:
-        fleet = Fleet(["python3"], "local")
-        assert not await adopt(fleet, "local", "", ["localhost"], str(tmp_path / "nodes"))
+        fleet = Fleet(["python3"], Reach("local"))
+        assert not await adopt(fleet, ["localhost"], str(tmp_path / "nodes"))
         await fleet.close()
         folder = RunFolder.find(crashed)
         session = Session(folder, fleet_for(folder.manifest), Heard(), writer=folder.lock())

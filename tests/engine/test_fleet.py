@@ -20,6 +20,7 @@ from cockpit.engine.links import payload
 from cockpit.engine.links.fleet import Fleet, InternalError, close_all, settle
 from cockpit.engine.links.link import Link
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.base import Reach
 from cockpit.transport.local import LocalTransport
 from tests.transport.badnodes import KINDS, bad_node, far_away
 from tests.transport.sshserver import Place
@@ -38,7 +39,7 @@ async def cluster(folder: Path, kinds: list[str]) -> AsyncIterator[tuple[Fleet, 
         await stack.enter_async_context(place.server("good*"))
         for kind in kinds:
             await stack.enter_async_context(bad_node(place, kind, kind))
-        fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=PATIENCE_S)
+        fleet = Fleet([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=PATIENCE_S)
         try:
             yield fleet, [*names, *kinds]
         finally:
@@ -69,7 +70,7 @@ def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     async def main() -> float:
         place = Place(tmp_path)
         async with place.server("near", login_s=3.0), far_away(place, "far", 0.2):
-            fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=6)
+            fleet = Fleet([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=6)
             link = await fleet.open("far")
             took = fleet.roll.elapsed_s
             assert (await link.call(verbs.Ping())).t > 0
@@ -137,7 +138,7 @@ def test_silent_nodes_do_not_keep_the_others_from_their_turn(
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(place.server("good*"))
             await stack.enter_async_context(bad_node(place, "silent", "silent*"))
-            fleet = Fleet([sys.executable], "ssh", str(place.config), patience_s=600)
+            fleet = Fleet([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=600)
             names = [f"silent{number}" for number in range(5)] + ["good1", "good2"]
             opening = asyncio.create_task(fleet.open_all(names))
             await soon(lambda: sorted(fleet.roll.answered) == ["good1", "good2"])
@@ -181,7 +182,7 @@ def test_what_is_raised_while_connecting_is_that_nodes_error(monkeypatch: pytest
     monkeypatch.setattr(Link, "open", breaks)
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
+        fleet = Fleet([sys.executable], Reach("local"))
         links, errors = await settle({name: fleet.open(name) for name in ("localhost", "127.0.0.1")})
         assert list(links) == ["127.0.0.1"]
         assert "internal error: RecursionError: too deep" in str(errors["localhost"])
@@ -203,7 +204,7 @@ def test_the_archive_is_built_once_and_off_the_event_loop(monkeypatch: pytest.Mo
     payload.archive.cache_clear()
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
+        fleet = Fleet([sys.executable], Reach("local"))
         links, errors = await settle({name: fleet.open(name) for name in ("a", "b", "c")})
         assert not errors
         await close_all(links.values())
@@ -220,7 +221,7 @@ def test_a_transport_that_does_not_close_keeps_nobody_here(monkeypatch: pytest.M
     monkeypatch.setattr(link_module, "_CLOSE_S", 0.2)
 
     async def main() -> None:
-        fleet = Fleet([sys.executable], "local")
+        fleet = Fleet([sys.executable], Reach("local"))
         link = await fleet.open("a")
         closed = link.transport.close
         monkeypatch.setattr(LocalTransport, "close", never)

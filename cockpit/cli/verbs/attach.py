@@ -75,7 +75,7 @@ async def _attach_job(args: argparse.Namespace) -> str:
             fleet.roll.call(party.nodes)
             try:
                 async with telling(lambda: fleet.roll, failures=False):
-                    await adopt(fleet, args.transport, args.ssh_config, party.nodes, "")
+                    await adopt(fleet, party.nodes, "")
             finally:
                 await fleet.close()
         if any(folder.name == name for folder in list_runs()):

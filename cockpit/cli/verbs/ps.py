@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
 from cockpit.cli.output import complain, out, out_json, table
-from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.summary import state_text
 from cockpit.errors import CockpitError, Exit
@@ -68,11 +68,11 @@ def _adopt(args: Namespace) -> None:
     names = [host.name for host in hostfile.read(args.hostfile)]
 
     async def look() -> None:
-        fleet = Fleet(list(PYTHONS), args.transport, args.ssh_config, patience_s=unfinished_starts.PATIENCE_S)
+        fleet = Fleet(list(PYTHONS), reach(args), patience_s=unfinished_starts.PATIENCE_S)
         fleet.roll.call(names)
         try:
             async with telling(lambda: fleet.roll) as teller:
-                errors = await adopt(fleet, args.transport, args.ssh_config, names, args.node_dir)
+                errors = await adopt(fleet, names, args.node_dir)
         finally:
             await fleet.close()
         for error in errors.values():

@@ -11,7 +11,7 @@ from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.parsing import Parser, reach, seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.ranks import nodes_text
@@ -140,8 +140,7 @@ def request(launch: launch_options.Launch) -> Request:
     return Request(
         launch.job,
         args.hostfile,
-        args.transport,
-        args.ssh_config,
+        reach(args),
         args.node_dir,
         Times(args.grace, args.finalise_wait),
         args.on_failure,

@@ -7,19 +7,15 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import LinkError, Progress, Stage, Transport, UnknownHostKey
-from cockpit.transport.local import LocalTransport, is_this_machine
-
-if TYPE_CHECKING:
-    from cockpit.transport.ssh import SshHops
+from cockpit.transport.base import LinkError, Progress, Reach, Stage, UnknownHostKey, Ways
+from cockpit.transport.registry import TRANSPORTS
 
 T = TypeVar("T")
 
@@ -34,9 +30,6 @@ TURN_S = 3.0
 
 TRUTH_S = 15.0
 """After this long a start that cannot succeed any more ends, and names the nodes that have not answered."""
-
-NAMES_S = 5.0
-"""For the resolver to say whether a name is this machine; a name that takes longer is not."""
 
 _LOOK_S = 0.1
 
@@ -61,27 +54,24 @@ class Fleet:
     """Opens links and holds what they share.
 
     :param pythons: interpreters to try for the agent, in order
-    :param transport: ``ssh``, ``local``, or ``auto``: local for this machine's own names
-    :param ssh_config: an ssh configuration file instead of the user's and the system's
+    :param reach: how nodes are reached; None: over ssh, but for this machine's own names
     :param patience_s: seconds a node may spend on any one stage of connecting; None: the transport's own
     """
 
     def __init__(
         self,
         pythons: list[str],
-        transport: str = "auto",
-        ssh_config: str = "",
+        reach: Reach | None = None,
         times: LinkTimes | None = None,
         patience_s: float | None = None,
     ) -> None:
         self.pythons = pythons
+        self.reach = reach or Reach()
         self.roll = Roll()
         """Which nodes have answered, and which are pending."""
-        self._transport = transport
-        self._ssh_config = ssh_config
         self._patience_s = patience_s
         self._times = times or (LinkTimes() if patience_s is None else LinkTimes(start=patience_s))
-        self._hops: SshHops | None = None
+        self._ways: Ways | None = None
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def open(self, node: str) -> Link:
@@ -93,7 +83,10 @@ class Fleet:
         self.roll.on_its_way(node, progress)
         try:
             async with self._turn():
-                link = Link(node, await self._choose(node), self.pythons, self._times)
+                _resolve_many()
+                if self._ways is None:
+                    self._ways = TRANSPORTS[self.reach.kind].ways(self.reach.options, self._patience_s)
+                link = Link(node, await self._ways.to(node), self.pythons, self._times)
                 self.roll.on_its_way(node, link.progress)
                 await link.open()
         except CockpitError as error:
@@ -164,27 +157,10 @@ class Fleet:
             over.cancel()
             give_back()
 
-    async def _choose(self, node: str) -> Transport:
-        _resolve_many()
-        kind = self._transport
-        if kind == "auto":
-            kind = "local" if await _is_local(node) else "ssh"
-        if kind == "local":
-            return LocalTransport(node)
-        if self._hops is None:
-            from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
-
-            config = Path(self._ssh_config) if self._ssh_config else None
-            options = SshOptions(config=config)
-            if self._patience_s is not None:
-                options = replace(options, stage_timeout=self._patience_s)
-            self._hops = SshHops(options)
-        return self._hops.transport(node)
-
     async def close(self) -> None:
         """Close what the links shared, within a few seconds."""
-        if self._hops is not None:
-            await self._hops.close()
+        if self._ways is not None:
+            await self._ways.close()
 
 
 def _resolve_many() -> None:
@@ -193,13 +169,6 @@ def _resolve_many() -> None:
     if loop not in _wide:
         _wide.add(loop)
         loop.set_default_executor(ThreadPoolExecutor(AT_ONCE))
-
-
-async def _is_local(node: str) -> bool:
-    try:
-        return await asyncio.wait_for(asyncio.to_thread(is_this_machine, node), NAMES_S)
-    except (TimeoutError, asyncio.TimeoutError):
-        return False
 
 
 def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:

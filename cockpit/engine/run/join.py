@@ -25,7 +25,7 @@ Errors = dict[str, CockpitError]
 
 def fleet_for(manifest: Manifest, patience_s: float | None = None) -> Fleet:
     """A fleet that reaches the nodes as they were reached when the run was started."""
-    return Fleet(list(manifest.pythons), manifest.transport, manifest.ssh_config, patience_s=patience_s)
+    return Fleet(list(manifest.pythons), manifest.reach, patience_s=patience_s)
 
 
 async def reach(fleet: Fleet, node: NodeEntry) -> Link:
@@ -182,7 +182,7 @@ async def _sample(link: Link, node: NodeEntry) -> Event:
     return Event(time.time(), node.name, fact)
 
 
-async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
+async def adopt(fleet: Fleet, nodes: Iterable[str], base: str) -> Errors:
     """Make runs known here that only their nodes know; afterwards every verb accepts them.
 
     :param base: folder for run folders on the nodes; empty: each node's own temporary folder
@@ -208,7 +208,7 @@ async def adopt(fleet: Fleet, transport: str, ssh_config: str, nodes: Iterable[s
             runs.setdefault(part.record.run, []).append(part)
     for name, parts in runs.items():
         try:
-            RunFolder.create(_manifest(name, parts, fleet.pythons, transport, ssh_config)).close()
+            RunFolder.create(_manifest(name, parts, fleet)).close()
         except CockpitError as error:
             # One run that cannot be made known hides no other.
             errors[name] = error
@@ -230,7 +230,7 @@ def _is_below(run: FoundRun, base: str) -> bool:
     return posixpath.normpath(run.dir) == run.dir and posixpath.dirname(run.dir) == above
 
 
-def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str, ssh_config: str) -> Manifest:
+def _manifest(name: str, parts: list[_Part], fleet: Fleet) -> Manifest:
     """A manifest as far as the nodes of a run know it.
 
     :raises CockpitError: two nodes claim one rank
@@ -251,9 +251,9 @@ def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str,
         launcher=record.launcher,
         program=["(found on its nodes)"],
         cwd="",
-        pythons=pythons,
+        pythons=fleet.pythons,
         profile=None if profile is None else {"nsys": profile.nsys, "report": profile.report},
         on_failure="wait",
-        transport=transport,
-        ssh_config=ssh_config,
+        transport=fleet.reach.kind,
+        transport_options=dict(fleet.reach.options),
     )
