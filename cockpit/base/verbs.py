@@ -20,6 +20,7 @@ from cockpit.base.gate import (
     SENTENCE,
     SIZE,
     ListOf,
+    MapOf,
     Of,
     Text,
     Whole,
@@ -82,7 +83,7 @@ class Facts(Request["FactsAnswer", "Nothing"]):
     cwd: str = bound(_LINE)
     setup: str = bound(Text(1 << 20), "")
     python: str = bound(_LINE, "")
-    nsys: str = bound(_LINE, "")
+    tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
 

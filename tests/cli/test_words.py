@@ -33,8 +33,8 @@ def test_words_for_other_programs_may_begin_with_a_dash(given: str, joined: bool
     words = [*option("--launcher-args"), "--profile", "nsys", *option("--nsys-args"), hostfile]
     job = launch(*words, "--", "train.py", "--launcher-args", "-y").job
     assert job.launcher_args == tuple(given.split())
-    assert job.nsys
-    assert job.nsys.extra == tuple(given.split())
+    assert job.profiler
+    assert job.profiler.words == tuple(given.split())
     assert job.program == ("train.py", "--launcher-args", "-y")
 
 

@@ -113,6 +113,28 @@ def test_facts_after_the_setup(tmp_path: Path) -> None:
     with_link(use)
 
 
+def test_tools_where_they_may_be(tmp_path: Path) -> None:
+    for place in ("bin/tool", "v-1/tool", "v-2/tool", "v-3/tool"):
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).touch(0o600 if "v-3" in place else 0o700)
+    pattern = f"{tmp_path}/v-*/tool"
+    asked = {
+        "on the PATH": ("tool", pattern),
+        "newest": ("nowhere to be found", pattern),
+        "given": (f"{tmp_path}/v-1/tool",),
+        "not there": (f"{tmp_path}/v-4/tool", "nowhere to be found"),
+        "not to be run": (f"{tmp_path}/v-3/tool",),
+    }
+
+    async def use(link: Link) -> None:
+        setup = f'PATH="{tmp_path}/bin:$PATH"'
+        found = await link.call(verbs.Facts(str(tmp_path), setup, sys.executable, tools=asked))
+        there = {"on the PATH": "bin/tool", "newest": "v-2/tool", "given": "v-1/tool"}
+        assert found.tools == {name: f"{tmp_path}/{place}" for name, place in there.items()}
+
+    with_link(use)
+
+
 def test_no_python_at_all() -> None:
     with pytest.raises(LinkError, match=r"no python found \(tried /nowhere/py\); give one"):
         with_link(lambda link: link.call(verbs.Ping()), ["/nowhere/py"])

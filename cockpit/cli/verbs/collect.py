@@ -11,10 +11,11 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
 from cockpit.cli.status_line import Progress
-from cockpit.engine.collect import WARNING, Collected, collect
+from cockpit.engine.collect import Collected, collect
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import fleet_for
 from cockpit.errors import Exit
+from cockpit.plans.profilers.registry import WARNING
 
 
 def main(words: list[str]) -> int:

@@ -40,7 +40,7 @@ def main(words: list[str], leaving: str = "") -> int:
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Launching
 
-        collects = bool(launch.job.nsys) and not args.no_collect
+        collects = bool(launch.job.profiler) and not args.no_collect
         return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
     return asyncio.run(
         _run(
@@ -119,7 +119,7 @@ async def _run(launch: launch_options.Launch, output: Output) -> int:
         code = await watch(session, stages.live, output)
     finally:
         await session.close()
-    if job.nsys and code != Exit.LEFT and not args.no_collect:
+    if job.profiler and code != Exit.LEFT and not args.no_collect:
         outcome = await fetch(session.folder, as_json=args.json)
         code = max(code, outcome) if code == Exit.OK else code
     return code

@@ -243,7 +243,6 @@ def _manifest(name: str, parts: list[_Part], fleet: Fleet) -> Manifest:
                 what = f"{owner[rank]} and {part.node} both say that rank {rank} is theirs"
                 raise CockpitError(what, where=name, code=Exit.NODE_UNFIT)
     record = parts[0].record
-    profile = record.profile
     return Manifest(
         run=name,
         created=record.t,
@@ -252,7 +251,7 @@ def _manifest(name: str, parts: list[_Part], fleet: Fleet) -> Manifest:
         program=["(found on its nodes)"],
         cwd="",
         pythons=fleet.pythons,
-        profile=None if profile is None else {"nsys": profile.nsys, "report": profile.report},
+        profile=record.profile,
         on_failure="wait",
         transport=fleet.reach.kind,
         transport_options=dict(fleet.reach.options),

@@ -339,7 +339,7 @@ class Supervisor:
             try:
                 reports.finish(
                     self._folder,
-                    profile["nsys"],
+                    profile,
                     self._why_no_report(),
                     self._emit,
                     timeout_s=float(self._spec["finalise_s"]),

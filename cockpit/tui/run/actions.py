@@ -30,6 +30,7 @@ from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Ask, Stacks
 from cockpit.errors import CockpitError
+from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.tui.base_app import Host
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
@@ -125,7 +126,8 @@ class RunActions(Screen[None], inherit_bindings=False):
         return "" if self.session.stops_at is not None else "nothing is about to be stopped"
 
     def _no_collect(self) -> str:
-        return "" if self.board.manifest.profile else "the run was not profiled: cockpit run --profile nsys"
+        how = f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}"
+        return "" if self.board.manifest.profile else how
 
     def _no_stacks(self) -> str:
         if self.board.model.over:
