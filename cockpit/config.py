@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import paths
-from cockpit.errors import CockpitError, ManyErrors, near
+from cockpit.errors import CockpitError, ManyErrors, near_or_all
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -168,9 +168,7 @@ def _wrong_quotas(where: str, table: Any) -> Iterator[CockpitError]:
 
 
 def _unknown(where: str, shown: str, name: str, known: Mapping[str, Any]) -> CockpitError:
-    meant = near(name, known)
-    hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
-    return CockpitError(f"key {shown!r}: unknown", where=where, hint=hint)
+    return CockpitError(f"key {shown!r}: unknown", where=where, hint=near_or_all(name, known))
 
 
 def _shown(value: object) -> str:

@@ -15,7 +15,7 @@ from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.links.fleet import PYTHONS, Fleet
 from cockpit.engine.stacks.parties import JobParty, Links, find_job
-from cockpit.plans.nodes import filters, hostfile
+from cockpit.plans.nodes.sources import nodes_from
 
 
 def add_options(parser: Parser) -> None:
@@ -53,8 +53,7 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
 
     :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
-    hosts = filters.apply(hostfile.read(args.target), args.include, args.exclude)
-    names = [host.name for host in hosts]
+    names = [host.name for host in nodes_from([args.target], args.include, args.exclude)]
     fleet = fleet_of(args)
     links = Links(fleet.open)
     fleet.roll.call(names)

@@ -16,7 +16,8 @@ from cockpit.errors import CockpitError
 from cockpit.plans import environment
 from cockpit.plans.launch import Job
 from cockpit.plans.launchers.registry import LAUNCHERS
-from cockpit.plans.nodes import filters, hostfile
+from cockpit.plans.nodes import hostfile
+from cockpit.plans.nodes.sources import nodes_from
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.words import split
 
@@ -56,7 +57,6 @@ def _add_job_options(made: Parser) -> None:
         help="default: deepspeed",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
-    made.worded.add("--launcher-args")
     group.add_argument(
         "--python",
         metavar="PATH",
@@ -101,7 +101,6 @@ def _add_profile_options(made: Parser) -> None:
     group.add_argument("--profile", choices=tuple(PROFILERS), help="one report a node, around the launcher")
     for profiler in PROFILERS.values():
         profiler.add_options(group)
-        made.worded.update(profiler.worded)
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
     if not program:
         hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
-    hosts = filters.apply(hostfile.read(args.hostfile), args.include, args.exclude)
+    hosts = nodes_from([args.hostfile], args.include, args.exclude)
     cwd = os.path.abspath(args.cwd or _cwd())
     paths = environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd)
     files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]

@@ -14,6 +14,9 @@ from cockpit.errors import Exit, near
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
+WORDS = "'WORDS'"
+"""The metavar of options whose value is words for another program: they may begin with a dash."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and exit 2, and whose help keeps line breaks."""
@@ -26,9 +29,6 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-
-        self.worded: set[str] = set()
-        """Options whose value is words for another program: they may begin with a dash."""
 
     def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
         """See :meth:`argparse.ArgumentParser.parse_known_args`."""
@@ -49,10 +49,11 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {word!r}")
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """``--opt -x`` as ``--opt=-x`` if the option takes words; our own options are not such words."""
+        """``--opt -x`` as ``--opt=-x`` if it takes words for another program, which no option of ours is."""
+        worded = {name for name, one in self._option_string_actions.items() if one.metavar == WORDS}
         joined: list[str] = []
         for word in words:
-            if joined and joined[-1] in self.worded and word not in self._option_string_actions:
+            if joined and joined[-1] in worded and word not in self._option_string_actions:
                 joined[-1] += f"={word}"
             else:
                 joined.append(word)

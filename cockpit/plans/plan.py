@@ -143,7 +143,7 @@ def _check(job: Job) -> None:
         hint = "give a name or an IP address"
         raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
     launchers.check(job)
-    words = job.profiler.words if job.profiler else ()
+    words = job.profiler.argv("", "", "") if job.profiler else ()
     texts = (*job.program, *job.launcher_args, *words, job.cwd, job.setup, job.python or "")
     if any("\0" in text for text in texts):
         raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")

@@ -9,6 +9,7 @@ import pytest
 from cockpit.cli import launch_options
 from cockpit.cli.main import main
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.plans.profilers.nsys import Nsys
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def test_words_for_other_programs_may_begin_with_a_dash(given: str, joined: bool
     job = launch(*words, "--", "train.py", "--launcher-args", "-y").job
     assert job.launcher_args == tuple(given.split())
     assert job.profiler
-    assert job.profiler.words == tuple(given.split())
+    assert isinstance(job.profiler, Nsys)
+    assert job.profiler.extra == tuple(given.split())
     assert job.program == ("train.py", "--launcher-args", "-y")
 
 

@@ -63,9 +63,9 @@ def _adopt(args: Namespace) -> None:
     from cockpit.cli.awaiting import telling
     from cockpit.engine.links.fleet import PYTHONS, Fleet
     from cockpit.engine.run.join import adopt
-    from cockpit.plans.nodes import hostfile
+    from cockpit.plans.nodes.sources import nodes_from
 
-    names = [host.name for host in hostfile.read(args.hostfile)]
+    names = [host.name for host in nodes_from([args.hostfile])]
 
     async def look() -> None:
         fleet = Fleet(list(PYTHONS), reach(args), patience_s=unfinished_starts.PATIENCE_S)

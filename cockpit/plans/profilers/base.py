@@ -19,8 +19,6 @@ class Profiler(Protocol):
     """Free bytes that a node must have."""
     files: ClassVar[Mapping[str, str]]
     """What it needs in the run folder, by name."""
-    worded: ClassVar[tuple[str, ...]]
-    """Its options whose value is words for another program."""
 
     @staticmethod
     def add_options(group: argparse._ArgumentGroup) -> None:
@@ -43,11 +41,6 @@ class Profiler(Protocol):
     @property
     def missing(self) -> tuple[str, str]:
         """What to say where it is in none of these places, and what would help."""
-        ...
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What a person wrote that becomes part of the command line."""
         ...
 
     def argv(self, tool: str, folder: str, report: str) -> tuple[str, ...]:

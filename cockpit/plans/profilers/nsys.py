@@ -101,7 +101,6 @@ class Nsys:
     # It wrote 190-220 MB for even a short trace of one node.
     room: ClassVar[int] = 500_000_000
     files: ClassVar[Mapping[str, str]] = {_HELD_SH: _HELD}
-    worded: ClassVar[tuple[str, ...]] = ("--nsys-args",)
 
     trace: str = DEFAULT_TRACE
     delay_s: float = 0
@@ -142,11 +141,6 @@ class Nsys:
         """See :attr:`cockpit.plans.profilers.base.Profiler.missing`."""
         anywhere = "nsys is not on PATH, in CUDA's or in Nsight's folders"
         return f"no nsys {self.path}" if self.path else anywhere, "give its path: --nsys PATH"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """See :attr:`cockpit.plans.profilers.base.Profiler.words`."""
-        return self.extra
 
     def argv(self, tool: str, folder: str, report: str) -> tuple[str, ...]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""
