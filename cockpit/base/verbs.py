@@ -72,11 +72,6 @@ class Ping(Request["PingAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Equip(Request["Nothing", "Nothing"]):
-    """payload: a zip with pynvml"""
-
-
-@dataclass(frozen=True)
 class Facts(Request["FactsAnswer", "Nothing"]):
     """what a launch would find there"""
 
@@ -156,7 +151,7 @@ class Follow(Request["Nothing", "FollowItem"]):
 
 @dataclass(frozen=True)
 class Samples(Request["Nothing", "SamplesItem"]):
-    """measurements, each `interval` seconds"""
+    """measurements, each `interval` seconds; payload: pynvml"""
 
     dir: str = bound(PATH)
     interval: float = bound(SECONDS, 1.0)
@@ -224,7 +219,6 @@ class Read(Request["ReadAnswer", "ReadItem"]):
 
 VERBS: Dict[str, Type[Request[Any, Any]]] = {
     "ping": Ping,
-    "equip": Equip,
     "facts": Facts,
     "port": Port,
     "resolve": Resolve,

@@ -16,7 +16,7 @@ from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
 from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.shell import quote
-from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Request, Samples
+from cockpit.base.verbs import NAMES, Answer, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
@@ -149,7 +149,6 @@ class Link:
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
-        self._equipping: asyncio.Task[Any] | None = None
         self._pipe: Pipe | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
@@ -284,7 +283,7 @@ class Link:
 
     async def _start(self, request: Request[Answer, Item], data: bytes) -> Stream[Answer, Item]:
         if isinstance(request, Samples):
-            await self._equip()
+            data = await payload.in_thread(payload.pynvml)
         kind = type(request)
         self._number += 1
         number = self._number
@@ -297,16 +296,6 @@ class Link:
             self._pending.pop(number, None)
             raise
         return stream
-
-    async def _equip(self) -> None:
-        """Make sure that the agent has pynvml."""
-        if self._equipping is None:
-            extras = await payload.in_thread(payload.extras)
-            if self._equipping is None:
-                self._equipping = asyncio.create_task(self.call(Equip(), extras))
-                # Whoever waited for it may be gone when it fails; the next caller gets the error.
-                self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.shield(self._equipping)  # others may wait for it too
 
     async def _send(self, header: Header, data: bytes = b"") -> None:
         if self.lost.done() or self._pipe is None:

@@ -1,7 +1,8 @@
 """What is sent to a node, and the one line that receives it there.
 
 The zip holds the sources of our node code but no byte code: that would fit only one version of Python, and
-compiling what an agent needs at its start costs a node some 5 ms. pynvml follows when needed.
+compiling what an agent needs at its start costs a node some 5 ms. pynvml follows with requests for
+measurements.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _building = threading.Lock()
 
 
 async def in_thread(build: Callable[[], bytes]) -> bytes:
-    """What ``build`` (:func:`archive` or :func:`extras`) makes: once, and off the event loop."""
+    """What ``build`` (:func:`archive` or :func:`pynvml`) makes: once, and off the event loop."""
 
     def made() -> bytes:
         with _building:
@@ -113,15 +114,12 @@ def archive() -> bytes:
 
 
 @lru_cache(maxsize=1)
-def extras() -> bytes:
-    """The zip of pynvml, sent when it is first needed."""
+def pynvml() -> bytes:
+    """The source of pynvml, compressed with zlib, for measurements of GPUs."""
     spec = importlib.util.find_spec("pynvml")  # without importing it: that would slow down every start
     assert spec
     assert spec.origin
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
-        _add(target, "pynvml.py", Path(spec.origin).read_bytes())
-    return out.getvalue()
+    return zlib.compress(Path(spec.origin).read_bytes())
 
 
 _ELF_MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}

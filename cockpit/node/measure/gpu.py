@@ -1,49 +1,37 @@
-"""GPUs through NVML, if there is a driver; pynvml comes from the cockpit, as a zip that stays in memory."""
+"""GPUs through NVML, if there is a driver; pynvml comes with the request."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
-import tempfile
+import zlib
+from types import ModuleType
 from typing import Any, Dict, List
-
-from cockpit.node.calls import Call
 
 NVML: Any = None
 """The ``pynvml`` module; a test may put a recorded one in its place."""
 
 
-def equip(call: Call) -> Dict[str, Any]:
-    """Take in the zip with pynvml; once per link, before anything needs it."""
-    try:
-        number = os.memfd_create("cockpit")
-    except OSError:
-        number, path = tempfile.mkstemp()
-        os.unlink(path)
-    with os.fdopen(os.dup(number), "wb") as file:
-        file.write(call.payload)
-    sys.path.append("/proc/self/fd/%d" % number)
-    return {}
-
-
-def _nvml() -> Any:
+def _nvml(source: bytes) -> Any:
     if NVML is not None:
         return NVML
     ctypes.CDLL("libnvidia-ml.so.1")  # no driver is the common case: find out before compiling 8,000 lines
-    import pynvml
-
-    return pynvml
+    module = sys.modules["pynvml"] = ModuleType("pynvml")
+    exec(zlib.decompress(source), module.__dict__)
+    return module
 
 
 class Gpus:
-    """Reads every GPU of the node; if NVML does not start, it never finds any."""
+    """Reads every GPU of the node; if NVML does not start, it never finds any.
 
-    def __init__(self) -> None:
+    :param source: of pynvml, compressed with zlib
+    """
+
+    def __init__(self, source: bytes) -> None:
         self._nvml: Any = None
         self._handles: List[Any] = []
         try:
-            nvml = _nvml()
+            nvml = _nvml(source)
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
             self._handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]

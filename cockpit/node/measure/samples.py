@@ -28,7 +28,7 @@ def samples(call: Call) -> Dict[str, Any]:
     """
     asked = call.asked(verbs.Samples)
     sampler = _Sampler(asked.dir)
-    gpus = gpu.Gpus()
+    gpus = gpu.Gpus(call.payload)
     while True:
         item = sampler.sample()
         item["gpus"] = gpus.sample()

@@ -18,7 +18,7 @@ import signal
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 KINDS = {"py-spy": ("dump",)}
 """Every kind of helper, by the name it runs under, with the words that its arguments may begin with."""
@@ -34,16 +34,15 @@ _MESSAGE = 1 << 16
 _PEER = struct.Struct("3i")
 
 
-class Running:
+class Running(NamedTuple):
     """A running helper, whoever started it.
 
     :param wait: waits up to the given seconds for its end; returns its exit status, or None
     :param kill: ends it at once
     """
 
-    def __init__(self, wait: Callable[[float], Optional[int]], kill: Callable[[], None]) -> None:
-        self.wait = wait
-        self.kill = kill
+    wait: Callable[[float], Optional[int]]
+    kill: Callable[[], None]
 
 
 Starter = Callable[[str, List[str], int, int], Running]
