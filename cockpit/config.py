@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import paths
-from cockpit.errors import CockpitError, ManyErrors, near
+from cockpit.errors import CockpitError, ManyErrors, near_or_all
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,23 +65,21 @@ class Config:
     """The file, or files, that ``keys`` came from."""
 
 
-def _flag(value: object) -> bool:
-    return isinstance(value, bool)
+_Kind = tuple[Callable[[Any], bool], str]
+"""Whether a value fits, and what fits."""
 
+_FLAG: _Kind = (lambda value: isinstance(value, bool), "true or false")
+_WHOLE: _Kind = (lambda value: type(value) is int and 0 <= value < 1 << 62, "a whole number from 0 on")
+_PERCENT: _Kind = (lambda value: type(value) in (int, float) and 0 <= value <= 100, "a number from 0 to 100")
+_KEYS: _Kind = (lambda value: isinstance(value, str), 'a text like "x,ctrl+x"')
 
-def _text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "theme": (_text, "the name of a theme"),
-    "ascii": (lambda value: _flag(value) or value == "auto", 'true, false or "auto"'),
-    "read_only": (_flag, "true or false"),
-    "timestamps": (_flag, "true or false"),
-    "wrap": (_flag, "true or false"),
-    "quotas": (lambda value: isinstance(value, dict), "a table: [quotas]"),
-    "keys": (lambda value: isinstance(value, dict), "a table: [keys]"),
+_KINDS: dict[str, _Kind] = {
+    "theme": (lambda value: isinstance(value, str), "the name of a theme"),
+    "ascii": (lambda value: isinstance(value, bool) or value == "auto", 'true, false or "auto"'),
+    **dict.fromkeys(("read_only", "timestamps", "wrap"), _FLAG),
+    **{name: (lambda value: isinstance(value, dict), f"a table: [{name}]") for name in ("quotas", "keys")},
 }
+_QUOTAS = {**dict.fromkeys(Quotas.__dataclass_fields__, _WHOLE), "free_percent": _PERCENT}
 
 
 def load() -> Config:
@@ -123,7 +121,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise CockpitError(f"is not UTF-8: {error.reason}", where=f"{path}, byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(path, str(error)) from None
-    errors = [error for name, value in data.items() for error in _wrong(path, name, value)]
+    errors = list(_wrong(str(path), data, _KINDS))
     if errors:
         raise ManyErrors(errors)
     return data
@@ -135,42 +133,19 @@ def _not_toml(path: Path, said: str) -> CockpitError:
     return CockpitError(f"is not TOML: {what[:1].lower()}{what[1:]}", where=f"{path}{line}", hint=SEE)
 
 
-def _wrong(path: Path, name: str, value: object) -> Iterator[CockpitError]:
-    where = str(path)
-    if name not in _KINDS:
-        yield _unknown(where, name, name, _KINDS)
-        return
-    fits, wanted = _KINDS[name]
-    if not fits(value):
-        yield CockpitError(f"key {name!r}: must be {wanted}, not {_shown(value)}", where=where, hint=SEE)
-    elif name == "quotas":
-        yield from _wrong_quotas(where, value)
-    elif isinstance(value, dict):
-        for command, keys in value.items():
-            if not isinstance(keys, str):
-                what = f"key '{name}.{command}': must be a text like \"x,ctrl+x\", not {_shown(keys)}"
-                yield CockpitError(what, where=where, hint=SEE)
-
-
-def _wrong_quotas(where: str, table: Any) -> Iterator[CockpitError]:
+def _wrong(
+    where: str, table: Mapping[str, Any], kinds: Mapping[str, _Kind], above: str = ""
+) -> Iterator[CockpitError]:
     for name, value in table.items():
-        shown = f"quotas.{name}"
-        if name not in Quotas.__dataclass_fields__:
-            yield _unknown(where, shown, name, Quotas.__dataclass_fields__)
-            continue
-        if name == "free_percent":
-            fits, wanted = type(value) in (int, float) and 0 <= value <= 100, "a number from 0 to 100"
-        else:
-            fits, wanted = type(value) is int and 0 <= value < 1 << 62, "a whole number from 0 on"
-        if not fits:
-            what = f"key {shown!r}: must be {wanted}, not {_shown(value)}"
+        key = f"key {above + name!r}"
+        if name not in kinds:
+            yield CockpitError(f"{key}: unknown", where=where, hint=near_or_all(name, kinds))
+        elif not kinds[name][0](value):
+            what = f"{key}: must be {kinds[name][1]}, not {_shown(value)}"
             yield CockpitError(what, where=where, hint=SEE)
-
-
-def _unknown(where: str, shown: str, name: str, known: Mapping[str, Any]) -> CockpitError:
-    meant = near(name, known)
-    hint = f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"
-    return CockpitError(f"key {shown!r}: unknown", where=where, hint=hint)
+        elif isinstance(value, dict):
+            below = _QUOTAS if name == "quotas" else dict.fromkeys(value, _KEYS)
+            yield from _wrong(where, value, below, f"{name}.")
 
 
 def _shown(value: object) -> str:

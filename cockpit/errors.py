@@ -96,3 +96,9 @@ def near(word: str, known: Iterable[str]) -> str:
     import difflib  # a correct word saves 5 ms
 
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
+
+
+def near_or_all(word: str, known: Iterable[str]) -> str:
+    """What may have been meant by a mistyped word, or else all that is known."""
+    meant = near(word, known)
+    return f"did you mean {meant!r}?" if meant else f"known are {', '.join(known)}"

@@ -118,8 +118,7 @@ def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
 def test_node_side_is_python_3_8_and_the_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
     top = {name.partition(".")[0] for name in imported(tree)}
-    extra = {"cockpit", "psutil", "pynvml"} if "node" in path.parts else {"cockpit"}
-    assert top <= sys.stdlib_module_names | extra
+    assert top <= sys.stdlib_module_names | {"cockpit"}
     # New names for old things, which parse everywhere and then fail on the node.
     assert not top & {"tomllib", "zoneinfo", "graphlib"}
 

@@ -39,6 +39,7 @@ from cockpit.base.gate import (
     Kind,
     ListOf,
     Malformed,
+    MapOf,
     Maybe,
     Of,
     Row,
@@ -115,7 +116,7 @@ class FactsAnswer:
     python_version: str = bound(WORD)
     cores: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 16), 1 << 16))
     numactl: Optional[str] = maybe(PATH)
-    nsys: Optional[str] = maybe(_LINE)
+    tools: Dict[str, str] = bound(MapOf(WORD, _LINE, 100), {})
     script: bool = bound(FLAG, True)
     deepspeed: Optional[str] = maybe(WORD)
     no_ssh: bool = bound(FLAG, False)
@@ -167,14 +168,6 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """Which profiler a node runs, and what its report is called."""
-
-    nsys: str = bound(_LINE)
-    report: str = bound(_LINE)
-
-
-@dataclass(frozen=True)
 class RunFacts:
     """``record.json``: what a run folder was made for."""
 
@@ -188,7 +181,7 @@ class RunFacts:
     index: int = bound(COUNT, 0)
     host: str = bound(Text(255), "")
     launcher: str = bound(WORD, "")
-    profile: Optional[Profile] = maybe(Of(Profile))
+    profile: Optional[Dict[str, str]] = maybe(MapOf(WORD, _LINE, 100))
 
 
 EVENTS_KEPT = 20_000

@@ -14,7 +14,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
 ``stop.json``            present when somebody asked to stop
 ``reports/``             a profiler's files
-``tracing.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
+``helpers.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 =======================  ==========================================================================
 """

@@ -38,7 +38,6 @@ class Reply(NamedTuple):
 
 REPLIES: Dict[Type[verbs.Request[Any, Any]], Reply] = {
     verbs.Ping: Reply(PingAnswer),
-    verbs.Equip: Reply(Nothing),
     verbs.Facts: Reply(FactsAnswer),
     verbs.Port: Reply(PortAnswer),
     verbs.Resolve: Reply(ResolveAnswer),

@@ -20,6 +20,7 @@ from cockpit.base.gate import (
     SENTENCE,
     SIZE,
     ListOf,
+    MapOf,
     Of,
     Text,
     Whole,
@@ -71,18 +72,13 @@ class Ping(Request["PingAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Equip(Request["Nothing", "Nothing"]):
-    """payload: a zip with psutil and pynvml"""
-
-
-@dataclass(frozen=True)
 class Facts(Request["FactsAnswer", "Nothing"]):
     """what a launch would find there"""
 
     cwd: str = bound(_LINE)
     setup: str = bound(Text(1 << 20), "")
     python: str = bound(_LINE, "")
-    nsys: str = bound(_LINE, "")
+    tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
 
@@ -155,7 +151,7 @@ class Follow(Request["Nothing", "FollowItem"]):
 
 @dataclass(frozen=True)
 class Samples(Request["Nothing", "SamplesItem"]):
-    """measurements, each `interval` seconds"""
+    """measurements, each `interval` seconds; payload: pynvml"""
 
     dir: str = bound(PATH)
     interval: float = bound(SECONDS, 1.0)
@@ -223,7 +219,6 @@ class Read(Request["ReadAnswer", "ReadItem"]):
 
 VERBS: Dict[str, Type[Request[Any, Any]]] = {
     "ping": Ping,
-    "equip": Equip,
     "facts": Facts,
     "port": Port,
     "resolve": Resolve,

@@ -12,10 +12,10 @@ from cockpit import paths
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
-from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.stacks.parties import JobParty, find_job
-from cockpit.plans.nodes import filters, hostfile
+from cockpit.plans.nodes.sources import nodes_from
 
 
 def add_options(parser: Parser) -> None:
@@ -48,10 +48,9 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
 
     :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
-    hosts = filters.apply(hostfile.read(args.target), args.include, args.exclude)
-    names = [host.name for host in hosts]
+    names = [host.name for host in nodes_from([args.target], args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)
-    async with LinkPool(pythons, args.transport, args.ssh_config) as pool:
+    async with LinkPool(pythons, reach(args)) as pool:
         pool.roll.call(names)
         async with telling(lambda: pool.roll) as teller:
             job, errors = await find_job(names, pool, args.job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,15 @@ from cockpit.engine.records.folder import new_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
 from cockpit.plans.launch import Job
-from cockpit.plans.nodes import filters, hostfile
-from cockpit.plans.profilers import DEFAULT_TRACE, NsysOptions
+from cockpit.plans.launchers.registry import LAUNCHERS
+from cockpit.plans.nodes import hostfile
+from cockpit.plans.nodes.sources import nodes_from
+from cockpit.plans.profilers.registry import PROFILERS
+from cockpit.plans.words import split
 
 EPILOG = """examples:
   cockpit {verb} hostfile -- train.py --steps 1000
-  cockpit {verb} hostfile --profile nsys -- train.py
+  cockpit {verb} hostfile --profile {profiler} -- train.py
   cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
   cockpit {verb} hostfile --launcher command -- ./any-program
 
@@ -32,7 +34,7 @@ Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 
 def parser(verb: str, description: str) -> Parser:
     """A parser with every option of a launch."""
-    made = Parser(verb, description, EPILOG.format(verb=verb))
+    made = Parser(verb, description, EPILOG.format(verb=verb, profiler=next(iter(PROFILERS))))
     made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
     made.add_argument("hostfile", metavar="HOSTFILE", help="lines like: gpu[01-16] slots=8")
     _add_job_options(made)
@@ -50,12 +52,11 @@ def _add_job_options(made: Parser) -> None:
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument(
         "--launcher",
-        choices=("deepspeed", "torchrun", "command"),
+        choices=tuple(LAUNCHERS),
         default="deepspeed",
         help="default: deepspeed",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
-    made.worded.add("--launcher-args")
     group.add_argument(
         "--python",
         metavar="PATH",
@@ -97,18 +98,9 @@ def _add_environment_options(made: Parser) -> None:
 
 def _add_profile_options(made: Parser) -> None:
     group = made.add_argument_group("profile")
-    group.add_argument("--profile", choices=("nsys",), help="one report a node, around the launcher")
-    group.add_argument("--trace", default=DEFAULT_TRACE, help=f"what nsys traces (default: {DEFAULT_TRACE})")
-    group.add_argument("--delay", type=int, default=0, metavar="S", help="start after S seconds")
-    group.add_argument(
-        "--duration", type=int, default=0, metavar="S", help="trace S seconds; the job goes on"
-    )
-    group.add_argument(
-        "--capture-range", default="", metavar="RANGE", help="nsys's own: cudaProfilerApi, nvtx"
-    )
-    group.add_argument("--nsys", metavar="PATH", help="nsys on the nodes (default: PATH, CUDA's folders)")
-    group.add_argument("--nsys-args", metavar="'WORDS'", default="", help="more words for nsys profile")
-    made.worded.add("--nsys-args")
+    group.add_argument("--profile", choices=tuple(PROFILERS), help="one report a node, around the launcher")
+    for profiler in PROFILERS.values():
+        profiler.add_options(group)
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
     if not program:
         hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
-    hosts = filters.apply(hostfile.read(args.hostfile), args.include, args.exclude)
+    hosts = nodes_from([args.hostfile], args.include, args.exclude)
     cwd = os.path.abspath(args.cwd or _cwd())
     paths = environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd)
     files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]
@@ -154,8 +146,8 @@ def parse(made: Parser, words: list[str]) -> Launch:
         master_addr=args.master_addr,
         master_port=args.master_port,
         bind_cores=args.bind_cores,
-        launcher_args=_words(args.launcher_args, "--launcher-args"),
-        nsys=_nsys(args),
+        launcher_args=split(args.launcher_args, "--launcher-args"),
+        profiler=PROFILERS[args.profile].of(args) if args.profile else None,
     )
     return Launch(job, args, environment.not_sent(os.environ, env.values))
 
@@ -201,20 +193,6 @@ def _name(given: str | None) -> str:
     except Malformed:
         hint = "letters, digits, dot, dash, underscore"
         raise CockpitError(f"not a name for a run: {given!r}", where="--name", hint=hint) from None
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise CockpitError(f"cannot be split into words: {error}", where=option) from None
-
-
-def _nsys(args: argparse.Namespace) -> NsysOptions | None:
-    if args.profile is None:
-        return None
-    extra = _words(args.nsys_args, "--nsys-args")
-    return NsysOptions(args.trace, args.delay, args.duration, args.capture_range, extra, args.nsys)
 
 
 def _port(text: str) -> int:

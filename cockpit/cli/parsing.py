@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,11 @@ from typing import Any, NoReturn
 
 from cockpit.cli.output import say
 from cockpit.errors import Exit, near
+from cockpit.transport.base import Reach
+from cockpit.transport.registry import TRANSPORTS
+
+WORDS = "'WORDS'"
+"""The metavar of options whose value is words for another program: they may begin with a dash."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,9 +29,6 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-
-        self.worded: set[str] = set()
-        """Options whose value is words for another program: they may begin with a dash."""
 
     def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
         """See :meth:`argparse.ArgumentParser.parse_known_args`."""
@@ -46,10 +49,11 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unexpected argument {word!r}")
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """``--opt -x`` as ``--opt=-x`` if the option takes words; our own options are not such words."""
+        """``--opt -x`` as ``--opt=-x`` if it takes words for another program, which no option of ours is."""
+        worded = {name for name, one in self._option_string_actions.items() if one.metavar == WORDS}
         joined: list[str] = []
         for word in words:
-            if joined and joined[-1] in self.worded and word not in self._option_string_actions:
+            if joined and joined[-1] in worded and word not in self._option_string_actions:
                 joined[-1] += f"={word}"
             else:
                 joined.append(word)
@@ -77,13 +81,19 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("links")
     group.add_argument(
         "--transport",
-        choices=("auto", "ssh", "local"),
+        choices=tuple(TRANSPORTS),
         default="auto",
         help="auto: this machine's own names need no ssh",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
     )
+
+
+def reach(args: argparse.Namespace) -> Reach:
+    """How the options want nodes to be reached."""
+    config = args.ssh_config and os.path.abspath(args.ssh_config)
+    return Reach(args.transport, {"config": config} if config else {})
 
 
 def seconds(text: str) -> float:

@@ -26,12 +26,8 @@ from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Room
 from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
 from cockpit.errors import CockpitError, Exit, os_error
+from cockpit.plans.profilers.registry import PROFILERS, SUFFIXES, WARNING
 from cockpit.transport.base import LinkError
-
-SUFFIXES = (".nsys-rep", ".qdstrm", ".sqlite")
-"""What a report's name may end in; anything else in the reports folder is named, not fetched."""
-
-WARNING = "nsys reports hold the whole environment of the run, secrets included: share them with care"
 
 GROWTH = 1 << 30
 """Bytes a report may grow while it is fetched; a node that sends more would fill our disk."""
@@ -321,7 +317,7 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
         recorded = model.nodes[node.name].reports.values()
         said = [report.text for report in recorded if report.state == "missing"]
         if not folder.manifest.profile:
-            why = "the run was not profiled: use --profile nsys"
+            why = f"the run was not profiled: use --profile {'|'.join(PROFILERS)}"
         elif not model.nodes[node.name].over:
             why = "the run still goes on: a report is written when it ends"
         else:

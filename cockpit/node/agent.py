@@ -28,7 +28,6 @@ SILENCE_S = 90.0
 
 VERBS = {
     "ping": "agent",
-    "equip": "extensions",
     "facts": "facts",
     "port": "facts",
     "resolve": "facts",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import glob
 import ipaddress
 import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import verbs
-from cockpit.node import usermask
+from cockpit.node import procfs, usermask
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.extensions import psutil
 
 _MARK = "cockpit-facts:"
 
@@ -40,7 +42,7 @@ def tool(name):
     return beside if os.access(beside, os.X_OK) else which(name)
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
-    "numactl": which("numactl"), "nsys": which("nsys"),
+    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[2:]},
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
 where = folder("deepspeed")
@@ -57,22 +59,16 @@ os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 _BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
 """Variables that may keep a Python from even starting."""
 
-_NSYS_PLACES = (
-    "/usr/local/cuda*/bin/nsys",
-    "/opt/nvidia/nsight-systems*/*/bin/nsys",
-    "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-systems*/bin/nsys",
-    "/usr/local/cuda*/nsight-systems*/bin/nsys",
-    "/usr/lib/nsight-systems/bin/nsys",
-)
+_SIOCGIFADDR = 0x8915
 
 
 def facts(call: Call) -> Dict[str, Any]:
     """Look at the node as the launch will find it: working directory, setup, python, tools.
 
-    Request: ``cwd``, ``setup``, ``python`` (a path, or empty: ``python`` on PATH after the setup), ``nsys``
-    (a path, or empty), ``script`` (a file that must be there, or empty), ``base`` (folder for run folders).
-    The answer is the probe's facts, ``nsys`` as found and ``free_bytes`` where run folders go.
+    Request: ``cwd``, ``setup``, ``python`` (a path, or empty: ``python`` on PATH after the setup), ``tools``
+    (places of programs by name, the best first: a name is looked for on PATH, else a pattern of paths),
+    ``script`` (a file that must be there, or empty), ``base`` (folder for run folders). The answer is the
+    probe's facts, ``tools`` as found and ``free_bytes`` where run folders go.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -84,16 +80,15 @@ def facts(call: Call) -> Dict[str, Any]:
         )
     if python and not (shutil.which(python) or setup):
         raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
-    found = _probe(cwd, setup, python, asked.script)
+    on_path = [place for places in asked.tools.values() for place in places if "/" not in place]
+    found = _probe(cwd, setup, python, asked.script, *on_path)
     found["free_bytes"] = _free_bytes(asked.base or tempfile.gettempdir())
-    nsys = asked.nsys
-    if nsys and not os.access(nsys, os.X_OK):
-        raise NodeError("nsys", "no nsys %s" % nsys, "give its path: --nsys PATH")
-    found["nsys"] = os.path.abspath(nsys) if nsys else found["nsys"] or _nsys()
+    tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
+    found["tools"] = {name: path for name, path in tools.items() if path}
     return found
 
 
-def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
+def _probe(cwd: str, setup: str, python: str, *words: str) -> Dict[str, Any]:
     # Without --norc, `bash -c` under sshd reads .bashrc, which the launch script's bash does not.
     bash = shutil.which("bash")
     shell = [bash, "--norc"] if bash else ["/bin/sh"]
@@ -102,9 +97,11 @@ def _probe(cwd: str, setup: str, python: str, program: str) -> Dict[str, Any]:
     script = "" if mask is None else "umask %03o\n" % mask
     script += 'cd -- "$1" || exit 91\n{\n%s\n} || exit 93\npython=$2\n' % (setup or ":")
     script += '[ -n "$python" ] || python=$(command -v python || command -v python3) || exit 92\n'
-    script += 'command -v "$python" >/dev/null || exit 92\nexec "$python" -c "$3" "$4"\n'
+    script += (
+        'command -v "$python" >/dev/null || exit 92\nprobe=$3\nshift 3\nexec "$python" -c "$probe" "$@"\n'
+    )
     done = subprocess.run(
-        [*shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, program],
+        [*shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -137,9 +134,12 @@ def _free_bytes(folder: str) -> int:
     return room.f_bavail * room.f_frsize
 
 
-def _nsys() -> Optional[str]:
-    found = [path for place in _NSYS_PLACES for path in sorted(glob.glob(place), reverse=True)]
-    return next((path for path in found if os.access(path, os.X_OK)), None)
+def _tool(places: Tuple[str, ...], on_path: Dict[str, Optional[str]]) -> Optional[str]:
+    for place in places:
+        for path in (on_path.get(place) or place, *sorted(glob.glob(place), reverse=True)):
+            if "/" in path and os.access(path, os.X_OK):
+                return os.path.abspath(path)
+    return None
 
 
 def port(call: Call) -> Dict[str, Any]:
@@ -163,14 +163,16 @@ def port(call: Call) -> Dict[str, Any]:
 
 
 def _owner(wanted: int) -> str:
-    try:
-        module = psutil()
-        for connection in module.net_connections("tcp"):
-            if connection.laddr and connection.laddr.port == wanted and connection.pid:
-                name = module.Process(connection.pid).name()
-                return ", held by %s (pid %d)" % (name, connection.pid)
-    except Exception:  # only a courtesy; the port is in use whoever holds it
-        return ""
+    held = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as lines:
+            sockets = [words for words in map(str.split, lines) if words[1].endswith(":%04X" % wanted)]
+            held |= {"socket:[%s]" % words[9] for words in sockets}
+    for path in glob.iglob("/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path) in held:
+                process = procfs.stat(int(path.split("/")[2]))
+                return ", held by %s (pid %d)" % (process.name, process.pid) if process else ""
     return " by a process of somebody else"
 
 
@@ -187,12 +189,12 @@ def resolve(call: Call) -> Dict[str, Any]:
 def _own_addresses() -> List[str]:
     # sshd has UNKNOWN there if the connection reached it through a pipe.
     own = [word for word in os.environ.get("SSH_CONNECTION", "").split(" ")[2:3] if _is_ip(word)]
-    try:
-        for interface in psutil().net_if_addrs().values():
-            own += [a.address for a in interface if a.family == socket.AF_INET and a.address not in own]
-    except NodeError:
-        pass  # the address of the ssh connection is enough
-    return own
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has no IPv4 address
+                ifreq = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("40s", os.fsencode(name)))
+                own.append(socket.inet_ntoa(ifreq[20:24]))
+    return list(dict.fromkeys(own))
 
 
 def _is_ip(text: str) -> bool:

@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 class Stat:
     """Some fields of ``/proc/PID/stat``.
 
-    ``ticks`` is the start time in clock ticks since boot, ``state`` the letter of proc(5).
+    ``ticks`` is the start time in clock ticks since boot, ``state`` the letter of proc(5), ``cpu_ticks`` the
+    CPU time that its threads have used in clock ticks, ``pages`` its resident memory in pages.
     """
 
-    __slots__ = ("name", "parent", "pid", "state", "ticks")
+    __slots__ = ("cpu_ticks", "name", "pages", "parent", "pid", "state", "threads", "ticks")
 
-    def __init__(self, pid: int, name: str, state: str, parent: int, ticks: int) -> None:
+    def __init__(self, pid: int, name: str, fields: list[str]) -> None:
         self.pid = pid
         self.name = name
-        self.state = state
-        self.parent = parent
-        self.ticks = ticks
+        self.state = fields[0]
+        self.parent, self.threads, self.ticks, self.pages = (int(fields[place]) for place in (1, 17, 19, 21))
+        self.cpu_ticks = int(fields[11]) + int(fields[12])
 
 
 def boot_id() -> str:
@@ -43,9 +44,7 @@ def stat(pid: int) -> Stat | None:
     # The name may contain spaces and parentheses; nothing after it does.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
-    if len(fields) < 20:
-        return None
-    return Stat(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[19]))
+    return Stat(pid, head.partition("(")[2], fields) if len(fields) > 21 else None
 
 
 def exists(pid: int, ticks: int) -> bool:
@@ -152,6 +151,18 @@ def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
         level = [one for one in level if not but(one.pid)]
         found += level
     return [process for process in found if process.state not in "ZX"]
+
+
+def memory() -> tuple[int, int] | None:
+    """Bytes of memory in use and of all there is; None if that is not known."""
+    lines = [line.split() for line in _read("/proc/meminfo").decode("ascii", "replace").splitlines()]
+    sizes = {words[0]: int(words[1]) << 10 for words in lines if words[2:] == ["kB"]}
+    if "MemTotal:" not in sizes:
+        return None
+    # Linux before 3.14 does not say what is available.
+    free = sum(sizes.get(name, 0) for name in ("MemFree:", "Buffers:", "Cached:"))
+    total = sizes["MemTotal:"]
+    return max(0, total - sizes.get("MemAvailable:", free)), total
 
 
 def _read(path: str) -> bytes:

@@ -9,7 +9,7 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import FLAG, Kind, Malformed, Maybe, Text, Whole
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
-from cockpit.plans.profilers import NsysOptions
+from cockpit.plans.profilers.base import Profiler
 
 DIR = "@COCKPIT_DIR@"
 """Placeholder for the run folder in an argv; scripts have ``"$COCKPIT_DIR"`` there."""
@@ -35,7 +35,7 @@ class Job:
     :param master_port: None: ask for a free one
     :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
     :param launcher_args: more words for the launcher
-    :param nsys: profile every node with nsys
+    :param profiler: around the launcher of every node
     """
 
     run: str
@@ -51,7 +51,7 @@ class Job:
     master_port: int | None = None
     bind_cores: str | None = None
     launcher_args: tuple[str, ...] = ()
-    nsys: NsysOptions | None = None
+    profiler: Profiler | None = None
 
     @property
     def world_size(self) -> int:
@@ -68,7 +68,7 @@ _FACTS: dict[str, Kind] = {
     "port": Maybe(_PORT),
     "cores": Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*"),
     "numactl": Maybe(_TOOL),
-    "nsys": Maybe(_TOOL),
+    "profiler": Maybe(_TOOL),
     "python": Maybe(_TOOL),
     "deepspeed": Maybe(_VERSION),
     "no_ssh": FLAG,
@@ -103,7 +103,7 @@ class NodeFacts:
     :param address: the address at which the other nodes reach it, or None: they resolve its name
     :param port: a free TCP port on it
     :param cores: the cores it allows us, like ``0-3,8``
-    :param numactl: path, or None: not there; the same for the other tools
+    :param numactl: path, or None: not there; the same for the job's profiler and the other tools
     :param python: absolute path
     :param deepspeed: version
     :param no_ssh: whether that DeepSpeed knows ``--no_ssh``
@@ -115,7 +115,7 @@ class NodeFacts:
     port: int | None = None
     cores: str = ""
     numactl: str | None = None
-    nsys: str | None = None
+    profiler: str | None = None
     python: str | None = None
     deepspeed: str | None = None
     no_ssh: bool = True
@@ -131,15 +131,17 @@ class NodeFacts:
                 raise CockpitError(f"bad {name.replace('_', ' ')}: {error}") from None
 
     @classmethod
-    def of(cls, node: str, answer: FactsAnswer) -> NodeFacts:
+    def of(cls, node: str, answer: FactsAnswer, profiler: str = "") -> NodeFacts:
         """From the answer of a node's ``facts`` call (:func:`cockpit.node.facts.facts`).
+
+        :param profiler: name of the job's
 
         :raises CockpitError: it cannot be true; names the node
         """
         tools = (answer.deepspeed, answer.no_ssh, answer.deepspeed_tool, answer.torch, answer.torchrun_tool)
         cores = ",".join(map(str, answer.cores))
         try:
-            return cls(None, None, cores, answer.numactl, answer.nsys, answer.python, *tools)
+            return cls(None, None, cores, answer.numactl, answer.tools.get(profiler), answer.python, *tools)
         except CockpitError as error:
             hint = "nothing was started; find out why before you use this node"
             what = f"cannot be true: {error.what}"

@@ -15,11 +15,11 @@ from cockpit.base.record import REPORTS
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
 from cockpit.plans.launch import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
-from cockpit.plans.launchers import command
+from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import hostfile
-from cockpit.plans.profilers import HELD, HELD_SH, nsys_argv, report_name
+from cockpit.plans.profilers.base import Profiler
 
-__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]
+__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans", "unfit"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class NodePlan:
     :param ranks: global ranks expected here
     :param slots: slots used here; a rank's LOCAL_RANK is the launcher's business (DeepSpeed: RANK % slots)
     :param world_size: ranks of all nodes
-    :param nsys: the profiler's path, or None: not profiled
-    :param report: the report in the run folder, without suffix, or None
+    :param profiler: around the launcher, or None: not profiled
+    :param tool: the profiler's path
+    :param report: the report in the run folder, without suffix
     :param notes: sentences for the person who reads the plan
     """
 
@@ -64,8 +65,9 @@ class NodePlan:
     world_size: int
     master_addr: str
     master_port: int
-    nsys: str | None
-    report: str | None
+    profiler: Profiler | None
+    tool: str
+    report: str
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -119,6 +121,13 @@ def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tu
     return tuple(plans)
 
 
+def unfit(job: Job, facts: NodeFacts) -> tuple[str, str] | None:
+    """What a node lacks to run the job, as far as its facts tell, and what would help."""
+    if job.profiler and not facts.profiler:
+        return launchers.unfit(job, facts) or job.profiler.missing
+    return launchers.unfit(job, facts)
+
+
 def _check(job: Job) -> None:
     if not job.program or job.program == ("-m",):
         raise CockpitError("no program to run", hint="write it at the end: -- train.py ARGS")
@@ -133,8 +142,9 @@ def _check(job: Job) -> None:
     if job.master_addr is not None and not is_address(job.master_addr):
         hint = "give a name or an IP address"
         raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
-    nsys_words = job.nsys.extra if job.nsys else ()
-    texts = (*job.program, *job.launcher_args, *nsys_words, job.cwd, job.setup, job.python or "")
+    launchers.check(job)
+    words = job.profiler.argv("", "", "") if job.profiler else ()
+    texts = (*job.program, *job.launcher_args, *words, job.cwd, job.setup, job.python or "")
     if any("\0" in text for text in texts):
         raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")
     if any(DIR in text for text in texts):
@@ -166,18 +176,18 @@ def _is_ip(name: str) -> bool:
 
 def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
     job, facts = place.job, place.facts
-    made = command(place)
+    problem = unfit(job, facts) if facts else None
+    if problem:
+        raise CockpitError(problem[0], where=place.host.name, hint=problem[1], code=Exit.NODE_UNFIT)
+    made = launchers.command(place)
     files = dict(made.files)
-    nsys = report = None
+    tool = report = ""
     before: tuple[str, ...] = ()
-    if job.nsys:
-        nsys = job.nsys.path or (facts.nsys if facts else "nsys")
-        if nsys is None:
-            hint = "install Nsight Systems there, or give its path: --nsys PATH"
-            raise CockpitError("no nsys", where=place.host.name, hint=hint, code=Exit.NODE_UNFIT)
+    if job.profiler:
+        tool = (facts and facts.profiler) or job.profiler.places[0]
         report = f"{REPORTS}/{report_name(job.run, place.host.name, place.index)}"
-        before = (*nsys_argv(job.nsys, nsys, f"{DIR}/{report}"), "bash", f"{DIR}/{HELD_SH}")
-        files[HELD_SH] = HELD
+        before = job.profiler.argv(tool, DIR, report)
+        files.update(job.profiler.files)
     return NodePlan(
         run=job.run,
         node=place.host.name,
@@ -197,7 +207,15 @@ def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
         world_size=job.world_size,
         master_addr=place.master_addr,
         master_port=place.master_port,
-        nsys=nsys,
+        profiler=job.profiler,
+        tool=tool,
         report=report,
         notes=(*notes, *made.notes),
     )
+
+
+def report_name(run: str, node: str, index: int) -> str:
+    """A file name for a node's report, without suffix; only ``A-Za-z0-9._-`` of the node's name stay."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", node)
+    # user@a and user_a must not collide.
+    return f"{run}-{safe}" if safe == node else f"{run}-{safe}-n{index}"

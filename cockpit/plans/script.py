@@ -12,7 +12,7 @@ from typing import Any
 from cockpit.base.record import LAUNCH_SH, REPORTS
 from cockpit.base.shell import comment, fill, quote, verbatim
 from cockpit.plans.plan import DIR, NodePlan
-from cockpit.plans.profilers import profiled
+from cockpit.plans.profilers.registry import PROFILERS
 
 _WIDTH = 100
 
@@ -56,7 +56,7 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
     if plan.report:
         lines.append(f'mkdir -p "$COCKPIT_DIR"/{REPORTS}')
     command = render_argv(plan.run_argv if wrapped else plan.argv)
-    lines.append(profiled(command).rstrip() if plan.nsys else "exec " + command)
+    lines.append(plan.profiler.script(command).rstrip() if plan.profiler else "exec " + command)
     return "\n".join(lines) + "\n"
 
 
@@ -103,12 +103,17 @@ def paste_script(plan: NodePlan, secrets_file: str | None = None, show_secrets: 
             end += "_"
         lines += [fill('cat >"$COCKPIT_DIR"/{} <<', name) + f"'{end}'", text.rstrip("\n"), end]
     lines += [f'bash "$COCKPIT_DIR"/{LAUNCH_SH}', "cockpit_status=$?"]
-    if plan.report:
-        lines.append(fill('echo "report: $COCKPIT_DIR"/{}', f"{plan.report}.nsys-rep"))
+    if plan.profiler:
+        lines.append(fill('echo "report: $COCKPIT_DIR"/{}', plan.report + plan.profiler.suffixes[0]))
     else:
         lines.append('rm -rf -- "$COCKPIT_DIR"')
     lines += ["exit $cockpit_status", ")"]
     return "\n".join(lines) + "\n"
+
+
+def profile(plan: NodePlan) -> dict[str, str] | None:
+    """The profiler by its name and path, and its report, for run records; None: the node is not profiled."""
+    return {plan.profiler.name: plan.tool, "report": plan.report} if plan.profiler else None
 
 
 def plan_json(plan: NodePlan) -> dict[str, Any]:
@@ -131,7 +136,8 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "world_size": plan.world_size,
         "master_addr": plan.master_addr,
         "master_port": plan.master_port,
-        "nsys": plan.nsys,
-        "report": plan.report,
+        **dict.fromkeys(PROFILERS),
+        "report": None,
+        **(profile(plan) or {}),
         "notes": list(plan.notes),
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -103,7 +105,7 @@ class Transport(Protocol):
     """A way to one host."""
 
     kind: str
-    """Name of the transport: ``ssh``, ``local``."""
+    """Its name among :data:`cockpit.transport.registry.TRANSPORTS`."""
     progress: Progress
     """Kept up to date by :meth:`open`; a caller that wants to watch it may put its own here."""
 
@@ -117,6 +119,30 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close the connection and every pipe on it, within a few seconds, whatever the other side does."""
         ...
+
+
+class Ways(Protocol):
+    """The ways to nodes by one kind of transport, and what they share."""
+
+    async def to(self, node: str) -> Transport:
+        """A transport to ``node`` (``host`` or ``user@host``), not connected yet."""
+        ...
+
+    async def close(self) -> None:
+        """Close what the transports share, within a few seconds."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How nodes are reached.
+
+    :param kind: a name of :data:`cockpit.transport.registry.TRANSPORTS`
+    :param options: that kind's own, by name; others are ignored
+    """
+
+    kind: str = "auto"
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tail:

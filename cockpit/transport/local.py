@@ -3,109 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Iterable
 
-from cockpit.base import openfiles
-from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail
+from cockpit.transport.child import ChildTransport
 
-ENDS_S = 2.0
-"""Seconds an agent has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
+NAMES_S = 5.0
+"""For the resolver to say whether a name is this machine; a name that takes longer is not."""
 
 
-class LocalTransport:
-    """Runs commands as children of this process, each in its own session."""
-
-    kind = "local"
+class LocalTransport(ChildTransport):
+    """Runs commands in a shell of this machine."""
 
     def __init__(self, node: str) -> None:
-        self.progress = Progress()
-        self._node = node
-        self._pipes: list[_LocalPipe] = []
+        super().__init__("local", node, ("/bin/sh", "-c"))
 
-    async def open(self, command: str) -> Pipe:
-        """Start ``command`` under ``/bin/sh``."""
-        self.progress.reach(Stage.SHELL)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                limit=4 << 20,
-            )
-        except OSError as error:
-            raise LinkError(f"cannot start a shell: {error}", where=self._node) from None
-        openfiles.give_back(process.pid)  # it may start a training process
-        pipe = _LocalPipe(self._node, process)
-        self._pipes.append(pipe)
-        return pipe
+
+class LocalWays:
+    """See :class:`cockpit.transport.base.Ways`."""
+
+    async def to(self, node: str) -> LocalTransport:
+        """See :meth:`cockpit.transport.base.Ways.to`."""
+        return LocalTransport(node)
 
     async def close(self) -> None:
-        """Close every pipe."""
-        pipes, self._pipes = self._pipes, []
-        await asyncio.gather(*(pipe.close() for pipe in pipes))
+        """There is nothing that they share."""
 
 
-class _LocalPipe:
-    def __init__(self, node: str, process: asyncio.subprocess.Process) -> None:
-        self._node = node
-        self._process = process
-        self._tail = Tail()
-        self._stderr = asyncio.create_task(self._drain_stderr())
-
-    async def read(self, size: int) -> bytes:
-        assert self._process.stdout
-        return await self._process.stdout.read(size)
-
-    async def write(self, data: bytes) -> None:
-        stdin = self._process.stdin
-        assert stdin
-        try:
-            stdin.write(data)
-            await stdin.drain()
-        except (OSError, RuntimeError) as error:
-            raise LinkError(f"pipe closed: {error}", where=self._node) from None
-
-    async def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        # The agent exits at the end of its stdin; if it does not, it is our child, and we end it here.
-        try:
-            if not await self._ended():
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
-                await self._ended()
-        finally:
-            self._stderr.cancel()
-            # A child it left behind may hold the other ends: ours would stay open as long as it lives.
-            self._process._transport.close()  # type: ignore[attr-defined]
-
-    async def _ended(self) -> bool:
-        try:
-            await asyncio.wait_for(self._process.wait(), ENDS_S)
-        except asyncio.TimeoutError:
-            return False
-        return True
-
-    def last_words(self) -> str:
-        return self._tail.text()
-
-    async def _drain_stderr(self) -> None:
-        assert self._process.stderr
-        while data := await self._process.stderr.read(4096):
-            self._tail.add(data)
-
-
-def is_this_machine(name: str) -> bool:
+async def is_here(name: str) -> bool:
     """Whether ``name`` is one of this machine's names or addresses.
 
     Asks the resolver, so that an alias in ``/etc/hosts`` counts too; a name it does not know is not ours.
     """
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(_is_here, name), NAMES_S)
+    except (TimeoutError, asyncio.TimeoutError):
+        return False
+
+
+def _is_here(name: str) -> bool:
     host = name.rpartition("@")[2]
     if host in {"localhost", socket.gethostname(), socket.getfqdn()}:
         return True

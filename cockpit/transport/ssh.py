@@ -67,8 +67,8 @@ class SshHops:
         self._gates: dict[tuple[str, int, str], asyncio.Semaphore] = {}
         self._jumps: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
 
-    def transport(self, node: str) -> SshTransport:
-        """A transport to ``node`` (``host`` or ``user@host``), not connected yet."""
+    async def to(self, node: str) -> SshTransport:
+        """See :meth:`cockpit.transport.base.Ways.to`."""
         return SshTransport(node, self)
 
     async def connect(

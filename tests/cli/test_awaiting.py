@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,8 @@ def test_errors_as_they_come_and_who_is_awaited(
 def made(run: str, node: str, config: Path) -> RunFolder:
     """A run that was launched on a node, as far as is known here."""
     entries = [NodeEntry(node, f"/tmp/cockpit-0/{run}/{node}", [0])]
-    folder = RunFolder.create(
-        Manifest(run, time.time(), entries, "command", ["true"], "/", transport="ssh", ssh_config=str(config))
-    )
+    manifest = Manifest(run, time.time(), entries, "command", ["true"], "/", transport="ssh")
+    folder = RunFolder.create(replace(manifest, transport_options={"config": str(config)}))
     folder.write(planned(folder.manifest))
     folder.close()
     return folder

@@ -9,6 +9,7 @@ import pytest
 from cockpit.cli import launch_options
 from cockpit.cli.main import main
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.plans.profilers.nsys import Nsys
 
 
 @pytest.fixture
@@ -33,8 +34,9 @@ def test_words_for_other_programs_may_begin_with_a_dash(given: str, joined: bool
     words = [*option("--launcher-args"), "--profile", "nsys", *option("--nsys-args"), hostfile]
     job = launch(*words, "--", "train.py", "--launcher-args", "-y").job
     assert job.launcher_args == tuple(given.split())
-    assert job.nsys
-    assert job.nsys.extra == tuple(given.split())
+    assert job.profiler
+    assert isinstance(job.profiler, Nsys)
+    assert job.profiler.extra == tuple(given.split())
     assert job.program == ("train.py", "--launcher-args", "-y")
 
 

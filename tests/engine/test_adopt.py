@@ -52,7 +52,7 @@ class Node(MadeUp):
 def adopted(nodes: dict[str, list[Any]]) -> tuple[list[str], Errors]:
     """The runs known afterwards, and what was wrong."""
     made = {name: Node(listed) for name, listed in nodes.items()}
-    errors = asyncio.run(adopt(Fakes(made), "auto", "", nodes, ""))
+    errors = asyncio.run(adopt(Fakes(made), nodes, ""))
     return [folder.name for folder in list_runs()], errors
 
 

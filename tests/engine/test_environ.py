@@ -17,6 +17,7 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
+from cockpit.transport.base import Reach
 from tests.engine.test_session import Heard
 from tests.engine.watched import COCKPIT
 from tests.node.runs import program
@@ -59,8 +60,8 @@ def test_of_a_rank_that_ended_long_before_anybody_looked(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
 
     async def main() -> EnvironAnswer:
-        async with LinkPool(["python3"], "local") as pool:
-            assert not await adopt(pool, "local", "", ["localhost"], str(tmp_path / "nodes"))
+        async with LinkPool(["python3"], Reach("local")) as pool:
+            assert not await adopt(pool, ["localhost"], str(tmp_path / "nodes"))
         folder = RunFolder.find(crashed)
         session = Session(folder, Heard(), writer=folder.lock())
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
 import pytest
 
 from cockpit.base import verbs
@@ -56,8 +58,6 @@ def test_errors_come_back_as_sentences() -> None:
 
 
 def test_a_free_port_and_one_in_use() -> None:
-    import socket
-
     async def use(link: Link) -> None:
         free = (await link.call(verbs.Port())).port
         with socket.socket() as holder:
@@ -69,7 +69,18 @@ def test_a_free_port_and_one_in_use() -> None:
     with_link(use)
 
 
-def test_samples_come_from_the_psutil_sent_along(tmp_path: Path) -> None:
+def test_a_node_knows_its_addresses() -> None:
+    async def use(link: Link) -> None:
+        answer = await link.call(verbs.Resolve("localhost"))
+        assert {"127.0.0.1", "::1"} & set(answer.addresses)
+        interfaces = psutil.net_if_addrs().values()
+        firsts = [next((a.address for a in i if a.family == socket.AF_INET), None) for i in interfaces]
+        assert sorted(answer.own) == sorted(filter(None, firsts))
+
+    with_link(use)
+
+
+def test_samples_of_a_node(tmp_path: Path) -> None:
     async def use(link: Link) -> None:
         stream = await link.stream(verbs.Samples(dir=str(tmp_path)))
         async for item, _ in stream.parts():
@@ -98,6 +109,28 @@ def test_facts_after_the_setup(tmp_path: Path) -> None:
             await link.call(verbs.Facts(cwd=str(tmp_path), setup="source /nowhere/activate || exit 5"))
         with pytest.raises(RemoteError, match="no python /nowhere/python"):
             await link.call(verbs.Facts(cwd=str(tmp_path), python="/nowhere/python"))
+
+    with_link(use)
+
+
+def test_tools_where_they_may_be(tmp_path: Path) -> None:
+    for place in ("bin/tool", "v-1/tool", "v-2/tool", "v-3/tool"):
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).touch(0o600 if "v-3" in place else 0o700)
+    pattern = f"{tmp_path}/v-*/tool"
+    asked = {
+        "on the PATH": ("tool", pattern),
+        "newest": ("nowhere to be found", pattern),
+        "given": (f"{tmp_path}/v-1/tool",),
+        "not there": (f"{tmp_path}/v-4/tool", "nowhere to be found"),
+        "not to be run": (f"{tmp_path}/v-3/tool",),
+    }
+
+    async def use(link: Link) -> None:
+        setup = f'PATH="{tmp_path}/bin:$PATH"'
+        found = await link.call(verbs.Facts(str(tmp_path), setup, sys.executable, tools=asked))
+        there = {"on the PATH": "bin/tool", "newest": "v-2/tool", "given": "v-1/tool"}
+        assert found.tools == {name: f"{tmp_path}/{place}" for name, place in there.items()}
 
     with_link(use)
 

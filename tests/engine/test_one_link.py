@@ -26,7 +26,7 @@ from cockpit.engine.stacks.take import Ask, Stacks
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import Job
 from cockpit.plans.nodes.hostfile import Host
-from cockpit.transport.base import LinkError, UnknownHostKey
+from cockpit.transport.base import LinkError, Reach, UnknownHostKey
 from tests.engine.test_session import Heard
 from tests.transport.sshserver import Counts, Place
 from tests.waiting import soon
@@ -68,7 +68,7 @@ async def running(folder: Path, size: int = 1000) -> AsyncIterator[tuple[Session
     run = f"one-link-{uuid4().hex[:8]}"
     job = Job(run, hosts, (str(train), str(size)), str(folder), "command", sys.executable)
     async with place.server("gpu*") as counts:
-        wish = Request(job, "hostfile", "ssh", str(place.config), str(folder / "nodes"))
+        wish = Request(job, "hostfile", Reach("ssh", {"config": str(place.config)}), str(folder / "nodes"))
         session = await start(wish, Stages())
         try:
             session.watch()

@@ -21,7 +21,7 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import LinkError
+from cockpit.transport.base import LinkError, Reach
 from cockpit.transport.local import LocalTransport
 from tests.engine.pools import Fakes, MadeUp
 from tests.transport.badnodes import KINDS, bad_node, far_away
@@ -41,7 +41,7 @@ async def cluster(folder: Path, kinds: list[str]) -> AsyncIterator[tuple[LinkPoo
         await stack.enter_async_context(place.server("good*"))
         for kind in kinds:
             await stack.enter_async_context(bad_node(place, kind, kind))
-        pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=PATIENCE_S)
+        pool = LinkPool([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=PATIENCE_S)
         try:
             yield pool, [*names, *kinds]
         finally:
@@ -72,7 +72,7 @@ def test_a_slow_node_is_not_a_bad_one(tmp_path: Path) -> None:
     async def main() -> float:
         place = Place(tmp_path)
         async with place.server("near", login_s=3.0), far_away(place, "far", 0.2):
-            pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=6)
+            pool = LinkPool([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=6)
             link = await pool.lend("far")
             took = pool.roll.elapsed_s
             assert (await link.call(verbs.Ping())).t > 0
@@ -140,7 +140,7 @@ def test_silent_nodes_do_not_keep_the_others_from_their_turn(
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(place.server("good*"))
             await stack.enter_async_context(bad_node(place, "silent", "silent*"))
-            pool = LinkPool([sys.executable], "ssh", str(place.config), patience_s=600)
+            pool = LinkPool([sys.executable], Reach("ssh", {"config": str(place.config)}), patience_s=600)
             names = [f"silent{number}" for number in range(5)] + ["good1", "good2"]
             opening = asyncio.create_task(pool.open_all(names))
             await soon(lambda: sorted(pool.roll.answered) == ["good1", "good2"])
@@ -184,7 +184,7 @@ def test_what_is_raised_while_connecting_is_that_nodes_error(monkeypatch: pytest
     monkeypatch.setattr(Link, "open", breaks)
 
     async def main() -> None:
-        pool = LinkPool([sys.executable], "local")
+        pool = LinkPool([sys.executable], Reach("local"))
         links, errors = await settle({name: pool.lend(name) for name in ("localhost", "127.0.0.1")})
         assert list(links) == ["127.0.0.1"]
         assert "internal error: RecursionError: too deep" in str(errors["localhost"])
@@ -206,7 +206,7 @@ def test_the_archive_is_built_once_and_off_the_event_loop(monkeypatch: pytest.Mo
     payload.archive.cache_clear()
 
     async def main() -> None:
-        pool = LinkPool([sys.executable], "local")
+        pool = LinkPool([sys.executable], Reach("local"))
         links, errors = await settle({name: pool.lend(name) for name in ("a", "b", "c")})
         assert not errors
         await close_all(links.values())
@@ -223,7 +223,7 @@ def test_a_transport_that_does_not_close_keeps_nobody_here(monkeypatch: pytest.M
     monkeypatch.setattr(link_module, "_CLOSE_S", 0.2)
 
     async def main() -> None:
-        pool = LinkPool([sys.executable], "local")
+        pool = LinkPool([sys.executable], Reach("local"))
         link = await pool.lend("a")
         closed = link.transport.close
         monkeypatch.setattr(LocalTransport, "close", never)
@@ -350,7 +350,7 @@ def test_a_start_is_tried_again_at_once_and_keeps_the_links_it_has(monkeypatch: 
 
 def test_another_machine_under_the_same_name_is_not_believed() -> None:
     async def main() -> None:
-        async with LinkPool([sys.executable], "local") as pool:
+        async with LinkPool([sys.executable], Reach("local")) as pool:
             pool.hosts = {"a": "gpu99"}
             with pytest.raises(LinkError, match=r"is .* from here, and the run is on gpu99") as caught:
                 await pool.lend("a")
@@ -366,7 +366,7 @@ def test_another_machine_under_the_same_name_is_not_believed() -> None:
 
 def test_an_agent_that_answers_nothing_but_pings_has_not_answered() -> None:
     async def main() -> None:
-        async with LinkPool([sys.executable], "local") as pool:
+        async with LinkPool([sys.executable], Reach("local")) as pool:
             link = await pool.lend("a")
             await link.measure_clock()
             assert not link.answered
@@ -378,9 +378,9 @@ def test_an_agent_that_answers_nothing_but_pings_has_not_answered() -> None:
 
 def test_who_waits_for_an_answer_over_a_link_of_no_use_is_told_why() -> None:
     async def main() -> None:
-        async with LinkPool([sys.executable], "local") as pool:
+        async with LinkPool([sys.executable], Reach("local")) as pool:
             link = await pool.lend("a")
-            asking = asyncio.create_task(link.call(verbs.Facts("/", "", "", "", "")))
+            asking = asyncio.create_task(link.call(verbs.Facts("/")))
             await asyncio.sleep(0)
             link.lose(CUT)
             with pytest.raises(LinkError, match="cut"):

@@ -15,7 +15,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Listener
 from cockpit.errors import ManyErrors
-from cockpit.transport.base import UnknownHostKey
+from cockpit.transport.base import Reach, UnknownHostKey
 from tests.transport.sshserver import Place
 
 
@@ -43,7 +43,7 @@ class Person:
 
 async def open_two(place: Place, person: Person) -> list[str]:
     """Links to two servers whose keys nobody knows, by name."""
-    async with LinkPool([sys.executable], "ssh", str(place.config)) as pool:
+    async with LinkPool([sys.executable], Reach("ssh", {"config": str(place.config)})) as pool:
         return list(await start._open(pool, ["alpha", "beta"], person))
 
 

@@ -256,7 +256,7 @@ def _keep(top: Path, run: str, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path, top: Path, run: str) -> None:
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("tracing.sock"))
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("helpers.sock"))
     for path in sorted(target.rglob("*")):
         path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
         if path.is_file() and path.suffix not in AS_IT_IS:

@@ -49,7 +49,7 @@ async def cockpit(world: World, top: Path, config: Path, verb: str, name: str) -
     state = top / verb
     if verb != "run":
         run = world.live if verb == "stacks" else world.over
-        world.state(run, state, transport="ssh", ssh_config=str(config))
+        world.state(run, state, transport="ssh", transport_options={"config": str(config)})
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cockpit", *words(world, top, config, name)[verb]),
         cwd=REPO,

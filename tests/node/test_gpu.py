@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cockpit.engine.links import payload
 from cockpit.node.measure import gpu
 
 
@@ -43,9 +46,18 @@ def recorded(**refuses: bool) -> Any:
     )
 
 
+def test_the_pynvml_that_came_along_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = payload.pynvml()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: {"libnvidia-ml.so.1": None}[name])
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    module = gpu._nvml(source)
+    assert issubclass(module.NVMLError_NotSupported, module.NVMLError)
+    assert callable(module.nvmlDeviceGetComputeRunningProcesses)
+
+
 def test_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "NVML", recorded())
-    first, second = gpu.Gpus().sample()
+    first, second = gpu.Gpus(b"").sample()
     assert first == {
         "index": 0,
         "name": "NVIDIA H100",
@@ -60,7 +72,7 @@ def test_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_driver_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "NVML", recorded(rates=True, processes=True))
-    sample = gpu.Gpus().sample()[0]
+    sample = gpu.Gpus(b"").sample()[0]
     assert sample["utilisation_percent"] is None
     assert sample["processes"] == {}
     assert sample["memory_total_bytes"] == 80 << 30
@@ -74,4 +86,4 @@ def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     broken.nvmlInit = fails
     monkeypatch.setattr(gpu, "NVML", broken)
-    assert gpu.Gpus().sample() == []
+    assert gpu.Gpus(b"").sample() == []

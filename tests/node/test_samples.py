@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
 
 from cockpit.node import procfs
 from cockpit.node.calls import Call
@@ -14,19 +19,75 @@ from tests.node import folders
 from tests.waiting import until
 
 
-def measured(folder: Path) -> dict[str, Any]:
-    """The ranks of one sample."""
+def looks(folder: Path, enough: Callable[[dict[str, Any]], object]) -> list[dict[str, Any]]:
+    """Samples until there is one of which enough is known."""
     items: list[dict[str, Any]] = []
 
     def send(header: dict[str, Any], payload: bytes) -> None:
         items.append(header["item"])
-        call.cancel()
+        if enough(items[-1]):
+            call.cancel()
 
-    call = Call({"id": 1, "dir": str(folder)}, b"", send)
+    call = Call({"id": 1, "dir": str(folder), "interval": 0.1}, b"", send)
     call.add_credit(1 << 20)
     samples.samples(call)
-    ranks: dict[str, Any] = items[0]["ranks"]
+    return items
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """The ranks of one sample."""
+    ranks: dict[str, Any] = looks(folder, lambda _: True)[0]["ranks"]
     return ranks
+
+
+BUSY = """
+import subprocess, sys, threading
+threading.Thread(target=input).start()
+subprocess.Popen([sys.executable, "-c", "input()"], stdin=0)
+held = bytearray(64 << 20)
+while threading.active_count() == 2:
+    pass
+"""
+
+
+def test_what_a_rank_uses(tmp_path: Path) -> None:
+    """The same as psutil says, which nodes do not have."""
+    folders.make(tmp_path, [0])
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE) as process:
+        (tmp_path / "rank-0.start.json").write_text(folders.start(0, process.pid))
+        seen = psutil.Process(process.pid)
+        until(lambda: seen.memory_info().rss > 64 << 20 and seen.children(), "its memory and its child")
+        items = looks(tmp_path, lambda item: (item["ranks"]["0"]["cpu_percent"] or 0) > 1)
+        assert items[0]["ranks"]["0"]["cpu_percent"] is None
+        rank, node = items[-1]["ranks"]["0"], items[-1]["node"]
+        assert (rank["threads"], rank["children"]) == (seen.num_threads(), 1) == (2, 1)
+        assert rank["rss_bytes"] == pytest.approx(seen.memory_info().rss, rel=0.05)
+        assert 1 < rank["cpu_percent"] < 130
+        memory = psutil.virtual_memory()
+        assert node["memory_total_bytes"] == memory.total
+        assert node["memory_bytes"] == pytest.approx(memory.total - memory.available, rel=0.2)
+        process.communicate(b"\n\n")
+
+
+def test_another_process_with_its_pid_is_not_the_rank(tmp_path: Path) -> None:
+    folders.make(tmp_path, [0])
+    (tmp_path / "rank-0.start.json").write_text(folders.start(0, os.getpid(), ticks=1))
+    assert measured(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable: 40 kB\n", (60 << 10, 100 << 10)),
+        ("MemTotal: 100 kB\nMemFree: 1 kB\nBuffers: 2 kB\nCached: 7 kB\n", (90 << 10, 100 << 10)),
+        ("MemTotal: 100 kB\nMemAvailable: 140 kB\nHugePages_Total: 5\n\n", (0, 100 << 10)),
+        ("", None),
+    ],
+)
+def test_memory_of_a_node(text: str, known: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Linux says, what it said before 3.14, what a container may say, and nothing."""
+    monkeypatch.setattr(procfs, "_read", lambda path: text.encode())
+    assert procfs.memory() == known
 
 
 def test_a_process_that_is_ending_is_not_measured(tmp_path: Path) -> None:

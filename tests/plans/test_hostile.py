@@ -21,7 +21,7 @@ from cockpit.plans.launch import DIR
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
-from cockpit.plans.profilers import NsysOptions
+from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script
 
 HOSTS = parse("gpu[01-02] slots=2")
@@ -30,7 +30,7 @@ FACTS = NodeFacts(
     port=29501,
     cores="0-3",
     numactl="/nowhere/numactl",
-    nsys=str(Path(__file__).with_name("fake_nsys.sh")),
+    profiler=str(Path(__file__).with_name("fake_nsys.sh")),
     python="/nowhere/python",
     deepspeed="0.19.8",
     deepspeed_tool="/nowhere/deepspeed",
@@ -68,13 +68,13 @@ NODE_FIELDS: tuple[str, ...] = (
     "port",
     "cores",
     "numactl",
-    "nsys",
+    "profiler",
     "python",
     "deepspeed",
     "deepspeed_tool",
 )
 NODE_FIELDS += ("torch", "torchrun_tool", "no_ssh")
-PATHS = ("numactl", "nsys", "python", "deepspeed_tool", "torchrun_tool")
+PATHS = ("numactl", "profiler", "python", "deepspeed_tool", "torchrun_tool")
 JOB_FIELDS: tuple[str, ...] = (
     "run",
     "cwd",
@@ -99,8 +99,9 @@ def taken(node: str, fields: dict[str, Any]) -> NodeFacts:
     """What is made of a node's answer."""
     answer = {name: getattr(FACTS, name) for name in FACTS.__dataclass_fields__}
     answer = {**answer, "python_version": "3.12.1", "cores": [0, 1, 2, 3], **fields}
+    answer["tools"] = {"nsys": answer.pop("profiler")}
     try:
-        return NodeFacts.of(node, read(FactsAnswer, answer))
+        return NodeFacts.of(node, read(FactsAnswer, answer), "nsys")
     except Malformed as error:  # what a link makes of it
         raise CockpitError(f"cannot be true: {error}", where=node, code=Exit.NODE_UNFIT) from None
 
@@ -116,7 +117,7 @@ def as_node(launcher: str, field: str, text: str) -> list[NodePlan]:
         facts = taken("gpu01", {field: f"/{text}" if field in PATHS else text})
         facts = replace(facts, address=FACTS.address, port=FACTS.port)
     bind = "auto" if launcher == "deepspeed" else None
-    job = Job("r", HOSTS, ("train.py",), "/", launcher, nsys=NsysOptions(), bind_cores=bind)
+    job = Job("r", HOSTS, ("train.py",), "/", launcher, profiler=Nsys(), bind_cores=bind)
     return list(build_plans(job, [facts] * 2))
 
 
@@ -146,12 +147,14 @@ def as_person(launcher: str, field: str, text: str) -> list[NodePlan]:
             "extra": {"extra": (text,)},
             "trace": {"trace": text},
         }
-        changes = {"nsys": NsysOptions(**options.get(field, {"capture_range": text}))}
+        changes = {"profiler": Nsys(**options.get(field, {"capture_range": text}))}
     elif field in ("cwd", "python"):
         changes = {field: f"/{text}"}
     else:
         changes = {field: text}
-    return list(build_plans(replace(job, env=env, **changes), [FACTS] * 2))
+    # A path of the profiler's that was found is the node's word.
+    facts = None if field == "nsys" else [FACTS] * 2
+    return list(build_plans(replace(job, env=env, **changes), facts))
 
 
 def run(plan: NodePlan, folder: Path) -> None:
@@ -239,7 +242,7 @@ def test_a_plan_cannot_hold_what_is_no_address_and_no_port() -> None:
         ("deepspeed_tool", 5),
         ("torchrun_tool", ["/x"]),
         ("numactl", "/a\0b"),
-        ("nsys", "nsys"),
+        ("profiler", "nsys"),
         ("deepspeed", "1\n2"),
         ("torch", "$(x)"),
         ("no_ssh", "yes"),

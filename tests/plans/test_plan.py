@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from cockpit.base.answers import FactsAnswer
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans.launchers import _DEEPSPEED_OPTIONS, _TORCHRUN_OPTIONS, _ambiguous
+from cockpit.plans.launchers import deepspeed, torchrun
+from cockpit.plans.launchers.base import ambiguous
 from cockpit.plans.nodes import filters
 from cockpit.plans.nodes.hostfile import parse
-from cockpit.plans.plan import DIR, Job, NodeFacts, NodePlan, build_plans, host_of
-from cockpit.plans.profilers import NsysOptions, report_name
+from cockpit.plans.plan import DIR, Job, NodeFacts, NodePlan, build_plans, host_of, report_name
+from cockpit.plans.profilers.nsys import Nsys
 from tests.needs import require_module
 
 HOSTS = parse("node[1-2] slots=2")
@@ -27,7 +28,7 @@ FACTS = NodeFacts(
     port=4321,
     cores="0-3",
     numactl="/usr/bin/numactl",
-    nsys="/opt/nsys",
+    profiler="/opt/nsys",
     python="/v/bin/python",
     deepspeed="0.19.8",
     deepspeed_tool="/v/bin/deepspeed",
@@ -154,12 +155,12 @@ def test_binding() -> None:
         ({"bind_cores": "auto", "launcher": "torchrun"}, "--bind-cores"),
         ({"bind_cores": "3-1"}, "ascending"),
         ({"bind_cores": "auto", "env": {"KMP_AFFINITY": "x"}}, "KMP_AFFINITY"),
-        ({"nsys": NsysOptions(duration_s=1.5)}, "whole seconds"),
-        ({"nsys": NsysOptions(extra=("-o", "x"))}, "cannot be given to nsys"),
-        ({"nsys": NsysOptions(extra=("--force-overwrite=false",))}, "cockpit names the reports"),
-        ({"nsys": NsysOptions(extra=("-t", "mpi"))}, "use cockpit's own: --trace"),
-        ({"nsys": NsysOptions(extra=("--duration=3",))}, "use cockpit's own: --duration"),
-        ({"nsys": NsysOptions(extra=("--capture-range=nvtx",))}, "use cockpit's own: --capture-range"),
+        ({"profiler": Nsys(duration_s=1.5)}, "whole seconds"),
+        ({"profiler": Nsys(extra=("-o", "x"))}, "cannot be given to nsys"),
+        ({"profiler": Nsys(extra=("--force-overwrite=false",))}, "cockpit names the reports"),
+        ({"profiler": Nsys(extra=("-t", "mpi"))}, "use cockpit's own: --trace"),
+        ({"profiler": Nsys(extra=("--duration=3",))}, "use cockpit's own: --duration"),
+        ({"profiler": Nsys(extra=("--capture-range=nvtx",))}, "use cockpit's own: --capture-range"),
     ],
 )
 def test_mistakes(changes: dict[str, Any], says: str) -> None:
@@ -180,7 +181,7 @@ def test_mistakes(changes: dict[str, Any], says: str) -> None:
 )
 def test_words_of_a_person_stand_for_our_defaults(extra: tuple[str, ...], kept: list[str] | None) -> None:
     """nsys refuses an option that is given twice."""
-    words = second(nsys=NsysOptions(extra=extra)).argv
+    words = second(profiler=Nsys(extra=extra)).argv
     wanted = ["--sample=none", "--cpuctxsw=none"] if kept is None else kept
     assert [word for word in words if word in ("--sample=none", "--cpuctxsw=none")] == wanted
     assert " ".join(extra) in " ".join(words)
@@ -191,7 +192,7 @@ def test_words_of_a_person_stand_for_our_defaults(extra: tuple[str, ...], kept: 
     [
         (replace(FACTS, deepspeed=None), {}, "no deepspeed"),
         (replace(FACTS, torch=None), {"launcher": "torchrun"}, "no torch"),
-        (replace(FACTS, nsys=None), {"nsys": NsysOptions()}, "no nsys"),
+        (replace(FACTS, profiler=None), {"profiler": Nsys()}, "nsys is not on PATH"),
     ],
 )
 def test_unfit_nodes_are_all_named(facts: NodeFacts, changes: dict[str, Any], says: str) -> None:
@@ -204,13 +205,13 @@ def test_unfit_nodes_are_all_named(facts: NodeFacts, changes: dict[str, Any], sa
 
 
 def test_nsys_is_around_the_launcher() -> None:
-    plan = second(FACTS, nsys=NsysOptions(delay_s=2, duration_s=1, capture_range="nvtx", extra=("-p", "x")))
+    plan = second(FACTS, profiler=Nsys(delay_s=2, duration_s=1, capture_range="nvtx", extra=("-p", "x")))
     head = plan.argv[: plan.argv.index("/v/bin/deepspeed")]
     assert head[:6] == ("/opt/nsys", "profile", "-o", f"{DIR}/reports/run-1-node2", "-f", "true")
     assert "--kill=none" in head
     assert "--capture-range-end=stop" in head
     assert head[-4:] == ("-p", "x", "bash", f"{DIR}/held.sh")
-    assert (plan.nsys, plan.report) == ("/opt/nsys", "reports/run-1-node2")
+    assert (plan.tool, plan.report) == ("/opt/nsys", "reports/run-1-node2")
 
 
 def test_report_names() -> None:
@@ -236,7 +237,7 @@ def test_a_plan_does_not_show_its_secrets() -> None:
 
 WORD = st.builds(
     "--{}{}".format,
-    st.sampled_from(_DEEPSPEED_OPTIONS.split() + _TORCHRUN_OPTIONS.split()).flatmap(
+    st.sampled_from(deepspeed._OPTIONS.split() + torchrun._OPTIONS.split()).flatmap(
         lambda name: st.integers(1, len(name)).map(lambda n: name[:n])
     ),
     st.sampled_from(["", "=3", "=a b"]),
@@ -250,7 +251,7 @@ def test_words_that_argparse_stumbles_on_are_known(word: str) -> None:
     from deepspeed.launcher.runner import parse_args
     from torch.distributed.run import get_args_parser
 
-    if not _ambiguous(("t.py", word), _DEEPSPEED_OPTIONS):
+    if not ambiguous(("t.py", word), deepspeed._OPTIONS):
         assert parse_args(["--no_ssh", "t.py", word]).user_args == [word]
-    if not _ambiguous(("t.py", word), _TORCHRUN_OPTIONS):
+    if not ambiguous(("t.py", word), torchrun._OPTIONS):
         assert get_args_parser().parse_args(["t.py", word]).training_script_args == [word]

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from cockpit.base.shell import quote
 from cockpit.plans.environment import gather
-from cockpit.plans.launchers import SLOTS_SH
+from cockpit.plans.launchers.command import SLOTS_SH
 from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
-from cockpit.plans.profilers import NsysOptions
+from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
 from tests.needs import require, require_module
 
@@ -294,9 +294,9 @@ def test_nsys_writes_a_report_and_kills_nothing(tmp_path: Path, window: str) -> 
     nsys = require("nsys")
     script = tmp_path / "busy.py"
     script.write_text(BUSY)
-    options = NsysOptions(delay_s=1, duration_s=1) if window else NsysOptions()
-    asked = job(tmp_path, (str(script),), hosts=parse("n slots=2"), nsys=options, env={"WINDOW": window})
-    [plan] = build_plans(asked, [replace(FACTS, nsys=nsys)])
+    options = Nsys(delay_s=1, duration_s=1) if window else Nsys()
+    asked = job(tmp_path, (str(script),), hosts=parse("n slots=2"), profiler=options, env={"WINDOW": window})
+    [plan] = build_plans(asked, [replace(FACTS, profiler=nsys)])
     assert execute(plan, tmp_path / "run", True) == 3
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
     assert plan.report
@@ -334,8 +334,8 @@ def test_nsys_that_fails_before_the_launcher_starts_is_tried_once_more(
     nsys.write_text(FAILS)
     nsys.chmod(0o700)
     program = ("bash", "-c", 'echo run >>"$OUT"/started; exit 3')
-    asked = job(tmp_path, program, nsys=NsysOptions(), env={"FAIL": fail, "AGAIN": again})
-    [plan] = build_plans(asked, [replace(FACTS, nsys=str(nsys))])
+    asked = job(tmp_path, program, profiler=Nsys(), env={"FAIL": fail, "AGAIN": again})
+    [plan] = build_plans(asked, [replace(FACTS, profiler=str(nsys))])
     assert execute(plan, tmp_path / "run", False) == status
     path = tmp_path / "started"
     assert (path.read_text().split() if path.exists() else []) == started

@@ -23,7 +23,7 @@ def refused(place: Place, name: str, hops: SshHops | None = None) -> LinkError:
 
     async def main() -> LinkError:
         with pytest.raises(LinkError) as caught:
-            await (hops or place.hops()).transport(name).open("true")
+            await (await (hops or place.hops()).to(name)).open("true")
         return caught.value
 
     return asyncio.run(main())
@@ -33,7 +33,7 @@ def test_an_agent_over_ssh_and_the_command_is_constant(tmp_path: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)
         async with place.server("alpha") as counts:
-            link = Link("alpha", place.hops().transport("alpha"), ["/no such python", sys.executable])
+            link = Link("alpha", await place.hops().to("alpha"), ["/no such python", sys.executable])
             assert (await link.open()).format == 1
             assert (await link.call(verbs.Ping())).t > 0
             await link.close()
@@ -52,7 +52,7 @@ def test_host_keys_are_strict(tmp_path: Path) -> None:
                     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
                     place.known_hosts.write_text(f"[127.0.0.1]:{place.port} {other}")
                 with pytest.raises(LinkError) as caught:
-                    await place.hops().transport(name).open("true")
+                    await (await place.hops().to(name)).open("true")
                 assert not caught.value.retry
                 said.append(str(caught.value))
         return said
@@ -69,7 +69,7 @@ def test_no_configuration_turns_host_keys_off(tmp_path: Path, option: str) -> No
         place = Place(tmp_path)
         async with place.server("alpha", option, trusted=False):
             with pytest.raises(LinkError) as caught:
-                await place.hops().transport("alpha").open("true")
+                await (await place.hops().to("alpha")).open("true")
             return str(caught.value)
 
     assert "host key is not known" in asyncio.run(main())
@@ -92,7 +92,7 @@ def test_a_refused_key(tmp_path: Path) -> None:
         place = Place(tmp_path)
         async with place.server("alpha", admits=False):
             with pytest.raises(LinkError) as caught:
-                await place.hops().transport("alpha").open("true")
+                await (await place.hops().to("alpha")).open("true")
             return caught.value
 
     error = asyncio.run(main())
@@ -131,7 +131,7 @@ def test_few_handshakes_at_once_per_hop(tmp_path: Path) -> None:
         place = Place(tmp_path)
         async with place.server("n*", login_s=0.05) as counts:
             hops = place.hops()
-            transports = [hops.transport(f"n{number}") for number in range(4 * HANDSHAKES_PER_HOP)]
+            transports = [await hops.to(f"n{number}") for number in range(4 * HANDSHAKES_PER_HOP)]
             await asyncio.gather(*(transport.open("true") for transport in transports))
             assert counts.connections == 4 * HANDSHAKES_PER_HOP
             assert 1 < counts.most_handshakes <= HANDSHAKES_PER_HOP
@@ -146,7 +146,7 @@ def test_one_connection_to_a_jump_host_serves_all(tmp_path: Path) -> None:
         async with place.server("jump") as jump, place.server("n*", "ProxyJump jump") as nodes:
             hops = place.hops()
             pipes = await asyncio.gather(
-                *(hops.transport(f"n{n}").open("echo yes; exec cat") for n in range(5))
+                *[(await hops.to(f"n{n}")).open("echo yes; exec cat") for n in range(5)]
             )
             assert [await pipe.read(100) for pipe in pipes] == [b"yes\n"] * 5
             assert (jump.connections, nodes.connections) == (1, 5)

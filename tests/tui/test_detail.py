@@ -259,8 +259,8 @@ def test_before_anything_is_known() -> None:
     run = Run()
     run.tell(5, "launched", "gpu02", dir="/tmp")
     assert "not measured yet" in shown(run, None)
-    run.tell(6, "note", "gpu02", text="no measurements here: psutil does not load")
-    assert "no measurements here: psutil does not load" in shown(run, 3)
+    run.tell(6, "note", "gpu02", text="no measurements: run folder /x: no space")
+    assert "no measurements: run folder /x: no space" in shown(run, 3)
 
 
 def test_the_gpu_is_the_one_the_process_is_on() -> None:

@@ -72,7 +72,7 @@ async def _attach_job(args: argparse.Namespace) -> str:
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):
-                await adopt(party.pool, args.transport, args.ssh_config, party.nodes, "")
+                await adopt(party.pool, party.nodes, "")
         if any(folder.name == name for folder in list_runs()):
             return name
         if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):

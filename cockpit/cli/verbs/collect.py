@@ -11,11 +11,12 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
 from cockpit.cli.status_line import Progress
-from cockpit.engine.collect import WARNING, Collected, collect
+from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
 from cockpit.errors import CockpitError, Exit
+from cockpit.plans.profilers.registry import WARNING
 
 
 def main(words: list[str]) -> int:

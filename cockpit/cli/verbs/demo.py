@@ -20,6 +20,7 @@ from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
 from cockpit.engine.records.folder import RunFolder, new_name
 from cockpit.engine.run.session import Session
+from cockpit.plans.launchers.registry import LAUNCHERS
 
 LEAVING = "the demo ends, and stops its run"
 """What leaving means here; for any other run it means that the run goes on."""
@@ -72,7 +73,7 @@ def _parser() -> Parser:
     )
     made.add_argument(
         "--launcher",
-        choices=("auto", "deepspeed", "torchrun", "command"),
+        choices=("auto", *LAUNCHERS),
         default="auto",
         help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
     )

@@ -19,7 +19,7 @@ def main(words: list[str]) -> int:
     made = launch_options.parser(
         "plan",
         "Print a shell script to paste and run on each node. It opens no link, so what only a node knows\n"
-        "(a free port, its cores, where nsys is) is a note.",
+        "(a free port, its cores, where the profiler is) is a note.",
     )
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     made.add_argument("--show-secrets", action="store_true", help="print secret values into the scripts")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
 from cockpit.cli.output import complain, out, out_json, table
-from cockpit.cli.parsing import Parser, add_link_options
+from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.summary import state_text
 from cockpit.errors import CockpitError, Exit
@@ -63,16 +63,16 @@ def _adopt(args: Namespace) -> None:
     from cockpit.cli.awaiting import telling
     from cockpit.engine.links.pool import PYTHONS, LinkPool
     from cockpit.engine.run.join import adopt
-    from cockpit.plans.nodes import hostfile
+    from cockpit.plans.nodes.sources import nodes_from
 
-    names = [host.name for host in hostfile.read(args.hostfile)]
+    names = [host.name for host in nodes_from([args.hostfile])]
 
     async def look() -> None:
-        way = args.transport, args.ssh_config
-        async with LinkPool(list(PYTHONS), *way, patience_s=unfinished_starts.PATIENCE_S) as pool:
+        patience_s = unfinished_starts.PATIENCE_S
+        async with LinkPool(list(PYTHONS), reach(args), patience_s=patience_s) as pool:
             pool.roll.call(names)
             async with telling(lambda: pool.roll) as teller:
-                errors = await adopt(pool, *way, names, args.node_dir)
+                errors = await adopt(pool, names, args.node_dir)
         for error in errors.values():
             if str(error) not in teller.told:
                 complain(error)

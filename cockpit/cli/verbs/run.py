@@ -11,7 +11,7 @@ from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.parsing import Parser, reach, seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.ranks import nodes_text
@@ -40,7 +40,7 @@ def main(words: list[str], leaving: str = "") -> int:
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Launching
 
-        collects = bool(launch.job.nsys) and not args.no_collect
+        collects = bool(launch.job.profiler) and not args.no_collect
         return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
     return asyncio.run(
         _run(
@@ -117,7 +117,7 @@ async def _run(launch: launch_options.Launch, output: Output) -> int:
         size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
         say(f"{session.folder.name}: {size} starting")
         code = await watch(session, stages.live, output)
-        if job.nsys and code != Exit.LEFT and not args.no_collect:
+        if job.profiler and code != Exit.LEFT and not args.no_collect:
             outcome = await fetch(session.folder, session.pool, as_json=args.json)
             code = max(code, outcome) if code == Exit.OK else code
         return code
@@ -140,8 +140,7 @@ def request(launch: launch_options.Launch) -> Request:
     return Request(
         launch.job,
         args.hostfile,
-        args.transport,
-        args.ssh_config,
+        reach(args),
         args.node_dir,
         Times(args.grace, args.finalise_wait),
         args.on_failure,

@@ -12,17 +12,14 @@ from cockpit.base import verbs
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
-from cockpit.base.shell import quote
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import Job, NodeFacts
-from cockpit.plans.plan import NodePlan, build_plans, host_of
-from cockpit.plans.script import launch_script
-
-REPORT_ROOM = 500_000_000
-"""Free bytes a node must have for a profiler: nsys wrote 190-220 MB for even a short trace of one node."""
+from cockpit.plans.plan import NodePlan, build_plans, host_of, unfit
+from cockpit.plans.profilers.registry import PROFILERS
+from cockpit.plans.script import launch_script, profile
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         job.cwd,
         job.setup,
         job.python or "",
-        (job.nsys.path or "") if job.nsys else "",
+        {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
         job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
     )
     answers, errors = await settle(
@@ -68,11 +65,11 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     facts: dict[str, NodeFacts] = {}
     for name, answer in answers.items():
         try:
-            facts[name] = NodeFacts.of(name, answer)
+            facts[name] = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
         except CockpitError as error:
             errors[name] = error
             continue
-        problem = _unfit(job, answer)
+        problem = unfit(job, facts[name]) or _unfit(job, answer)
         if problem is not None:
             errors[name] = CockpitError(problem[0], where=name, hint=problem[1], code=Exit.NODE_UNFIT)
     if errors:
@@ -83,25 +80,19 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
-    return Prepared(plans, specs, {name: plain(answer) for name, answer in answers.items()})
+    return Prepared(
+        plans, specs, {name: {**plain(answer), **answer.tools} for name, answer in answers.items()}
+    )
 
 
 def _unfit(job: Job, facts: FactsAnswer) -> tuple[str, str] | None:
     """Why a node cannot run the job, and what to do about it."""
-    python = quote(facts.python)
-    if job.launcher == "deepspeed" and not facts.deepspeed:
-        return (
-            f"no deepspeed in {python}",
-            f"try there: {python} -m pip install deepspeed, or another --python",
-        )
-    if job.launcher == "torchrun" and not facts.torch:
-        return f"no torch in {python}", f"try there: {python} -m pip install torch, or another --python"
-    if job.nsys and not facts.nsys:
-        return "nsys is not on PATH, in CUDA's or in Nsight's folders", "give its path: --nsys PATH"
     if not facts.script:
         return f"no {job.program[0]} in {job.cwd}", "run from a folder that every node has, or give --cwd DIR"
-    if job.nsys and facts.free_bytes < REPORT_ROOM:
-        room = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, nsys needs {REPORT_ROOM / 1e6:.0f}"
+    profiler = job.profiler
+    if profiler and facts.free_bytes < profiler.room:
+        needs = f"{profiler.name} needs {profiler.room / 1e6:.0f}"
+        room = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, {needs}"
         return room, "free some, or give another place: --node-dir DIR"
     return None
 
@@ -151,7 +142,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str) -> dict[str, 
         "env": dict(plan.secrets),
         "ranks": list(plan.ranks),
         "launcher": plan.launcher,
-        "profile": {"nsys": plan.nsys, "report": plan.report} if plan.report else None,
+        "profile": profile(plan),
         "grace_s": times.grace,
         "finalise_s": times.finalise,
     }

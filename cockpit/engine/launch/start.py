@@ -19,7 +19,7 @@ from cockpit.errors import ManyErrors
 from cockpit.plans.launch import Job
 from cockpit.plans.script import plan_json
 from cockpit.transport import hostkeys
-from cockpit.transport.base import UnknownHostKey
+from cockpit.transport.base import Reach, UnknownHostKey
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Request:
 
     job: Job
     hostfile: str
-    transport: str = "auto"
-    ssh_config: str = ""
+    reach: Reach = field(default_factory=Reach)
     node_dir: str = ""
     times: Times = field(default_factory=Times)
     on_failure: str = "stop"
@@ -66,7 +65,7 @@ async def start(request: Request, stages: Stages) -> Session:
     """
     job = request.job
     pythons = [*([job.python] if job.python else []), *PYTHONS]
-    pool = LinkPool(pythons, request.transport, request.ssh_config)
+    pool = LinkPool(pythons, request.reach)
     folder: RunFolder | None = None
     try:
         links = await _open(pool, [host.name for host in job.hosts], stages)
@@ -133,7 +132,7 @@ def _manifest(request: Request, prepared: Prepared, links: dict[str, Link], pyth
         profile=profile,
         on_failure=request.on_failure,
         failure_wait_s=request.failure_wait_s,
-        transport=request.transport,
-        ssh_config=str(Path(request.ssh_config).absolute()) if request.ssh_config else "",
+        transport=request.reach.kind,
+        transport_options=dict(request.reach.options),
         plans=[plan_json(plan) for plan in prepared.plans],
     )

@@ -16,7 +16,7 @@ from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
 from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.shell import quote
-from cockpit.base.verbs import NAMES, Answer, Equip, Item, Ping, Port, Request, Resolve, Samples
+from cockpit.base.verbs import NAMES, Answer, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
@@ -33,9 +33,6 @@ _OVERDRAFT = 8 << 20
 
 _CLOSE_S = 6.0
 """For a link to close: a transport that takes longer is left to the end of this process."""
-
-_WITH_PSUTIL = (Samples, Resolve, Port)
-"""Requests for which the agent first gets psutil, if it has none yet."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,6 @@ class Link:
         self.lost: asyncio.Future[CockpitError] = asyncio.get_running_loop().create_future()
         """Done when the link is gone, with the reason."""
         self._pythons = pythons
-        self._equipping: asyncio.Task[Any] | None = None
         self._pipe: Pipe | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
@@ -288,8 +284,8 @@ class Link:
         return await self._start(request, b"")
 
     async def _start(self, request: Request[Answer, Item], data: bytes) -> Stream[Answer, Item]:
-        if isinstance(request, _WITH_PSUTIL):
-            await self._equip()
+        if isinstance(request, Samples):
+            data = await payload.in_thread(payload.pynvml)
         kind = type(request)
         self._number += 1
         number = self._number
@@ -302,16 +298,6 @@ class Link:
             self._pending.pop(number, None)
             raise
         return stream
-
-    async def _equip(self) -> None:
-        """Make sure that the agent has psutil."""
-        if self._equipping is None:
-            extras = await payload.in_thread(payload.extras)
-            if self._equipping is None:
-                self._equipping = asyncio.create_task(self.call(Equip(), extras))
-                # Whoever waited for it may be gone when it fails; the next caller gets the error.
-                self._equipping.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.shield(self._equipping)  # others may wait for it too
 
     async def _send(self, header: Header, data: bytes = b"") -> None:
         if self.lost.done() or self._pipe is None:

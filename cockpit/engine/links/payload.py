@@ -1,7 +1,8 @@
 """What is sent to a node, and the one line that receives it there.
 
 The zip holds the sources of our node code but no byte code: that would fit only one version of Python, and
-compiling what an agent needs at its start costs a node some 5 ms. psutil and pynvml follow when needed.
+compiling what an agent needs at its start costs a node some 5 ms. pynvml follows with requests for
+measurements.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _building = threading.Lock()
 
 
 async def in_thread(build: Callable[[], bytes]) -> bytes:
-    """What ``build`` (:func:`archive` or :func:`extras`) makes: once, and off the event loop."""
+    """What ``build`` (:func:`archive` or :func:`pynvml`) makes: once, and off the event loop."""
 
     def made() -> bytes:
         with _building:
@@ -113,19 +114,12 @@ def archive() -> bytes:
 
 
 @lru_cache(maxsize=1)
-def extras() -> bytes:
-    """The zip of psutil and pynvml, sent when they are first needed."""
-    folder = _origin("psutil").parent
-    parts = ["__init__.py", "_common.py", "_ntuples.py", "_enums.py", "_pslinux.py", "_psposix.py"]
-    files = [folder / name for name in parts if (folder / name).exists()] + [
-        *folder.glob("_psutil_linux*.so")
-    ]
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
-        for path in files:
-            _add(target, f"psutil/{path.name}", path.read_bytes())
-        _add(target, "pynvml.py", _origin("pynvml").read_bytes())
-    return out.getvalue()
+def pynvml() -> bytes:
+    """The source of pynvml, compressed with zlib, for measurements of GPUs."""
+    spec = importlib.util.find_spec("pynvml")  # without importing it: that would slow down every start
+    assert spec
+    assert spec.origin
+    return zlib.compress(Path(spec.origin).read_bytes())
 
 
 _ELF_MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
@@ -158,14 +152,6 @@ def spy() -> Spy | None:
     machine = _ELF_MACHINES.get(int.from_bytes(data[18:20], "little"), "")
     # The fastest level: sizes differ by less than a tenth between levels, and a person is waiting.
     return Spy(machine, sha256(data).hexdigest(), zlib.compress(data, 3))
-
-
-def _origin(module: str) -> Path:
-    """The file of an installed module, without importing it: that would slow down every start."""
-    spec = importlib.util.find_spec(module)
-    assert spec
-    assert spec.origin
-    return Path(spec.origin)
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -17,13 +17,11 @@ from weakref import WeakSet
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import LinkError, Progress, Stage, Transport, UnknownHostKey
-from cockpit.transport.local import LocalTransport, is_this_machine
+from cockpit.transport.base import LinkError, Progress, Reach, Stage, UnknownHostKey, Ways
+from cockpit.transport.registry import TRANSPORTS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from cockpit.transport.ssh import SshHops
 
 T = TypeVar("T")
 
@@ -44,9 +42,6 @@ TURN_S = 3.0
 
 TRUTH_S = 15.0
 """After this long a start that cannot succeed any more ends, and names the nodes that have not answered."""
-
-NAMES_S = 5.0
-"""For the resolver to say whether a name is this machine; a name that takes longer is not."""
 
 _LOOK_S = 0.1
 
@@ -120,8 +115,7 @@ class LinkPool:
     """The links to some nodes; whoever needs one borrows it, and only the pool opens and closes them.
 
     :param pythons: interpreters to try for the agent, in order
-    :param transport: ``ssh``, ``local``, or ``auto``: local for this machine's own names
-    :param ssh_config: an ssh configuration file instead of the user's and the system's
+    :param reach: how nodes are reached; None: over ssh, but for this machine's own names
     :param roll: told who has answered and who is awaited
     :param patience_s: seconds a node may spend on any one stage of connecting; None: the transport's own
     """
@@ -129,21 +123,19 @@ class LinkPool:
     def __init__(
         self,
         pythons: list[str],
-        transport: str = "auto",
-        ssh_config: str = "",
+        reach: Reach | None = None,
         roll: Roll | None = None,
         patience_s: float | None = None,
     ) -> None:
         self.pythons = pythons
+        self.reach = reach or Reach()
         self.hosts: dict[str, str] = {}
         """The machine that must answer to a node's name, where that is known."""
         self.roll = roll or Roll()
         """Which nodes have answered, and which are pending."""
-        self._transport = transport
-        self._ssh_config = ssh_config
         self._patience_s = patience_s
         self._times = LinkTimes() if patience_s is None else LinkTimes(start=patience_s)
-        self._hops: SshHops | None = None
+        self._transports: Ways | None = None
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._ways: dict[str, _Way] = {}
 
@@ -219,7 +211,10 @@ class LinkPool:
     async def _connect(self, node: str) -> Link:
         self.roll.on_its_way(node, Progress())
         async with self._turn():
-            link = Link(node, await self._choose(node), self.pythons, self._times)
+            _resolve_many()
+            if self._transports is None:
+                self._transports = TRANSPORTS[self.reach.kind].ways(self.reach.options, self._patience_s)
+            link = Link(node, await self._transports.to(node), self.pythons, self._times)
             self.roll.on_its_way(node, link.progress)
             await link.open()
         return link
@@ -281,23 +276,6 @@ class LinkPool:
             over.cancel()
             give_back()
 
-    async def _choose(self, node: str) -> Transport:
-        _resolve_many()
-        kind = self._transport
-        if kind == "auto":
-            kind = "local" if await _is_local(node) else "ssh"
-        if kind == "local":
-            return LocalTransport(node)
-        if self._hops is None:
-            from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
-
-            config = Path(self._ssh_config) if self._ssh_config else None
-            options = SshOptions(config=config)
-            if self._patience_s is not None:
-                options = replace(options, stage_timeout=self._patience_s)
-            self._hops = SshHops(options)
-        return self._hops.transport(node)
-
     async def close(self) -> None:
         """Close all links and what they share, within a few seconds."""
         openings = [way.opening for way in self._ways.values() if way.opening is not None]
@@ -305,8 +283,8 @@ class LinkPool:
             opening.cancel()
         await asyncio.gather(*openings, return_exceptions=True)
         await close_all(way.link for way in self._ways.values() if way.link is not None)
-        if self._hops is not None:
-            await self._hops.close()
+        if self._transports is not None:
+            await self._transports.close()
 
 
 def _resolve_many() -> None:
@@ -315,13 +293,6 @@ def _resolve_many() -> None:
     if loop not in _wide:
         _wide.add(loop)
         loop.set_default_executor(ThreadPoolExecutor(AT_ONCE))
-
-
-async def _is_local(node: str) -> bool:
-    try:
-        return await asyncio.wait_for(asyncio.to_thread(is_this_machine, node), NAMES_S)
-    except (TimeoutError, asyncio.TimeoutError):
-        return False
 
 
 def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:

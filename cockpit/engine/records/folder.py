@@ -29,6 +29,7 @@ from cockpit.base.gate import (
     Kind,
     ListOf,
     Malformed,
+    MapOf,
     Maybe,
     Of,
     Text,
@@ -41,6 +42,8 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
 from cockpit.engine.records.lock import Writer
 from cockpit.errors import CockpitError, near, os_error
+from cockpit.transport.base import Reach
+from cockpit.transport.registry import TRANSPORTS
 
 _WORDS = (
     "otter",
@@ -113,6 +116,7 @@ class _Object(Kind):
 _OBJECT = _Object()
 _LINE = Text(1 << 20)
 _FILE = Text(4096)
+_TRANSPORT = Text(100, "|".join(TRANSPORTS))
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class NodeEntry:
     name: str = bound(NODE_NAME)
     dir: str = bound(PATH)
     ranks: Sequence[int] = bound(RANKS)
-    transport: str = bound(WORD, "ssh")
+    transport: str = bound(_TRANSPORT, "ssh")
     host: str = bound(Text(255), "")
     facts: dict[str, Any] = bound(_OBJECT, {})
 
@@ -133,6 +137,8 @@ class _Written:
 
     format: int = bound(COUNT, FORMAT)
     version: str = bound(WORD, "")
+    ssh_config: str = bound(_FILE, "")
+    """Before there were ``transport_options``."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +156,8 @@ class Manifest:
     profile: dict[str, Any] | None = bound(Maybe(_OBJECT), None)
     on_failure: str = bound(Text(4, "stop|wait"), "stop")
     failure_wait_s: float = bound(SECONDS, 30.0)
-    transport: str = bound(Text(5, "auto|ssh|local"), "auto")
-    ssh_config: str = bound(_FILE, "")
+    transport: str = bound(_TRANSPORT, "auto")
+    transport_options: dict[str, str] = bound(MapOf(WORD, _FILE, 100), {})
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
     version: str = bound(WORD, __version__)
     format: int = bound(COUNT, FORMAT)
@@ -166,11 +172,18 @@ class Manifest:
         written = read(_Written, data)  # first: the rest may have changed its meaning
         if written.format > FORMAT:
             raise NewerCockpit(written.version)
+        if written.ssh_config:
+            data = {**data, "transport_options": {"config": written.ssh_config}}
         found = read(cls, data)
         names = {node.name for node in found.nodes}
         if not found.world or len(names) < len(found.nodes) or len(set(found.world)) < len(found.world):
             raise Malformed(".nodes: expected ranks, and each rank and node once")
         return found
+
+    @property
+    def reach(self) -> Reach:
+        """How its nodes are reached."""
+        return Reach(self.transport, self.transport_options)
 
     @property
     def world(self) -> list[int]:

@@ -24,7 +24,7 @@ Errors = dict[str, CockpitError]
 
 def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | None = None) -> LinkPool:
     """A pool that reaches the nodes as they were reached when the run was started; see :class:`LinkPool`."""
-    pool = LinkPool(list(manifest.pythons), manifest.transport, manifest.ssh_config, roll, patience_s)
+    pool = LinkPool(list(manifest.pythons), manifest.reach, roll, patience_s)
     pool.hosts = {node.name: node.host for node in manifest.nodes}
     return pool
 
@@ -150,7 +150,7 @@ async def _sample(link: Link, node: NodeEntry) -> Event:
     return Event(time.time(), node.name, fact)
 
 
-async def adopt(pool: LinkPool, transport: str, ssh_config: str, nodes: Iterable[str], base: str) -> Errors:
+async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:
     """Make runs known here that only their nodes know; afterwards every verb accepts them.
 
     :param base: folder for run folders on the nodes; empty: each node's own temporary folder
@@ -173,7 +173,7 @@ async def adopt(pool: LinkPool, transport: str, ssh_config: str, nodes: Iterable
             runs.setdefault(part.record.run, []).append(part)
     for name, parts in runs.items():
         try:
-            RunFolder.create(_manifest(name, parts, pool.pythons, transport, ssh_config)).close()
+            RunFolder.create(_manifest(name, parts, pool)).close()
         except CockpitError as error:
             # One run that cannot be made known hides no other.
             errors[name] = error
@@ -195,7 +195,7 @@ def _is_below(run: FoundRun, base: str) -> bool:
     return posixpath.normpath(run.dir) == run.dir and posixpath.dirname(run.dir) == above
 
 
-def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str, ssh_config: str) -> Manifest:
+def _manifest(name: str, parts: list[_Part], pool: LinkPool) -> Manifest:
     """A manifest as far as the nodes of a run know it.
 
     :raises CockpitError: two nodes claim one rank
@@ -208,7 +208,6 @@ def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str,
                 what = f"{owner[rank]} and {part.node} both say that rank {rank} is theirs"
                 raise CockpitError(what, where=name, code=Exit.NODE_UNFIT)
     record = parts[0].record
-    profile = record.profile
     return Manifest(
         run=name,
         created=record.t,
@@ -216,9 +215,9 @@ def _manifest(name: str, parts: list[_Part], pythons: list[str], transport: str,
         launcher=record.launcher,
         program=["(found on its nodes)"],
         cwd="",
-        pythons=pythons,
-        profile=None if profile is None else {"nsys": profile.nsys, "report": profile.report},
+        pythons=pool.pythons,
+        profile=record.profile,
         on_failure="wait",
-        transport=transport,
-        ssh_config=ssh_config,
+        transport=pool.reach.kind,
+        transport_options=dict(pool.reach.options),
     )

@@ -1,31 +1,37 @@
-"""GPUs through NVML, if there is a driver."""
+"""GPUs through NVML, if there is a driver; pynvml comes with the request."""
 
 from __future__ import annotations
 
 import ctypes
+import sys
+import zlib
+from types import ModuleType
 from typing import Any, Dict, List
 
 NVML: Any = None
 """The ``pynvml`` module; a test may put a recorded one in its place."""
 
 
-def _nvml() -> Any:
+def _nvml(source: bytes) -> Any:
     if NVML is not None:
         return NVML
     ctypes.CDLL("libnvidia-ml.so.1")  # no driver is the common case: find out before compiling 8,000 lines
-    import pynvml
-
-    return pynvml
+    module = sys.modules["pynvml"] = ModuleType("pynvml")
+    exec(zlib.decompress(source), module.__dict__)
+    return module
 
 
 class Gpus:
-    """Reads every GPU of the node; if NVML does not start, it never finds any."""
+    """Reads every GPU of the node; if NVML does not start, it never finds any.
 
-    def __init__(self) -> None:
+    :param source: of pynvml, compressed with zlib
+    """
+
+    def __init__(self, source: bytes) -> None:
         self._nvml: Any = None
         self._handles: List[Any] = []
         try:
-            nvml = _nvml()
+            nvml = _nvml(source)
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
             self._handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.extensions import psutil
 from cockpit.node.measure import gpu
-from cockpit.node.run.ranks import Start, recorded
+from cockpit.node.run.ranks import Identity, Start, recorded
 from cockpit.node.run.status import read_record
+
+_TICKS_S = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 CHILDREN_EVERY = 5
 """Samples between two looks at every process of the node, which is most of the cost of a sample."""
@@ -23,12 +25,10 @@ def samples(call: Call) -> Dict[str, Any]:
 
     Item: ``t`` the node's clock; ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children}}; ``gpus`` (see ``node.measure.gpu``).
-
-    :raises NodeError: psutil does not load here
     """
     asked = call.asked(verbs.Samples)
-    sampler = _Sampler(psutil(), asked.dir)
-    gpus = gpu.Gpus()
+    sampler = _Sampler(asked.dir)
+    gpus = gpu.Gpus(call.payload)
     while True:
         item = sampler.sample()
         item["gpus"] = gpus.sample()
@@ -38,10 +38,10 @@ def samples(call: Call) -> Dict[str, Any]:
 
 
 class _Sampler:
-    def __init__(self, module: Any, folder: str) -> None:
-        self._psutil = module
+    def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._processes: Dict[int, Tuple[Tuple[int, int], Any]] = {}
+        self._used: Dict[Identity, Tuple[float, int]] = {}
+        """When we looked at a process (monotonic seconds), and the CPU time it had used, in clock ticks."""
         self._children: Dict[int, List[procfs.Stat]] = {}
         self._looked = 0
 
@@ -50,14 +50,14 @@ class _Sampler:
             disk = os.statvfs(self._folder)
         except OSError as error:
             raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
-        memory = self._psutil.virtual_memory()
+        used, total = procfs.memory() or (None, None)
         return {
             "t": time.time(),
             "node": {
                 "load": os.getloadavg()[0],
                 "cores": os.cpu_count(),
-                "memory_bytes": memory.total - memory.available,
-                "memory_total_bytes": memory.total,
+                "memory_bytes": used,
+                "memory_total_bytes": total,
                 "disk_free_bytes": disk.f_bavail * disk.f_frsize,
             },
             "ranks": self._ranks(),
@@ -71,20 +71,15 @@ class _Sampler:
         for rank in self._own():
             if safefiles.size(os.path.join(self._folder, record.rank_exit(rank))) is not None:
                 continue
-            try:
-                process = self._process(rank)
-                with process.oneshot():
-                    size = process.memory_info().rss
-                    if not size:
-                        continue  # it is ending: there is nothing left to measure
-                    found[str(rank)] = {
-                        "cpu_percent": process.cpu_percent(),
-                        "rss_bytes": size,
-                        "threads": process.num_threads(),
-                        "children": _count(self._children, process.pid),
-                    }
-            except (self._psutil.Error, OSError, ValueError, KeyError):
-                continue  # it ended between two looks; its exit comes through the run record
+            process = self._process(rank)
+            # What is ending has no memory left to measure; its exit comes through the run record.
+            if process is not None and process.pages:
+                found[str(rank)] = {
+                    "cpu_percent": self._cpu_percent(process),
+                    "rss_bytes": process.pages * _PAGE,
+                    "threads": process.threads,
+                    "children": _count(self._children, process.pid),
+                }
         return found
 
     def _own(self) -> List[int]:
@@ -94,14 +89,22 @@ class _Sampler:
         except NodeError:
             return []  # the node itself can be measured all the same
 
-    def _process(self, rank: int) -> Any:
-        start = recorded(Start, os.path.join(self._folder, record.rank_start(rank)), rank)
-        identity = start.pid, start.ticks
-        known = self._processes.get(rank)
-        if known is None or known[0] != identity:
-            known = self._processes[rank] = (identity, self._psutil.Process(identity[0]))
-            known[1].cpu_percent()  # the first call only sets the baseline for the next one
-        return known[1]
+    def _process(self, rank: int) -> Optional[procfs.Stat]:
+        try:
+            start = recorded(Start, os.path.join(self._folder, record.rank_start(rank)), rank)
+        except (OSError, ValueError):
+            return None
+        process = procfs.stat(start.pid)
+        return process if process is not None and process.ticks == start.ticks else None
+
+    def _cpu_percent(self, process: procfs.Stat) -> Optional[float]:
+        """Of one core, since the last look; None at the first."""
+        identity = process.pid, process.ticks
+        before = self._used.get(identity)
+        t, used = self._used[identity] = time.monotonic(), process.cpu_ticks
+        if before is None:
+            return None
+        return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])
 
 
 def _count(children: Dict[int, List[procfs.Stat]], pid: int) -> int:

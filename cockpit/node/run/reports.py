@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import Callable, List
+from typing import Callable, Dict, List
 
 from cockpit.base import record
 from cockpit.base.shell import join
@@ -54,11 +54,17 @@ def importers(nsys: str) -> List[str]:
 
 
 def finish(
-    folder: str, nsys: str, why_missing: str, emit: Emit, *, timeout_s: float, cancelled: Callable[[], bool]
+    folder: str,
+    profile: Dict[str, str],
+    why_missing: str,
+    emit: Emit,
+    *,
+    timeout_s: float,
+    cancelled: Callable[[], bool],
 ) -> None:
     """Report every profile found in the run folder after the launcher ended, importing what nsys did not.
 
-    :param nsys: the profiler that was used
+    :param profile: the profiler that was used, by its name
     :param why_missing: what to say when there is no report at all
     :param timeout_s: seconds one import may take
     :param cancelled: called while an import runs; true ends it
@@ -78,7 +84,7 @@ def finish(
     for name in done:
         emit("report", name=name, size=os.path.getsize(os.path.join(where, name)), state="ready", text="")
     for name in raw:
-        _import(os.path.join(where, name), nsys, emit, timeout_s, cancelled)
+        _import(os.path.join(where, name), profile["nsys"], emit, timeout_s, cancelled)
     if not done and not raw:
         emit("report", name="", size=0, state="missing", text=why_missing)
 

@@ -20,10 +20,9 @@ from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import reports, stopping
+from cockpit.node.run import helpers, reports, stopping
 from cockpit.node.run.folder import RunFolderError, StartError, start, write_new
 from cockpit.node.run.ranks import Ranks, how
-from cockpit.node.stacks import grant
 
 __all__ = ["RunFolderError", "StartError", "main", "start"]
 
@@ -115,7 +114,7 @@ class Supervisor:
         wake = self._catch_signals()
         trouble = _become_subreaper()
         self._announce()
-        self._tracing = grant.Grant(self._folder)
+        self._helpers = helpers.Helpers(self._folder)
         if trouble:
             text = "orphans of the launcher go to init, their exit status will be unknown: " + trouble
             self._emit("note", text=text)
@@ -132,7 +131,7 @@ class Supervisor:
             self._tick()
             if self._over():
                 break
-            _wait([wake, *self._tracing.sockets()], TICK_S)
+            _wait([wake, *self._helpers.sockets()], TICK_S)
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 4096)
         self._finish()
@@ -209,7 +208,7 @@ class Supervisor:
 
     def _tick(self) -> None:
         self._reap()
-        self._tracing.tick()
+        self._helpers.tick()
         names = self._names()
         self._ranks.look(names)
         if self._stop.active or self._launcher_status is not None or self._due("settle", SETTLE_S):
@@ -263,7 +262,7 @@ class Supervisor:
                 # What its ranks left before it ended comes before its end.
                 self._ranks.look(self._names())
                 self._emit("launcher_exited", **how(status))
-            elif not self._tracing.reaped(pid, status):
+            elif not self._helpers.reaped(pid, status):
                 self._ranks.reaped((pid, ticks), status, usage)
 
     def _note_sizes(self) -> None:
@@ -326,7 +325,7 @@ class Supervisor:
     # -- end -------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._tracing.close()
+        self._helpers.close()
         run, node = self._spec["run"], self._spec["node"]
         stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
         names = self._names()
@@ -340,7 +339,7 @@ class Supervisor:
             try:
                 reports.finish(
                     self._folder,
-                    profile["nsys"],
+                    profile,
                     self._why_no_report(),
                     self._emit,
                     timeout_s=float(self._spec["finalise_s"]),

@@ -11,8 +11,9 @@ import subprocess
 import threading
 from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple
 
-from cockpit.node.stacks import grant, kernel
-from cockpit.node.stacks.pyspy_process import Running, Starter, child, directly, quiet
+from cockpit.node.run.helpers import Running, Starter, by_supervisor, quiet
+from cockpit.node.stacks import kernel
+from cockpit.node.stacks.pyspy_process import NAME, child, directly
 
 SUDO_S = 5.0
 """Seconds for sudo to say whether it would run."""
@@ -50,7 +51,7 @@ def starters(folder: str, timeout_s: float) -> List[Tuple[str, Starter]]:
     """
     ways: List[Tuple[str, Starter]] = [("direct", directly)]
     if folder:
-        ways.append(("supervisor", grant.by_supervisor(folder)))
+        ways.append(("supervisor", by_supervisor(folder, NAME)))
     if os.geteuid() != 0:
         ways.append(("sudo", _by_sudo(timeout_s)))
     worked = _Remembered.worked.get(folder)

@@ -9,6 +9,8 @@ import subprocess
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from cockpit.node.run.helpers import Running, Starter, quiet
+
 NAME = "py-spy"
 
 OUTPUT_LIMIT = 32 << 20
@@ -29,25 +31,6 @@ class Result(NamedTuple):
     out: bytes
     said: str
     why: str = ""
-
-
-class Running:
-    """A running py-spy, whoever started it.
-
-    :param wait: waits up to the given seconds for its end; returns its exit status, or None
-    :param kill: ends it at once
-    """
-
-    def __init__(self, wait: Callable[[float], Optional[int]], kill: Callable[[], None]) -> None:
-        self.wait = wait
-        self.kill = kill
-
-
-Starter = Callable[[str, List[str], int, int], Running]
-"""Starts a py-spy: its path, its arguments, where its output goes, where its complaints go.
-
-It raises OSError when that cannot be done.
-"""
 
 
 def directly(path: str, arguments: List[str], out: int, said: int) -> Running:
@@ -71,11 +54,6 @@ def child(argv: List[str], path: str, out: int, said: int) -> Running:
             return None
 
     return Running(wait, process.kill)
-
-
-def quiet() -> Dict[str, str]:
-    """The environment of a py-spy: none of our variables, and no backtraces."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "RUST_BACKTRACE": "0"}
 
 
 def run(

@@ -12,7 +12,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 import cockpit
 from cockpit import paths
-from cockpit.errors import near
+from cockpit.errors import near_or_all
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -185,7 +185,7 @@ def _problems(data: dict[str, Any]) -> list[str]:
             if not isinstance(value, bool):
                 found.append(f"{key} must be true or false, not {value!r}")
         elif key not in TABLES:
-            found.append(f"unknown key {key!r}{_near(key, (*FLAGS, *TABLES))}")
+            found.append(f"unknown key {key!r}, {near_or_all(key, (*FLAGS, *TABLES))}")
         elif not isinstance(value, dict):
             found.append(f"{key} must be a table: [{key}]")
         else:
@@ -195,17 +195,12 @@ def _problems(data: dict[str, Any]) -> list[str]:
 
 def _problem(table: str, name: str, colour: object) -> str:
     if name not in TABLES[table]:
-        return f"[{table}] has no {name!r}{_near(name, TABLES[table])}"
+        return f"[{table}] has no {name!r}, {near_or_all(name, TABLES[table])}"
     try:
         Color.parse(colour if isinstance(colour, str) else "")
     except ColorParseError:
         return f"[{table}] {name}: {colour!r} is not a colour"
     return ""
-
-
-def _near(word: str, known: tuple[str, ...]) -> str:
-    meant = near(word, known)
-    return f", did you mean {meant!r}?" if meant else f", known are {', '.join(known)}"
 
 
 class Themes:
@@ -238,7 +233,7 @@ class Themes:
             return ""
         if name in self._undrawable:
             return f"theme {name!r} is the terminal's own colours, and NO_COLOR is set"
-        return f"no theme {name!r}{_near(name, tuple(self.names))}"
+        return f"no theme {name!r}, {near_or_all(name, self.names)}"
 
     def refresh(self, app: App[Any]) -> list[str]:
         """Register themes whose files are new or have changed; apply a changed one that is in use.

@@ -18,6 +18,7 @@ from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.records.folder import NodeEntry
+from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE, state_name
 from cockpit.tui.look.spark import sparkline
@@ -363,7 +364,7 @@ def _found(entry: NodeEntry, paper: _Paper) -> Iterator[Line]:
         yield from paper.row("cores", f"{len(cores):,}" + (f" ({ranks_text(cores)})" if plain else ""))
     version = f" ({safe(facts.get('python_version'))})" if facts.get("python_version") else ""
     yield from paper.row("python", safe(facts["python"]) + version if facts.get("python") else "")
-    for name in ("torch", "deepspeed", "nsys", "numactl"):
+    for name in ("torch", "deepspeed", *PROFILERS, "numactl"):
         yield from paper.row(name, safe(facts[name]) if facts.get(name) else "")
     yield from paper.row("run folder", safe(entry.dir, 4000))
 

@@ -8,6 +8,7 @@ from typing import Any
 from cockpit.base.shell import join, quote
 from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.folder import Manifest
+from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.run.command_list import Command
 
 
@@ -15,11 +16,8 @@ def launched_commands(manifest: Manifest) -> list[Command]:
     """What was run to launch: on this machine, and on each node."""
     found = []
     for node in manifest.nodes:
-        if node.transport == "ssh":
-            config = ["-F", manifest.ssh_config] if manifest.ssh_config else []
-            text = join(["ssh", *config, node.name, COMMAND])
-        else:
-            text = COMMAND
+        typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
+        text = join([*typed, COMMAND]) if typed else COMMAND
         found.append(Command(manifest.created, f"agent on {node.name}", text))
     launches = [
         Command(manifest.created, f"launch on {plan.get('node')}", _launch(plan)) for plan in manifest.plans

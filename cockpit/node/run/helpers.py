@@ -1,8 +1,10 @@
-"""Start py-spy where ptrace is forbidden: the supervisor, whose children may trace, does it for an agent.
+"""Helpers that the supervisor starts for an agent and reaps: py-spy, where ptrace is forbidden to others.
 
-The agent connects to a socket in the run folder and sends one message: the arguments as JSON, and two file
-descriptors for py-spy's output. It receives ``started`` and, later, the exit status. If it hangs up, py-spy
-is killed. None of this ever makes the supervisor wait.
+Only the supervisor's children may trace the ranks where Yama says so, and only they last as long as the run.
+
+The agent connects to a socket in the run folder and sends one message: as JSON the kind of helper, where that
+program is and its arguments, and two file descriptors for its output. It receives ``started`` and, later, the
+exit status. If it hangs up, the helper is killed. None of this ever makes the supervisor wait.
 """
 
 from __future__ import annotations
@@ -16,22 +18,46 @@ import signal
 import socket
 import struct
 import time
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from cockpit.node.stacks.pyspy_process import NAME, Running, Starter, quiet
+KINDS = {"py-spy": ("dump",)}
+"""Every kind of helper, by the name it runs under, with the words that its arguments may begin with."""
 
-SOCKET = "tracing.sock"
+SOCKET = "helpers.sock"
 """Name of the socket in a run folder."""
 
 MOST = 64
-"""Programs running at the same time."""
+"""Helpers running at the same time."""
 
 _STARTED_S = 2.0
 _MESSAGE = 1 << 16
 _PEER = struct.Struct("3i")
 
 
-class Grant:
+class Running(NamedTuple):
+    """A running helper, whoever started it.
+
+    :param wait: waits up to the given seconds for its end; returns its exit status, or None
+    :param kill: ends it at once
+    """
+
+    wait: Callable[[float], Optional[int]]
+    kill: Callable[[], None]
+
+
+Starter = Callable[[str, List[str], int, int], Running]
+"""Starts a helper: its path, its arguments, where its output goes, where its complaints go.
+
+It raises OSError when that cannot be done.
+"""
+
+
+def quiet() -> Dict[str, str]:
+    """The environment of a helper: none of our variables, and no backtraces."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "RUST_BACKTRACE": "0"}
+
+
+class Helpers:
     """The supervisor's side. Every method returns at once and raises nothing."""
 
     def __init__(self, folder: str) -> None:
@@ -59,7 +85,7 @@ class Grant:
         return [peer.fileno() for peer in (*listening, *self._waiting, *running)]
 
     def tick(self) -> None:
-        """Take requests, start programs, end those that nobody waits for any more."""
+        """Take requests, start helpers, end those that nobody waits for any more."""
         with contextlib.suppress(OSError):
             while self._listening is not None and not self._full():
                 peer, _ = self._listening.accept()
@@ -94,7 +120,7 @@ class Grant:
         return True
 
     def close(self) -> None:
-        """End everything; the programs are still to be waited for."""
+        """End everything; the helpers are still to be waited for."""
         for pid in self._running:
             self._ending.add(pid)
             os.kill(pid, signal.SIGKILL)
@@ -119,16 +145,16 @@ class Grant:
         except OSError:
             return 0
         try:
-            path, arguments = json.loads(data.decode())
+            kind, path, arguments = json.loads(data.decode())
             _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if uid not in (0, os.geteuid()) or len(numbers) != 2:
                 return 0
-            if not os.path.isabs(path) or arguments[:1] != ["dump"]:
+            if not os.path.isabs(path) or arguments[0] not in KINDS[kind]:
                 return 0
             # Not Popen: that waits until the program is loaded, from a file server that may be silent.
             pid = os.fork()
             if pid == 0:
-                _become(path, [NAME, *map(str, arguments)], numbers)
+                _become(path, [kind, *map(str, arguments)], numbers)
             with contextlib.suppress(OSError):
                 peer.send(b'"started"')
             return pid
@@ -189,8 +215,8 @@ def reached(folder: str) -> Iterator[str]:
         os.close(number)
 
 
-def by_supervisor(folder: str) -> Starter:
-    """Starts py-spy as a child of the supervisor of a run folder."""
+def by_supervisor(folder: str, kind: str) -> Starter:
+    """Starts a helper of this kind as a child of the supervisor of a run folder."""
 
     def start(path: str, arguments: List[str], out: int, said: int) -> Running:
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -199,7 +225,7 @@ def by_supervisor(folder: str) -> Starter:
             with reached(folder) as address:
                 peer.connect(address)
             rights = array.array("i", [out, said])
-            message = json.dumps([path, arguments]).encode()
+            message = json.dumps([kind, path, arguments]).encode()
             peer.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             if _told(peer, _STARTED_S) != "started":
                 raise OSError("the supervisor does not start it")
@@ -219,7 +245,7 @@ def _awaited(peer: socket.socket) -> Running:
             told = _told(peer, timeout_s)
             if told is None:
                 return None
-            # It hung up without a message: the supervisor has ended, and py-spy with it.
+            # It hung up without a message: the supervisor has ended, and the helper with it.
             ended.append(int(told["code"]) if isinstance(told, dict) else -signal.SIGKILL)
             peer.close()
         return ended[0]

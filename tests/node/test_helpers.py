@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.node import procfs
-from cockpit.node.stacks import grant, pyspy, pyspy_process
+from cockpit.node.run import helpers
+from cockpit.node.stacks import pyspy
 from tests.node import runs, spies
 from tests.node.conftest import Launch
 from tests.waiting import until
@@ -64,10 +65,10 @@ def begun(program: Path) -> int:
     return pid
 
 
-def spied(run: runs.Run, program: Path) -> pyspy_process.Running:
+def spied(run: runs.Run, program: Path) -> helpers.Running:
     """Have the supervisor start a py-spy."""
     with open(os.devnull, "wb") as nothing:
-        start = grant.by_supervisor(str(run.folder))
+        start = helpers.by_supervisor(str(run.folder), "py-spy")
         return start(str(program), ["dump"], nothing.fileno(), nothing.fileno())
 
 
@@ -88,7 +89,7 @@ def test_ranks_are_seen_through_the_supervisor(started: Started) -> None:
         *("rank_exited", "launcher_exited", "ended"),
     }
     assert (run.folder / "supervisor.log").read_text() == ""
-    assert not (run.folder / grant.SOCKET).exists()
+    assert not (run.folder / helpers.SOCKET).exists()
 
 
 def test_a_py_spy_that_is_not_wanted_is_ended(started: Started, hanging: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_py_spy_that_is_not_wanted_is_ended(started: Started, hanging: Path) -
     assert procfs.stat(pid) is None
     # An agent that is gone cannot ask for it.
     with connected(run) as peer, open(os.devnull, "wb") as nothing:
-        message = json.dumps([str(hanging), ["dump"]]).encode()
+        message = json.dumps(["py-spy", str(hanging), ["dump"]]).encode()
         socket.send_fds(peer, [message], [nothing.fileno()] * 2)
         pid = begun(hanging)
     until(lambda: procfs.stat(pid) is None, "the end of py-spy")
@@ -120,12 +121,16 @@ def test_the_supervisor_ends_with_a_py_spy_under_way(started: Started, hanging: 
 NONSENSE = [
     (b"junk", 2),
     (b"[]", 2),
-    (b'["/bin/true", "dump"]', 2),
-    (b'["/bin/true", ["record"]]', 2),
-    (b'["true", ["dump"]]', 2),
-    (b'["/bin/true", ["dump"]]', 0),
-    (b'["/bin/true", ["dump"]]', 5),
-    (b'["/bin/true\\u0000", ["dump", "\\ud800"]]', 2),
+    (b'["/bin/true", ["dump"]]', 2),
+    (b'["py-spy", "/bin/true", "dump"]', 2),
+    (b'["py-spy", "/bin/true", []]', 2),
+    (b'["py-spy", "/bin/true", ["record"]]', 2),
+    (b'["py-spy", "true", ["dump"]]', 2),
+    (b'["py-spy", "/bin/true", ["dump"]]', 0),
+    (b'["py-spy", "/bin/true", ["dump"]]', 5),
+    (b'["py-spy", "/bin/true\\u0000", ["dump", "\\ud800"]]', 2),
+    (b'["sh", "/bin/sh", ["dump"]]', 2),
+    (b'[[], "/bin/true", ["dump"]]', 2),
     (b"[" * 60000, 2),
     (b"", 2),
 ]
@@ -138,8 +143,9 @@ def test_nonsense_does_not_harm_the_supervisor(started: Started) -> None:
         with connected(run) as peer, open(os.devnull, "wb") as nothing:
             socket.send_fds(peer, [message], [nothing.fileno()] * files)
             peer.settimeout(20)
-            while peer.recv(1 << 16):
-                pass
+            told = b"".join(iter(lambda: peer.recv(1 << 16), b""))
+            # What no program can be given is found out when it is too late to refuse.
+            assert (b"started" in told) == (b"u0000" in message), message
     assert spied(run, Path(spies.REAL)).wait(20) is not None
     assert procfs.alive(run.started["pid"], run.started["ticks"])
     assert (run.folder / "supervisor.log").read_text() == ""
@@ -147,15 +153,15 @@ def test_nonsense_does_not_harm_the_supervisor(started: Started) -> None:
 
 def test_without_a_supervisor_it_says_so(tmp_path: Path, hanging: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        grant.by_supervisor(str(tmp_path))(str(hanging), ["dump"], 1, 2)
+        helpers.by_supervisor(str(tmp_path), "py-spy")(str(hanging), ["dump"], 1, 2)
     with pytest.raises(OSError, match="No such file"):
-        grant.by_supervisor(str(tmp_path / "gone"))(str(hanging), ["dump"], 1, 2)
+        helpers.by_supervisor(str(tmp_path / "gone"), "py-spy")(str(hanging), ["dump"], 1, 2)
 
 
 @contextmanager
 def connected(run: runs.Run) -> Iterator[socket.socket]:
     """A connection to the supervisor."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
-        with grant.reached(str(run.folder)) as address:
+        with helpers.reached(str(run.folder)) as address:
             peer.connect(address)
         yield peer

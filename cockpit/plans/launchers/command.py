@@ -1,0 +1,60 @@
+"""Cockpit's own launcher: starts any program once a slot."""
+
+from __future__ import annotations
+
+from cockpit.base.shell import fill
+from cockpit.plans.launch import DIR, Place
+from cockpit.plans.launchers.base import Command, Launcher, devices, rank_command, wrapped
+
+SLOTS_SH = "slots.sh"
+
+_SLOTS = """\
+#!/bin/bash
+# Starts "$@" once a slot, waits for all, and exits as the first slot that failed.
+export WORLD_SIZE={world:d} LOCAL_WORLD_SIZE={local:d} NODE_RANK={node:d} GROUP_RANK={node:d}
+export MASTER_ADDR={addr} MASTER_PORT={port:d}
+cockpit_pids=()
+# Bash lets background processes ignore SIGINT and SIGQUIT; the ranks get the defaults back.
+for ((cockpit_slot = 0; cockpit_slot < {local:d}; cockpit_slot++)); do
+  (
+    trap - INT QUIT
+    export RANK=$(({first:d} + cockpit_slot)) LOCAL_RANK=$cockpit_slot
+    exec "$@"
+  ) &
+  cockpit_pids+=($!)
+done
+trap 'cockpit_signal=TERM; kill -TERM "${{cockpit_pids[@]}}" 2>/dev/null' TERM
+trap 'cockpit_signal=INT' INT
+cockpit_status=0
+for cockpit_pid in "${{cockpit_pids[@]}}"; do
+  while :; do
+    cockpit_signal=
+    wait "$cockpit_pid"
+    cockpit_one=$?
+    # A trap ends the wait, not the process.
+    [ -n "$cockpit_signal" ] && kill -0 "$cockpit_pid" 2>/dev/null || break
+  done
+  [ "$cockpit_status" -ne 0 ] || cockpit_status=$cockpit_one
+done
+exit "$cockpit_status"
+"""
+
+
+def _command(place: Place) -> Command:
+    ranks = place.ranks
+    script = fill(
+        _SLOTS,
+        world=place.job.world_size,
+        local=len(ranks),
+        node=place.index,
+        first=ranks.start,
+        addr=place.master_addr,
+        port=place.master_port,
+    )
+    start = ("bash", f"{DIR}/{SLOTS_SH}")
+    env, notes = devices(place)
+    typed = (*start, *rank_command(place)[1])
+    return Command(typed, (*start, *wrapped(place)), env=env, files={SLOTS_SH: script}, notes=notes)
+
+
+COMMAND = Launcher(_command)

@@ -1,0 +1,15 @@
+"""Every profiler: to add one, add it here."""
+
+from __future__ import annotations
+
+from cockpit.plans.profilers.base import Profiler
+from cockpit.plans.profilers.nsys import Nsys
+
+PROFILERS: dict[str, type[Profiler]] = {Nsys.name: Nsys}
+"""By name."""
+
+SUFFIXES = tuple(suffix for profiler in PROFILERS.values() for suffix in profiler.suffixes)
+"""What the name of a report may end in; anything else in the reports folder is named, not fetched."""
+
+WARNING = "; ".join(profiler.warning for profiler in PROFILERS.values())
+"""What a person must know who passes reports on."""

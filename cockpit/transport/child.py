@@ -1,0 +1,102 @@
+"""A pipe to a child of this process: the whole of a transport that another program provides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from cockpit.base import openfiles
+from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail
+
+ENDS_S = 2.0
+"""Seconds a child has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
+
+
+class ChildTransport:
+    """Runs commands as children of this process, each in its own session.
+
+    :param kind: name of the transport
+    :param words: what starts a command on the node, which is the last word
+    """
+
+    def __init__(self, kind: str, node: str, words: tuple[str, ...]) -> None:
+        self.kind = kind
+        self.progress = Progress()
+        self._node = node
+        self._words = words
+        self._pipes: list[_ChildPipe] = []
+
+    async def open(self, command: str) -> Pipe:
+        """See :meth:`cockpit.transport.base.Transport.open`."""
+        self.progress.reach(Stage.SHELL)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=4 << 20,
+            )
+        except OSError as error:
+            raise LinkError(f"cannot start {self._words[0]}: {error}", where=self._node) from None
+        openfiles.give_back(process.pid)  # it may start a training process
+        pipe = _ChildPipe(self._node, process)
+        self._pipes.append(pipe)
+        return pipe
+
+    async def close(self) -> None:
+        """Close every pipe."""
+        pipes, self._pipes = self._pipes, []
+        await asyncio.gather(*(pipe.close() for pipe in pipes))
+
+
+class _ChildPipe:
+    def __init__(self, node: str, process: asyncio.subprocess.Process) -> None:
+        self._node = node
+        self._process = process
+        self._tail = Tail()
+        self._stderr = asyncio.create_task(self._drain_stderr())
+
+    async def read(self, size: int) -> bytes:
+        assert self._process.stdout
+        return await self._process.stdout.read(size)
+
+    async def write(self, data: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin
+        try:
+            stdin.write(data)
+            await stdin.drain()
+        except (OSError, RuntimeError) as error:
+            raise LinkError(f"pipe closed: {error}", where=self._node) from None
+
+    async def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        # The agent exits at the end of its stdin; if it does not, it is our child, and we end it here.
+        try:
+            if not await self._ended():
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._ended()
+        finally:
+            self._stderr.cancel()
+            # A child it left behind may hold the other ends: ours would stay open as long as it lives.
+            self._process._transport.close()  # type: ignore[attr-defined]
+
+    async def _ended(self) -> bool:
+        try:
+            await asyncio.wait_for(self._process.wait(), ENDS_S)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def last_words(self) -> str:
+        return self._tail.text()
+
+    async def _drain_stderr(self) -> None:
+        assert self._process.stderr
+        while data := await self._process.stderr.read(4096):
+            self._tail.add(data)

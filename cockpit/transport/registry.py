@@ -1,0 +1,71 @@
+"""Every kind of transport: to add one, add it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cockpit.transport.base import Transport, Ways
+
+Options = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of transport.
+
+    :param ways: makes the ways to nodes from options and the seconds that a node may spend on any one stage
+        of connecting (None: the transport's own)
+    :param typed: the words that a person puts before a command to run it on a node
+    """
+
+    ways: Callable[[Options, float | None], Ways]
+    typed: Callable[[Options, str], tuple[str, ...]]
+
+
+def _local(options: Options, patience_s: float | None) -> Ways:
+    from cockpit.transport.local import LocalWays
+
+    return LocalWays()
+
+
+def _ssh(options: Options, patience_s: float | None) -> Ways:
+    from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
+
+    wanted = SshOptions(config=Path(options["config"]) if options.get("config") else None)
+    return SshHops(wanted if patience_s is None else replace(wanted, stage_timeout=patience_s))
+
+
+def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:
+    return ("ssh", *(("-F", options["config"]) if options.get("config") else ()), node)
+
+
+class _Auto:
+    """This machine's own names need no ssh."""
+
+    def __init__(self, options: Options, patience_s: float | None) -> None:
+        self._local = _local(options, patience_s)
+        self._remote: Ways | None = None
+        self._asked = options, patience_s
+
+    async def to(self, node: str) -> Transport:
+        from cockpit.transport.local import is_here
+
+        if await is_here(node):
+            return await self._local.to(node)
+        if self._remote is None:
+            self._remote = _ssh(*self._asked)
+        return await self._remote.to(node)
+
+    async def close(self) -> None:
+        if self._remote is not None:
+            await self._remote.close()
+
+
+TRANSPORTS = {
+    "auto": Kind(_Auto, _typed_ssh),
+    "ssh": Kind(_ssh, _typed_ssh),
+    "local": Kind(_local, lambda options, node: ()),
+}
+"""By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's."""

@@ -1,0 +1,79 @@
+"""Which transport leads to a node, by its kind and options."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from cockpit.base.gate import Malformed
+from cockpit.base.shell import join
+from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.transport import local
+from cockpit.transport.base import Reach
+from cockpit.transport.registry import TRANSPORTS
+
+MANIFEST = asdict(Manifest("r", 1.0, [NodeEntry("gpu01", "/d", [0])], "command", ["true"], "/"))
+
+
+def ways_to(kind: str, *nodes: str) -> list[str]:
+    """The transports that lead to nodes."""
+
+    async def main() -> list[str]:
+        ways = TRANSPORTS[kind].ways({"config": "/dev/null"}, None)
+        try:
+            return [(await ways.to(node)).kind for node in nodes]
+        finally:
+            await ways.close()
+
+    return asyncio.run(main())
+
+
+def test_this_machine_needs_no_ssh_unless_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_is_here", lambda name: name == "here")
+    assert ways_to("auto", "here", "there", "here") == ["local", "ssh", "local"]
+    assert ways_to("ssh", "here") == ["ssh"]
+    assert ways_to("local", "there") == ["local"]
+
+
+def test_a_resolver_that_does_not_answer_makes_no_node_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = asyncio.Event()
+
+    async def silent(*_: Any) -> bool:
+        return await released.wait()
+
+    monkeypatch.setattr(local, "NAMES_S", 0.01)
+    monkeypatch.setattr(asyncio, "to_thread", silent)
+    assert ways_to("auto", "here") == ["ssh"]
+
+
+def test_what_a_person_types_to_get_there() -> None:
+    options = {"config": "/my config"}
+    typed = {name: join(kind.typed(options, "gpu01")) for name, kind in TRANSPORTS.items()}
+    assert typed == {"auto": "ssh -F '/my config' gpu01", "ssh": "ssh -F '/my config' gpu01", "local": ""}
+    assert TRANSPORTS["ssh"].typed({}, "gpu01") == ("ssh", "gpu01")
+
+
+def test_a_manifest_keeps_kind_and_options() -> None:
+    reach = Reach("ssh", {"config": "/c", "later": "x"})
+    written = {**MANIFEST, "transport": reach.kind, "transport_options": reach.options}
+    assert Manifest.from_json(written).reach == reach
+    assert Manifest.from_json(MANIFEST).reach == Reach()
+
+
+def test_a_manifest_from_before_there_were_options() -> None:
+    old = {name: value for name, value in MANIFEST.items() if name != "transport_options"}
+    assert Manifest.from_json({**old, "ssh_config": "/c"}).reach == Reach("auto", {"config": "/c"})
+    assert Manifest.from_json({**old, "ssh_config": ""}).reach == Reach()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"transport": "telepathy"}, {"transport_options": {"config": 1}}, {"transport_options": []}],
+    ids=str,
+)
+def test_a_manifest_that_leads_nowhere(changes: dict[str, Any]) -> None:
+    with pytest.raises(Malformed, match=next(iter(changes))):
+        Manifest.from_json({**MANIFEST, **changes})
