@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.base.events import ClockMeasured, Note
 from cockpit.core.logs.causes import Cause, find_cause
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
@@ -61,7 +62,7 @@ class Board:
         events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
         for entry in self.manifest.nodes:
             events += [event async for event in by_turns(self.folder.recorded(entry))]
-        async for event in by_turns(sorted(events, key=lambda event: self._common(event.at, event.node))):
+        async for event in by_turns(sorted(events, key=lambda event: our_time(self.model, event))):
             past.apply(event)
             told.tell(event)
         since = list(self.timeline.entries)
@@ -78,13 +79,9 @@ class Board:
                     self.metrics.feed(rank, tail, time.time())
                     await asyncio.sleep(0)
         for (node, _), error in self.book.logs.unreadable.items():
-            note = Event(time.time(), node, Note(str(error)))
+            note = witnessed(self.model, time.time(), node, Note(str(error)))
             self.model.apply(note)
             self.timeline.tell(note)
-
-    def _common(self, at: float, node: str) -> float:
-        """A time written by a node, on our clock."""
-        return at - self.model.nodes[node].offset_s if node in self.model.nodes else at
 
     # The listener of the session
 

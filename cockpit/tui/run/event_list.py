@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.message import Message
 
-from cockpit.core.run.timeline import Entry
+from cockpit.core.run.event_table import Entry
 from cockpit.tui.look.units import clock_text, day_text
 from cockpit.tui.panes.item_pane import ItemPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
