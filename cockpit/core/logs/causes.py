@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from cockpit.core.finding import Finding
 from cockpit.core.logs.cause_words import (
     AFTERMATH,
     HANDLED,
@@ -25,7 +25,6 @@ from cockpit.core.logs.cause_words import (
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.prefixes import TRACEBACK, message, split
 from cockpit.core.logs.tracebacks import (
-    FRAMES,
     WORDS,
     Line,
     Traceback,
@@ -37,25 +36,8 @@ from cockpit.core.logs.tracebacks import (
 )
 from cockpit.core.text import RemoteText
 
-__all__ = ["FRAMES", "Cause", "find_cause"]
-
 SURVIVED = 4
 """So many lines of training after an error show that the error did not end it."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What a rank's last lines amount to.
-
-    :param summary: one line: ``RuntimeError: CUDA out of memory. …``
-    :param frames: where in the user's code, outermost first, three at most: ``train.py:188 forward``; if
-        nothing of the traceback is the user's, the last ones there are
-    :param offset: where the traceback or line begins in what was looked at, in bytes
-    """
-
-    summary: RemoteText
-    frames: tuple[RemoteText, ...]
-    offset: int
 
 
 class _Event(NamedTuple):
@@ -83,8 +65,12 @@ _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
-def find_cause(tail: bytes) -> Cause | None:
+def find_cause(tail: bytes) -> Finding | None:
     """The cause at the end of a failed rank's log; None if nothing in it looks like one.
+
+    Its sentence is one line of the log: ``RuntimeError: CUDA out of memory. …``. Its evidence is where in the
+    user's code, outermost first, three places at most: ``train.py:188 forward``; if nothing of the traceback
+    is the user's, the last places there are.
 
     Read backwards from the last event: events without output of ongoing training in between belong together,
     and the one that caused the others counts. Training survived an event that more such output follows.
@@ -241,9 +227,10 @@ def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
     return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
 
 
-def _cause(lines: Sequence[Line], event: _Event) -> Cause:
-    start = event.traceback.start if event.traceback else event.start
+def _cause(lines: Sequence[Line], event: _Event) -> Finding:
     frames = event.traceback.frames if event.traceback else ()
     if event.words.startswith(b"Fatal Python error: "):
         frames = tuple(dumped(lines, event.start))
-    return Cause(RemoteText.of(event.words.strip()[:WORDS]), shown(frames), lines[start].offset)
+    places = shown(frames)
+    what = RemoteText.of(event.words.strip()[:WORDS]).shown()
+    return Finding("cause", what, 0, places[-1] if places else "", "", places, "likely")

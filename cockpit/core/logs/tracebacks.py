@@ -13,7 +13,7 @@ from cockpit.core.text import RemoteText
 FRAMES = 3
 """Frames that are shown of one traceback."""
 WORDS = 2000
-"""Bytes kept of a summary, and of a name."""
+"""Bytes kept of a summary."""
 JUNK = 20
 """Consecutive lines of others that may interrupt a traceback."""
 _REASON = 8
@@ -171,11 +171,11 @@ def _next(lines: Sequence[Line], at: int, prefix: bytes) -> bytes:
     return (body(lines[at].text, prefix) or b"").strip() if at < len(lines) else b""
 
 
-def shown(frames: Sequence[Frame]) -> tuple[RemoteText, ...]:
+def shown(frames: Sequence[Frame]) -> tuple[str, ...]:
     """The last frames of the user's code; if there are none, the last frames."""
     wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
     return tuple(
-        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name))[:WORDS].strip())
+        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name)).strip()).shown(limit=120)
         for path, line, name in wanted[-FRAMES:]
     )
 

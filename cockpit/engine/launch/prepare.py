@@ -13,6 +13,7 @@ from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
 from cockpit.base.shell import quote
+from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
 from cockpit.engine.links.fleet import settle
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.roll import Roll
@@ -72,9 +73,9 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         except CockpitError as error:
             errors[name] = error
             continue
-        problem = _unfit(job, answer)
-        if problem is not None:
-            errors[name] = CockpitError(problem[0], where=name, hint=problem[1], code=Exit.NODE_UNFIT)
+        unfit = [found for found in findings(UNFIT, {"job": job, "facts": answer}) if found.id != RULE_FAILED]
+        if unfit:
+            errors[name] = _refusal(unfit[0], name)
     if errors:
         raise ManyErrors([errors[name] for name in links if name in errors])
     first = job.hosts[0].name
@@ -86,24 +87,47 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     return Prepared(plans, specs, {name: plain(answer) for name, answer in answers.items()})
 
 
-def _unfit(job: Job, facts: FactsAnswer) -> tuple[str, str] | None:
-    """Why a node cannot run the job, and what to do about it."""
+def _refusal(found: Finding, node: str) -> CockpitError:
+    hint = ", or ".join(": ".join(filter(None, (step.reason, step.command))) for step in found.steps)
+    return CockpitError(found.what, where=node, hint=hint, code=Exit.NODE_UNFIT)
+
+
+def _no_launcher(job: Job, facts: FactsAnswer) -> Finding | None:
+    module = {"deepspeed": "deepspeed", "torchrun": "torch"}.get(job.launcher)
+    if module is None or getattr(facts, module):
+        return None
     python = quote(facts.python)
-    if job.launcher == "deepspeed" and not facts.deepspeed:
-        return (
-            f"no deepspeed in {python}",
-            f"try there: {python} -m pip install deepspeed, or another --python",
-        )
-    if job.launcher == "torchrun" and not facts.torch:
-        return f"no torch in {python}", f"try there: {python} -m pip install torch, or another --python"
-    if job.nsys and not facts.nsys:
-        return "nsys is not on PATH, in CUDA's or in Nsight's folders", "give its path: --nsys PATH"
-    if not facts.script:
-        return f"no {job.program[0]} in {job.cwd}", "run from a folder that every node has, or give --cwd DIR"
-    if job.nsys and facts.free_bytes < REPORT_ROOM:
-        room = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, nsys needs {REPORT_ROOM / 1e6:.0f}"
-        return room, "free some, or give another place: --node-dir DIR"
-    return None
+    steps = Step(f"{python} -m pip install {module}", "try there"), Step("another --python")
+    return _unfit(f"no_{module}", f"no {module} in {python}", *steps)
+
+
+def _no_nsys(job: Job, facts: FactsAnswer) -> Finding | None:
+    if not job.nsys or facts.nsys:
+        return None
+    what = "nsys is not on PATH, in CUDA's or in Nsight's folders"
+    return _unfit("no_nsys", what, Step("--nsys PATH", "give its path"))
+
+
+def _no_script(job: Job, facts: FactsAnswer) -> Finding | None:
+    steps = Step("run from a folder that every node has"), Step("give --cwd DIR")
+    return None if facts.script else _unfit("no_script", f"no {job.program[0]} in {job.cwd}", *steps)
+
+
+def _no_room(job: Job, facts: FactsAnswer) -> Finding | None:
+    if not job.nsys or facts.free_bytes >= REPORT_ROOM:
+        return None
+    what = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, nsys needs {REPORT_ROOM / 1e6:.0f}"
+    return _unfit("no_room", what, Step("free some"), Step("--node-dir DIR", "give another place"))
+
+
+def _unfit(id: str, what: str, *steps: Step) -> Finding:
+    return Finding(id, what, certainty="sure", steps=steps)
+
+
+UNFIT = tuple(
+    Rule(test.__name__[1:], ("job", "facts"), test) for test in (_no_launcher, _no_nsys, _no_script, _no_room)
+)
+"""Why a node may be unfit for a job; what has to be mended first is in front."""
 
 
 def _base(link: Link, node_dir: str) -> str:

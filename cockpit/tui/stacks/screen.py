@@ -52,9 +52,6 @@ MIDDLE, NARROW, LOW, FLAT, SMALL = 130, 100, 32, 16, (50, 12)
 """Columns below which the left pane is narrower, or on top; rows below which less is said, and below which
 panes do not fit one above the other; the minimum of both."""
 
-GOOD = ("moving", "over")
-"""Kinds of verdict that find nothing wrong."""
-
 
 class StackScreen(StackActions):
     """The stacks of one job, sample by sample.
@@ -114,7 +111,7 @@ class StackScreen(StackActions):
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
         yield Bar(id="top")
-        yield VerdictBar(id="verdict")
+        yield VerdictBar(keys=self.key_of, id="verdict")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):
@@ -386,8 +383,7 @@ class StackScreen(StackActions):
             return
         place = source = ""
         if count(found.ranks) > 1:
-            nodes = dict.fromkeys(sight.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
-            place = nodes_text(nodes) if len(nodes) < len(sight.snapshot.ranks) else ""
+            place = nodes_text(found.nodes) if len(found.nodes) < len(sight.snapshot.ranks) else ""
         elif found.ranks:
             rank = found.ranks.bit_length() - 1
             where = sight.snapshot.ranks.get(rank, Place(""))
@@ -395,7 +391,7 @@ class StackScreen(StackActions):
             place = f"{where.node}{local}"
             dump = sight.dump(rank)
             source = dump.source if dump is not None else ""
-        tone = "odd" if found.ranks else "good" if found.kind in GOOD else ""
+        tone = "odd" if found.ranks else "good" if found.severity == "info" else ""
         bar.show(Told(found, place, source, tone), low=self._low)
 
     def _waiting(self) -> str:
@@ -444,7 +440,8 @@ class StackScreen(StackActions):
         sample = self._sight.sample
         if sample is not None:
             # In a terminal with few rows the verdict leaves out what to do next.
-            told = self._sight.verdict.next if self._sight.verdict is not None and not self._low else ()
+            steps = self._sight.verdict.steps if self._sight.verdict is not None and not self._low else ()
+            told = [step.command for step in steps]
             hints: dict[str, int] = {}
             for rank, dump in sample.dumps.items():
                 if dump.error == "denied" and dump.hint and dump.hint not in told:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +11,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.core.stacks.sentences import in_app
-from cockpit.core.stacks.verdict import Verdict
+from cockpit.core.finding import Finding
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.stacks.words import cut
@@ -36,7 +35,7 @@ class Told:
     :param waiting: why there is no verdict yet
     """
 
-    verdict: Verdict | None = None
+    verdict: Finding | None = None
     place: str = ""
     source: str = ""
     tone: str = ""
@@ -44,7 +43,10 @@ class Told:
 
 
 class VerdictBar(Widget):
-    """A few lines; draws what :meth:`show` was last given."""
+    """A few lines; draws what :meth:`show` was last given.
+
+    :param keys: the key of a command, by its id
+    """
 
     DEFAULT_CSS = """
     VerdictBar {
@@ -62,8 +64,9 @@ class VerdictBar(Widget):
         f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
     }
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, keys: Callable[[str], str], id: str | None = None) -> None:
         super().__init__(id=id)
+        self._keys = keys
         self._told = Told()
         self._low = False
         self._cache: tuple[int, list[list[tuple[str, str]]]] = (0, [])
@@ -82,7 +85,7 @@ class VerdictBar(Widget):
         if told.verdict is None:
             return told.waiting
         found = told.verdict
-        lines = [found.headline, f"{found.where}  {told.source}", found.detail, *found.evidence]
+        lines = [found.what, f"{found.where}  {told.source}", found.detail, *found.evidence]
         return "\n".join([*(line.strip() for line in lines if line.strip()), found.certainty])
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -109,7 +112,7 @@ class VerdictBar(Widget):
         told, found = self._told, self._told.verdict
         if found is None:
             return [[(text, "strong" if not at else "dim")] for at, text in enumerate(_split(told.waiting))]
-        head = [Part(((found.headline, told.tone or "strong"),), 0)]
+        head = [Part(((found.what, told.tone or "strong"),), 0)]
         if told.place:
             head.append(Part(((told.place, ""),), 1))
         lines = [*_headline(head, width)]
@@ -123,7 +126,7 @@ class VerdictBar(Widget):
         middle = _within(found.detail, width, room) if found.detail else []
         return [*lines, *([(piece, "")] for piece in middle), *last]
 
-    def _last(self, found: Verdict, width: int) -> Iterator[list[tuple[str, str]]]:
+    def _last(self, found: Finding, width: int) -> Iterator[list[tuple[str, str]]]:
         """The evidence, followed by how certain it is, and what to do next."""
         # Nothing is claimed, with no evidence: there is nothing to be sure of.
         word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
@@ -136,9 +139,9 @@ class VerdictBar(Widget):
                 gap = width - cell_len(piece) - cell_len(word)
                 line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
-        if found.next and not self._low:
-            words: list[tuple[str, str]] = [("next  ", "dim"), (" · ".join(map(in_app, found.next)), "")]
-            yield fit([Part(tuple(words))], width)
+        if found.steps and not self._low:
+            steps = " · ".join(step.in_app(self._keys) for step in found.steps)
+            yield fit([Part((("next  ", "dim"), (steps, "")))], width)
 
 
 def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str]]]:
