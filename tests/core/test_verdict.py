@@ -528,6 +528,7 @@ def test_a_rule_that_fails_costs_certainty_and_nothing_else(monkeypatch: pytest.
     monkeypatch.setattr(verdicts, "RULES", (failing, *RULES))
     found = verdict(taken)
     assert (found.id, found.what, found.certainty) == (whole.id, whole.what, "unsure")
+    assert (whole.severity, found.severity) == ("error", "warning")
     assert found.evidence[0] == "the rule odd failed: ZeroDivisionError: in a rule"
     monkeypatch.setattr(verdicts, "RULES", (failing,))
     assert verdict(taken).id == "unknown"
@@ -547,9 +548,11 @@ def test_how_bad_it_is(odd: Told, severity: str) -> None:
     assert found.nodes == (("gpu1",) if found.ranks else ())
 
 
-def test_nothing_wrong_is_a_finding_too() -> None:
+def test_nothing_wrong_is_a_finding_too(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verdict(snapshot(4, still(COMPUTES, moves=True)))
     assert (found.severity, found.nodes) == ("info", ())
+    monkeypatch.setattr(verdicts, "RULES", (Rule("odd", ("case",), _raises), *RULES))
+    assert verdict(snapshot(4, still(COMPUTES, moves=True))).severity == "warning"
 
 
 ANSWERS: Sequence[Told] = [

@@ -29,6 +29,10 @@ STAGES = {
 }
 
 
+UNRECORDED = "its supervisor was killed: exits of ranks may go unrecorded"
+"""The note of a node whose supervisor is gone."""
+
+
 class Clock(Enum):
     """Whose clock a time is on."""
 
@@ -98,10 +102,15 @@ def witnessed(run: Run, at: float, node: str, fact: Fact) -> Event:
 
 def _ahead(run: Run, node: str, fact: Fact) -> float:
     known = run.nodes.get(node)
-    return known.offset_s if known is not None and TABLE[type(fact)].clock is Clock.NODE else 0.0
+    return known.offset_s if known is not None and TABLE[type(fact)].clock is NODE else 0.0
 
 
 # What they change.
+
+
+def _node(change: Callable[[Node, float, Any], Node]) -> Reduce:
+    """Change nothing but the node, as made of it, the time and the fact."""
+    return lambda run, node, at, fact: (change(node, at, fact),)
 
 
 def _planned(run: Run, node: Node, at: float, fact: events.Planned) -> Iterator[Node | Rank]:
@@ -117,14 +126,6 @@ def _launched(run: Run, node: Node, at: float, fact: Fact) -> Iterator[Node | Ra
 
 def _each_rank(run: Run, node: Node, before: Iterable[RankState], **changes: Any) -> Iterator[Rank]:
     return (replace(rank, **changes) for rank in run.on(node.name) if rank.state in before)
-
-
-def _link(run: Run, node: Node, at: float, fact: events.LinkChanged) -> Iterator[Node]:
-    yield replace(node, link=fact.state, link_since=at, link_why=fact.why)
-
-
-def _clock(run: Run, node: Node, at: float, fact: events.ClockMeasured) -> Iterator[Node]:
-    yield replace(node, offset_s=fact.offset_s, rtt_s=fact.rtt_s)
 
 
 def _sample(run: Run, node: Node, at: float, fact: events.Sample) -> Iterator[Node | Rank]:
@@ -181,34 +182,14 @@ def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterat
         yield replace(rank, state=RankState.LOST, ended_at=at, why=fact.why)
 
 
-def _launcher_exited(run: Run, node: Node, at: float, fact: events.LauncherExited) -> Iterator[Node]:
-    yield replace(node, launcher_ended=True, launcher_code=fact.code, launcher_signal=fact.signal)
-
-
 def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
     run.stop_reason = run.stop_reason or fact.reason
     return ()
 
 
-def _stop_requested(run: Run, node: Node, at: float, fact: events.StopRequested) -> Iterator[Node]:
-    yield replace(node, stop_requested_at=node.stop_requested_at or at)
-
-
-def _stage(run: Run, node: Node, at: float, fact: events.Stage) -> Iterator[Node]:
-    yield replace(node, stage=fact.stage)
-
-
 def _report(run: Run, node: Node, at: float, fact: events.Report) -> Iterator[Node]:
     if fact.name in node.reports or len(node.reports) < REPORTS:
         yield replace(node, reports={**node.reports, fact.name: fact})
-
-
-def _survivors(run: Run, node: Node, at: float, fact: events.Survivors) -> Iterator[Node]:
-    yield replace(node, survivors=fact.procs)
-
-
-def _note(run: Run, node: Node, at: float, fact: events.Note) -> Iterator[Node]:
-    yield _noted(node, fact.text)
 
 
 def _noted(node: Node, text: str) -> Node:
@@ -217,18 +198,10 @@ def _noted(node: Node, text: str) -> Node:
     return replace(node, notes_dropped=node.notes_dropped + 1)
 
 
-def _damaged(run: Run, node: Node, at: float, fact: events.Damaged) -> Iterator[Node]:
-    yield replace(node, damaged=fact.lines)
-
-
 def _ended(run: Run, node: Node, at: float, fact: events.Ended) -> Iterator[Node | Rank]:
     yield replace(node, ended=True, stage="")
     why = "the launcher ended before it started"
     yield from _each_rank(run, node, {RankState.STARTING}, state=RankState.LOST, ended_at=at, why=why)
-
-
-def _complete(run: Run, node: Node, at: float, fact: events.Complete) -> Iterator[Node]:
-    yield replace(node, complete=True)
 
 
 def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterator[Node | Rank]:
@@ -236,11 +209,6 @@ def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterat
     # The end of a rank is on its node's clock.
     ended = at + node.offset_s
     yield from _each_rank(run, node, LIVE, state=RankState.LOST, ended_at=ended, why=fact.why)
-
-
-def _supervisor_gone(run: Run, node: Node, at: float, fact: events.SupervisorGone) -> Iterator[Node]:
-    text = "its supervisor was killed: exits of ranks may go unrecorded"
-    yield replace(_noted(node, text), supervisor_gone=True)
 
 
 # What they say.
@@ -295,10 +263,6 @@ def _tell_ended(
     return Entry(at, text, level, rank.node, rank.rank, aside=True, common=rank.text)
 
 
-def _tell_stop_asked(run: Run, said: set[str], node: str, at: float, fact: events.StopAsked) -> Entry:
-    return Entry(at, f"stopping: {fact.reason}", "warning")
-
-
 def _tell_stop_requested(
     run: Run, said: set[str], node: str, at: float, fact: events.StopRequested
 ) -> Entry | None:
@@ -344,39 +308,71 @@ def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.D
     return _of_node(at, node, "its run record has lines that make no sense; they are ignored", "warning")
 
 
-def _tell_left(run: Run, said: set[str], node: str, at: float, fact: events.Left) -> Entry:
-    return Entry(at, "a cockpit left; the run goes on", aside=True)
-
-
-_STAGE = _says(lambda fact: STAGES.get(fact.stage, fact.stage))
-_LAUNCHED = _says(lambda _: "launched", aside=True)
-_KILLED = _says(lambda _: "its supervisor was killed", "warning")
-_LOST = _says(lambda fact: fact.why, "warning")
-_ENDED = _says(lambda _: "ended", aside=True)
+NODE, OURS = Clock
 
 TABLE: dict[type[Fact], EventKind] = {
-    events.SupervisorStarted: EventKind(Clock.NODE, _launched, None),
-    events.LauncherStarted: EventKind(Clock.NODE, None, None),
-    events.RankStarted: EventKind(Clock.NODE, _rank_started, _tell_started),
-    events.RankExited: EventKind(Clock.NODE, _rank_exited, _tell_ended),
-    events.RankLost: EventKind(Clock.NODE, _rank_lost, _tell_ended),
-    events.LauncherExited: EventKind(Clock.NODE, _launcher_exited, None),
-    events.StopRequested: EventKind(Clock.NODE, _stop_requested, _tell_stop_requested),
-    events.Stage: EventKind(Clock.NODE, _stage, _STAGE),
-    events.Report: EventKind(Clock.NODE, _report, _tell_report),
-    events.Survivors: EventKind(Clock.NODE, _survivors, _tell_survivors),
-    events.Note: EventKind(Clock.NODE, _note, _tell_note),
-    events.Ended: EventKind(Clock.NODE, _ended, _ENDED),
-    events.Planned: EventKind(Clock.OURS, _planned, None, whole=True),
-    events.Launched: EventKind(Clock.OURS, _launched, _LAUNCHED),
-    events.LinkChanged: EventKind(Clock.OURS, _link, _tell_link),
-    events.ClockMeasured: EventKind(Clock.OURS, _clock, None),
-    events.Sample: EventKind(Clock.OURS, _sample, None),
-    events.SupervisorGone: EventKind(Clock.OURS, _supervisor_gone, _KILLED),
-    events.NodeLost: EventKind(Clock.OURS, _node_lost, _LOST),
-    events.Damaged: EventKind(Clock.OURS, _damaged, _tell_damaged),
-    events.StopAsked: EventKind(Clock.OURS, _stop_asked, _tell_stop_asked, whole=True),
-    events.Complete: EventKind(Clock.OURS, _complete, None),
-    events.Left: EventKind(Clock.OURS, None, _tell_left, whole=True),
+    events.SupervisorStarted: EventKind(NODE, _launched, None),
+    events.LauncherStarted: EventKind(NODE, None, None),
+    events.RankStarted: EventKind(NODE, _rank_started, _tell_started),
+    events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
+    events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
+    events.LauncherExited: EventKind(
+        NODE,
+        _node(
+            lambda node, at, fact: replace(
+                node, launcher_ended=True, launcher_code=fact.code, launcher_signal=fact.signal
+            )
+        ),
+        None,
+    ),
+    events.StopRequested: EventKind(
+        NODE,
+        _node(lambda node, at, fact: replace(node, stop_requested_at=node.stop_requested_at or at)),
+        _tell_stop_requested,
+    ),
+    events.Stage: EventKind(
+        NODE,
+        _node(lambda node, at, fact: replace(node, stage=fact.stage)),
+        _says(lambda fact: STAGES.get(fact.stage, fact.stage)),
+    ),
+    events.Report: EventKind(NODE, _report, _tell_report),
+    events.Survivors: EventKind(
+        NODE, _node(lambda node, at, fact: replace(node, survivors=fact.procs)), _tell_survivors
+    ),
+    events.Note: EventKind(NODE, _node(lambda node, at, fact: _noted(node, fact.text)), _tell_note),
+    events.Ended: EventKind(NODE, _ended, _says(lambda fact: "ended", aside=True)),
+    events.Planned: EventKind(OURS, _planned, None, whole=True),
+    events.Launched: EventKind(OURS, _launched, _says(lambda fact: "launched", aside=True)),
+    events.LinkChanged: EventKind(
+        OURS,
+        _node(lambda node, at, fact: replace(node, link=fact.state, link_since=at, link_why=fact.why)),
+        _tell_link,
+    ),
+    events.ClockMeasured: EventKind(
+        OURS, _node(lambda node, at, fact: replace(node, offset_s=fact.offset_s, rtt_s=fact.rtt_s)), None
+    ),
+    events.Sample: EventKind(OURS, _sample, None),
+    events.SupervisorGone: EventKind(
+        OURS,
+        _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),
+        _says(lambda fact: "its supervisor was killed", "warning"),
+    ),
+    events.NodeLost: EventKind(OURS, _node_lost, _says(lambda fact: fact.why, "warning")),
+    events.Damaged: EventKind(
+        OURS, _node(lambda node, at, fact: replace(node, damaged=fact.lines)), _tell_damaged
+    ),
+    events.StopAsked: EventKind(
+        OURS,
+        _stop_asked,
+        lambda run, said, node, at, fact: Entry(at, f"stopping: {fact.reason}", "warning"),
+        whole=True,
+    ),
+    events.Complete: EventKind(OURS, _node(lambda node, at, fact: replace(node, complete=True)), None),
+    events.Left: EventKind(
+        OURS,
+        None,
+        lambda run, said, node, at, fact: Entry(at, "a cockpit left; the run goes on", aside=True),
+        whole=True,
+    ),
 }
 """Every kind of event; its name and fields are in its definition."""

@@ -127,7 +127,7 @@ def _ended(case: Case) -> Finding | None:
         headline,
         first,
         detail="" if alone else "Several ranks have ended: which one was first is not in the stacks.",
-        evidence=kept(facts),
+        evidence=tuple(facts),
         certainty="sure" if sure else "likely",
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
     )
@@ -165,18 +165,18 @@ def _stopped(case: Case) -> Finding | None:
         if node and pid and not traced:
             stopped[node].append(str(pid))
     part = next((one for one in case.classes if one.ranks & ranks), None)
-    facts = [
+    facts = (
         f"state T in {case.looks} of {case.looks} samples" if always else "",
         case.wait_fact(),
         case.unheard_fact(),
-    ]
+    )
     return Finding(
         "stopped",
         headline,
         ranks,
         place_text(part.doing.frame) if part is not None else "",
         "" if traced else "SIGSTOP, a debugger or a batch system did it; SIGCONT lets it go on.",
-        kept(facts),
+        facts,
         "sure" if sure else "likely",
         tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
     )
@@ -207,7 +207,7 @@ def _not_there(case: Case) -> Finding | None:
         ranks,
         "",
         detail,
-        kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
+        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
         "likely" if likely else "unsure",
         steps,
     )
@@ -226,12 +226,12 @@ def _gil(case: Case) -> Finding | None:
     headline = f"{ranks_words(ranks, 'holds', 'hold')} the GIL in C code"
     if case.waits:
         headline += f": {case.wait_words()}"
-    facts = [
+    facts = (
         f"GIL held by its {by}, asleep, {case.still()}",
         state_fact(dump),
         case.wait_fact(),
         case.unheard_fact(),
-    ]
+    )
     sure = case.all_frozen and case.heard and not case.others and not case.gpu_only
     act = doing(holder.frames, dump.process if main else None)
     does = act.text if main and act.kind == "io" else "sleeps"
@@ -241,7 +241,7 @@ def _gil(case: Case) -> Finding | None:
         ranks,
         place_text(act.frame or (holder.frames[-1] if holder.frames else None)),
         f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run.",
-        kept(facts),
+        facts,
         "sure" if sure else "likely",
         (native_step(rank),),
     )
@@ -274,7 +274,7 @@ def _absent(case: Case) -> Finding | None:
         facts.append(f"{ranks_words(mask_of(case.absent))} not found")
     facts.append(case.unheard_fact())
     kind, detail, steps = story(case, first, dump)
-    return Finding(kind, headline, suspects, first.where, detail, kept(facts), _certainty(case), steps)
+    return Finding(kind, headline, suspects, first.where, detail, tuple(facts), _certainty(case), steps)
 
 
 def _group(case: Case) -> Finding | None:
@@ -327,7 +327,7 @@ def _unheard(case: Case) -> Finding | None:
         ranks,
         "",
         why,
-        kept([case.wait_fact(), state_fact(dump) if dump is not None else ""]),
+        (case.wait_fact(), state_fact(dump) if dump is not None else ""),
         # In state D it does not answer because it is stuck.
         "likely" if few and state_of(dump) == "D" else "unsure",
         (Step(hint),) if hint else (),
@@ -340,7 +340,7 @@ def _few(case: Case) -> Finding | None:
         return None
     if not any(one.frozen for one in case.others):
         headline = f"{case.wait_words()}, {number_text(case.suspects, 'is', 'are')} on the way"
-        return Finding("moving", headline, evidence=kept([case.wait_fact()]), steps=(MORE,))
+        return Finding("moving", headline, evidence=(case.wait_fact(),), steps=(MORE,))
     waits = ranks_words(case.waiting, "waits", "wait")
     return Finding(
         "mismatch",
@@ -348,7 +348,7 @@ def _few(case: Case) -> Finding | None:
         case.waiting,
         case.waits[0].where,
         "Either these few called what the others never reach, or the others are held up elsewhere.",
-        kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
+        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
         steps=(MORE,),
     )
 
@@ -370,7 +370,7 @@ def _mismatch(case: Case) -> Finding | None:
             "Stages of a pipeline and groups of ranks may do so by design; or ranks have parted somewhere."
         )
         headline = "ranks wait in different collectives"
-        return Finding("mismatch", headline, 0, "", detail, kept([*facts, case.unheard_fact()]), steps=STEPS)
+        return Finding("mismatch", headline, 0, "", detail, (*facts, case.unheard_fact()), steps=STEPS)
     likely = not by_design and case.all_frozen and case.heard
     if by_design:
         detail = "Stages of a pipeline may do so by design; else they have parted in the user's code."
@@ -382,7 +382,7 @@ def _mismatch(case: Case) -> Finding | None:
         ranks,
         next(one for one in case.waits if one.ranks & ranks).where,
         detail,
-        kept([case.wait_fact(), *facts, case.unheard_fact()]),
+        (case.wait_fact(), *facts, case.unheard_fact()),
         "likely" if likely else "unsure",
         STEPS,
     )
@@ -414,7 +414,7 @@ def _together(case: Case) -> Finding | None:
     elif part.kind == "rendezvous":
         detail = "The ranks are there and do not find each other: address, port, or firewall."
     headline = f"{every_text(case.waiting, 'waits', 'wait')} in {part.what}"
-    facts = kept([case.wait_fact(), case.unheard_fact()])
+    facts = (case.wait_fact(), case.unheard_fact())
     return Finding("together", headline, 0, part.where, detail, facts, steps=steps)
 
 
@@ -431,12 +431,10 @@ def _at_one_place(case: Case) -> Finding | None:
     rank = next(ranks_of(broken or group))
     part = next(one for one in parts if one.ranks >> rank & 1)
     kind, detail, steps = story(case, part, case.dumps(rank)[-1])
-    facts = kept(
-        [
-            f"{number_text(ranks)} {case.still()}",
-            *(case.part_fact(one) for one in still),
-            case.unheard_fact(),
-        ]
+    facts = (
+        f"{number_text(ranks)} {case.still()}",
+        *(case.part_fact(one) for one in still),
+        case.unheard_fact(),
     )
     waits = every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
     if kind == "loader":
@@ -464,18 +462,18 @@ def _moving(case: Case) -> Finding | None:
         headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
         facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
         detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
-        return Finding("moving", headline, 0, "", detail, kept(facts), steps=STEPS)
+        return Finding("moving", headline, 0, "", detail, tuple(facts), steps=STEPS)
     if not still:
         certainty = "sure" if going == case.snapshot.world and not case.busy else "likely"
         facts.insert(1, f"{ranks_words(case.busy)} busy at one place" if case.busy else "")
         headline = f"{every_text(going, 'is', 'are')} moving"
-        return Finding("moving", headline, evidence=kept(facts), certainty=certainty)
+        return Finding("moving", headline, evidence=tuple(facts), certainty=certainty)
     if count(still) > count(going):
         return None
     headline = f"{number_text(going, 'is', 'are')} moving, {ranks_words(still, 'has', 'have')} not moved"
     facts += [case.part_fact(one) for one in parts]
     where = parts[0].where if parts else ""
-    return Finding("moving", headline, still, where, evidence=kept(facts), steps=(MORE,))
+    return Finding("moving", headline, still, where, evidence=tuple(facts), steps=(MORE,))
 
 
 def _unknown(case: Case) -> Finding:
@@ -483,26 +481,29 @@ def _unknown(case: Case) -> Finding:
     facts = [case.part_fact(one) for one in [*case.others, *case.waits]]
     detail = "One sample does not tell what moves." if case.looks < 2 else ""
     facts.append(case.unheard_fact())
-    return Finding("unknown", "Not enough to say", 0, "", detail, kept(facts), steps=(MORE,))
+    return Finding("unknown", "Not enough to say", 0, "", detail, tuple(facts), steps=(MORE,))
 
 
 def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     """The same with what holds for every verdict: its nodes, how bad it is, and what makes it less sure.
 
-    What was already asked for need not be asked again. A rule that failed may have had a better answer.
+    Facts that do not exist are left out, and what was already asked for is not asked again. A rule that
+    failed may have had a better answer.
     """
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
     doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
     certainty = "likely" if case.pending and found.certainty == "sure" else found.certainty
-    severity = "error" if found.ranks and found.certainty != "unsure" else "warning"
+    certainty = "unsure" if failed else certainty
+    nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
+    wrong = "error" if found.ranks and certainty != "unsure" else "warning"
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
         evidence=kept([*failed, *doubts, *found.evidence]),
-        certainty="unsure" if failed else certainty,
-        nodes=tuple(dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))),
-        severity="info" if found.id in GOOD and not found.ranks else severity,
+        certainty=certainty,
+        nodes=tuple(filter(None, nodes)),
+        severity="info" if found.id in GOOD and not found.ranks and not failed else wrong,
     )
 
 
