@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +11,11 @@ from cockpit.base.events import GpuSample
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, table
 from cockpit.cli.unfinished_starts import PATIENCE_S, start_state
+from cockpit.core.finding import Finding
+from cockpit.core.run.failure import TAIL, failure
 from cockpit.core.run.model import Node, Rank, RunModel
 from cockpit.core.run.summary import state_text
+from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import model_now, pool_for
 from cockpit.errors import Exit
@@ -91,4 +95,14 @@ def _rank(rank: Rank) -> tuple[str, ...]:
 def _json(folder: RunFolder, model: RunModel, state: str) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
     ranks = [{**asdict(rank), "state": rank.state.value, "text": rank.text} for rank in model.ranks.values()]
-    return {"run": folder.name, "state": state, "nodes": nodes, "ranks": ranks}
+    found = _failure(folder, model)
+    findings = [] if found is None else [found.as_json()]
+    return {"run": folder.name, "state": state, "nodes": nodes, "ranks": ranks, "findings": findings}
+
+
+def _failure(folder: RunFolder, model: RunModel) -> Finding | None:
+    first = model.first_failure()
+    with closing(SpooledLogs(folder)) as logs:
+        # Without a byte of it here, its log says neither what the cause is nor that there is none.
+        log = None if first is None else logs.tail((first.node, first.rank), TAIL) or None
+    return failure(model, folder.name, log)

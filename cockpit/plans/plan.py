@@ -18,8 +18,9 @@ from cockpit.plans.launch import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_ad
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.profilers.base import Profiler
+from cockpit.plans.unfit import refusal
 
-__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans", "unfit"]
+__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,6 @@ def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tu
     return tuple(plans)
 
 
-def unfit(job: Job, facts: NodeFacts) -> tuple[str, str] | None:
-    """What a node lacks to run the job, as far as its facts tell, and what would help."""
-    if job.profiler and not facts.profiler:
-        return launchers.unfit(job, facts) or job.profiler.missing
-    return launchers.unfit(job, facts)
-
-
 def _check(job: Job) -> None:
     if not job.program or job.program == ("-m",):
         raise CockpitError("no program to run", hint="write it at the end: -- train.py ARGS")
@@ -176,9 +170,9 @@ def _is_ip(name: str) -> bool:
 
 def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
     job, facts = place.job, place.facts
-    problem = unfit(job, facts) if facts else None
-    if problem:
-        raise CockpitError(problem[0], where=place.host.name, hint=problem[1], code=Exit.NODE_UNFIT)
+    refused = refusal(place.host.name, job, facts) if facts else None
+    if refused:
+        raise refused
     made = launchers.command(place)
     files = dict(made.files)
     tool = report = ""

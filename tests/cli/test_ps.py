@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
 import pytest
 
+from cockpit.base.events import NodeLost
 from cockpit.cli.verbs import ps
+from cockpit.core.run.events import Event
 from cockpit.core.text import columns
+from cockpit.engine.logs.spool import Spool
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from tests.engine.test_session import ENDED, FAILED
 
 PROGRAM = [
     *("train.py", "--data", "/scratch/ada/tokens/2026-11/part-00/train.bin"),
@@ -51,3 +57,36 @@ def test_on_a_terminal_what_is_cut_is_said_to_be(
 def test_nodes_stand_as_in_the_hostfile(capsys: pytest.CaptureFixture[str]) -> None:
     listed()
     assert "  zeus,apollo  " in capsys.readouterr().out
+
+
+def details(capsys: pytest.CaptureFixture[str], record: bytes, log: bytes) -> dict[str, Any]:
+    """``ps RUN --json`` of a run that is over, by what was copied from its only node."""
+    node = NodeEntry("gpu1", "/none/gpu1", [0], "local")
+    folder = RunFolder.create(Manifest("otter", 1000.0, [node], "command", ["train.py"], "/"))
+    spool = Spool(folder.spool_dir(node))
+    spool.append("events.jsonl", 0, record)
+    spool.append("rank-0.log", 0, log)
+    spool.close()
+    folder.write(Event(2000.0, "gpu1", NodeLost("rebooted")))
+    folder.close()
+    assert ps.main(["otter", "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_run_that_failed_has_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    told = details(capsys, FAILED, b"step 3\nRuntimeError: CUDA out of memory\n")
+    (found,) = told["findings"]
+    assert told["state"] == "failed: rank 0 exited 1"
+    assert (found["what"], found["detail"]) == ("rank 0 exited 1", "RuntimeError: CUDA out of memory")
+    assert (found["ranks"], found["nodes"]) == ("0", ["gpu1"])
+    assert found["steps"][0]["command"] == "cockpit logs otter --rank 0"
+
+
+def test_without_its_log_the_cause_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = details(capsys, FAILED, b"")["findings"]
+    assert (found["what"], found["detail"], found["certainty"]) == ("rank 0 exited 1", "", "unsure")
+
+
+def test_a_run_that_ended_well_has_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert details(capsys, ENDED, b"RuntimeError: survived\n")["findings"] == []

@@ -76,7 +76,7 @@ def test_all_that_is_known_is_in_it() -> None:
     told = snapshot()
     text = page(told).text
     judged = verdict(told)
-    for part in (judged.headline, judged.where, judged.certainty, *judged.evidence):
+    for part in (judged.what, judged.where, judged.certainty, *judged.evidence):
         assert part in text
     assert "3 of 4 ranks answered" in text
     assert "rank 2: " in text
@@ -124,6 +124,6 @@ def test_any_text_leaves_it_well_formed(text: str) -> None:
 def test_without_an_answer(samples: int) -> None:
     told = Snapshot("n", "otter", "otter", {0: Place("gpu1", 0)}, [Sample(1000.0)] * samples)
     found = page(told)
-    assert verdict(told).headline in found.text
+    assert verdict(told).what in found.text
     assert "no answer" in found.text
     assert page(Snapshot("n", "otter")).text

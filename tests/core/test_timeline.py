@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cockpit.core.run.event_table import Entry
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.timeline import Entry, Timeline
+from cockpit.core.run.timeline import Timeline
 
 
 class Story:

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.core.finding import Finding, Rule
 from cockpit.core.masks import mask_of
+from cockpit.core.stacks import verdict as verdicts
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.core.stacks.verdict import KINDS, Verdict, verdict
+from cockpit.core.stacks.verdict import KINDS, RULES, verdict
 
 C10D = "torch/distributed/distributed_c10d.py"
 MAIN = (Frame("<module>", "./train.py", 240), Frame("main", "./train.py", 212))
@@ -141,10 +143,14 @@ def snapshot(
     return found
 
 
-def named(found: Verdict, kind: str, *ranks: int, certainty: str) -> str:
+def steps(found: Finding) -> list[str]:
+    return [step.text for step in found.steps]
+
+
+def named(found: Finding, kind: str, *ranks: int, certainty: str) -> str:
     """Check what a verdict comes to; return all its words."""
-    words = "\n".join([found.headline, found.where, found.detail, *found.evidence, *found.next])
-    assert (found.kind, found.ranks, found.certainty) == (kind, mask_of(ranks), certainty), words
+    words = "\n".join([found.what, found.where, found.detail, *found.evidence, *steps(found)])
+    assert (found.id, found.ranks, found.certainty) == (kind, mask_of(ranks), certainty), words
     return words
 
 
@@ -184,14 +190,14 @@ def test_the_rank_that_all_others_wait_for_is_named(
 ) -> None:
     found = verdict(snapshot(4, still(WAITERS[waiters]), {1: told}))
     assert words in named(found, kind, 1, certainty=certainty)
-    assert "rank 1 " in found.headline
+    assert "rank 1 " in found.what
     if waiters != "ddp":
-        assert "all_reduce" in "".join([found.headline, *found.evidence])
+        assert "all_reduce" in "".join([found.what, *found.evidence])
 
 
 def test_it_is_said_where_the_rank_is_and_who_waits() -> None:
     found = verdict(snapshot(64, still(ALL_REDUCE), {13: still(USER, call="read", target="/data/7.bin")}))
-    assert found.headline == "rank 13 did not join all_reduce"
+    assert found.what == "rank 13 did not join all_reduce"
     assert found.where == "data.py:118 read_shard"
     assert "reads /data/7.bin" in found.detail
     assert found.evidence[0] == "63 ranks in all_reduce, same in 2 of 2 samples, 1.0 s apart"
@@ -221,17 +227,17 @@ def test_a_doubt_leaves_it_likely(odd: dict[int, Told], named_ranks: set[int]) -
 
 def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:
     taken = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read", target="/data/7.bin")}, looks=3)
-    assert "--native" in verdict(taken).next[0]
+    assert "--native" in steps(verdict(taken))[0]
     taken.options = {"native": True, "children": False}
     found = verdict(taken)
-    assert found.next == ("{sample}, or --samples 3: what moves",)
+    assert steps(found) == ["--samples 3: what moves"]
     assert found.evidence[0] == "3 ranks in all_reduce, same in 3 of 3 samples, over 2.0 s"
 
 
 def test_one_sample_is_never_sure() -> None:
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: still(USER)}, looks=1))
     assert "rank 1 is not in all_reduce" in named(found, "lock", 1, certainty="unsure")
-    assert "{sample}, or --samples" in "".join(found.next)
+    assert "--samples" in "".join(steps(found))
     everywhere = verdict(snapshot(4, still(ALL_REDUCE), looks=1))
     named(everywhere, "unknown", certainty="unsure")
 
@@ -249,7 +255,7 @@ def test_one_sample_is_never_sure() -> None:
 def test_a_rank_that_is_not_there(why: str, kind: str, certainty: str) -> None:
     found = verdict(snapshot(4, still(ALL_REDUCE), why={1: why}))
     words = named(found, kind, 1, certainty=certainty)
-    assert "rank 1 " in found.headline
+    assert "rank 1 " in found.what
     assert "3 ranks wait in all_reduce" in words
 
 
@@ -285,7 +291,7 @@ def test_all_are_moving() -> None:
         snapshot(64, still(ALL_REDUCE, moves=True), {3: still(COMPUTES, moves=True, active=True)})
     )
     named(found, "moving", certainty="sure")
-    assert found.headline == "all 64 ranks are moving"
+    assert found.what == "all 64 ranks are moving"
     here_and_there = lambda look: dump(look, COMPUTES if look else ALL_REDUCE)  # noqa: E731
     named(verdict(snapshot(4, here_and_there)), "moving", certainty="sure")
 
@@ -293,7 +299,7 @@ def test_all_are_moving() -> None:
 def test_a_handle_is_nothing_that_one_joins() -> None:
     waits = (*MAIN, Frame("wait_tensor", "torch/distributed/_functional_collectives.py", 142))
     found = verdict(snapshot(4, still(waits), {1: still(USER)}))
-    assert found.headline == "rank 1 did not join the others in wait_tensor"
+    assert found.what == "rank 1 did not join the others in wait_tensor"
 
 
 @pytest.mark.parametrize(
@@ -302,14 +308,14 @@ def test_a_handle_is_nothing_that_one_joins() -> None:
 def test_when_all_wait_together_nobody_is_named(frames: tuple[Frame, ...]) -> None:
     found = verdict(snapshot(64, still(frames)))
     named(found, "together", certainty="unsure")
-    assert "all 64 ranks wait" in found.headline
-    assert "--native" in "".join(found.next)
+    assert "all 64 ranks wait" in found.what
+    assert "--native" in "".join(steps(found))
 
 
 def test_another_collective_than_all_others() -> None:
     found = verdict(snapshot(64, still(ALL_REDUCE), {3: still(BROADCAST)}))
     named(found, "mismatch", 3, certainty="likely")
-    assert found.headline == "rank 3 is in broadcast, 63 ranks in all_reduce"
+    assert found.what == "rank 3 is in broadcast, 63 ranks in all_reduce"
     assert "rank 3 in broadcast at train.py:300 step" in found.evidence
     assert found.where == "train.py:300 step"
     elsewhere = verdict(snapshot(64, still(ALL_REDUCE), {3: still(collective("all_reduce", 300))}))
@@ -330,7 +336,7 @@ def test_subgroups_that_wait_in_different_collectives_for_one_rank() -> None:
     odd = {rank: still(collective("all_gather", 90)) for rank in range(4)} | {7: still(USER, call="read")}
     found = verdict(snapshot(8, still(ALL_REDUCE), odd))
     named(found, "io", 7, certainty="sure")
-    assert found.headline == "rank 7 did not join the collective"
+    assert found.what == "rank 7 did not join the collective"
 
 
 @pytest.mark.parametrize(
@@ -340,7 +346,7 @@ def test_a_group_hangs_and_the_others_do_not_need_it(rest: tuple[Frame, ...], ce
     odd = dict.fromkeys((4, 5, 6), still(ALL_REDUCE)) | {7: still(USER, call="read", target="/data/7.bin")}
     found = verdict(snapshot(8, still(rest, moves=True), odd))
     named(found, "io", 7, certainty=certainty)
-    assert found.headline == "rank 7 did not join all_reduce, while 4 ranks get on"
+    assert found.what == "rank 7 did not join all_reduce, while 4 ranks get on"
     del odd[4], odd[5]
     named(verdict(snapshot(8, still(rest, moves=True), odd)), "io", 7, certainty="unsure")
     alone = verdict(snapshot(8, still(rest, moves=True), {7: odd[7]}))
@@ -363,7 +369,7 @@ def test_a_busy_wait_for_a_gpu_is_a_wait() -> None:
 
     found = verdict(snapshot(8, spins, {5: still(QUEUE, call="read")}))
     named(found, "loader", 5, certainty="likely")
-    assert verdict(snapshot(8, spins)).kind == "together"
+    assert verdict(snapshot(8, spins)).id == "together"
 
 
 def test_backward_that_computes_is_no_wait() -> None:
@@ -383,7 +389,7 @@ def test_backward_that_computes_is_no_wait() -> None:
 def test_every_process_that_is_stopped_can_be_let_go_on() -> None:
     found = verdict(snapshot(8, still(ALL_REDUCE), dict.fromkeys((1, 2, 7), still(USER, state="T", call=""))))
     named(found, "stopped", 1, 2, 7, certainty="sure")
-    assert found.next == ("gpu1: kill -CONT 41001 41002", "gpu2: kill -CONT 41007")
+    assert steps(found) == ["gpu1: kill -CONT 41001 41002", "gpu2: kill -CONT 41007"]
 
 
 def test_a_wait_for_gpus_is_never_sure() -> None:
@@ -402,11 +408,11 @@ def test_who_is_not_heard_of_may_be_the_one() -> None:
 def test_a_rank_may_be_on_a_node_that_did_not_answer() -> None:
     taken = snapshot(4, still(ALL_REDUCE), {3: lambda look: None})
     taken.ranks[3] = Place("", why="not found on the nodes that were asked; gpu2 did not answer")
-    assert verdict(taken).kind == "missing"
+    assert verdict(taken).id == "missing"
     taken.samples[-1].silent["gpu2"] = "no route to it"
     found = verdict(taken)
-    assert "has no process" not in found.headline
-    assert (found.kind, found.certainty) == ("silent", "unsure")
+    assert "has no process" not in found.what
+    assert (found.id, found.certainty) == ("silent", "unsure")
 
 
 @pytest.mark.parametrize(
@@ -439,7 +445,7 @@ def test_the_worker_that_is_held_up_is_shown_where_the_stacks_of_workers_are_her
 def test_who_has_a_locked_file_is_asked() -> None:
     told = still(USER, call="flock", target="/data/my cache.lock")
     found = verdict(snapshot(4, still(ALL_REDUCE), {1: told}))
-    assert found.next == ("gpu1: fuser -v '/data/my cache.lock': who has it open",)
+    assert steps(found) == ["gpu1: fuser -v '/data/my cache.lock': who has it open"]
 
 
 def test_data_read_without_workers_is_the_users_own_wait() -> None:
@@ -461,9 +467,9 @@ def test_who_else_may_hold_a_lock_is_asked_of_its_other_threads() -> None:
 def test_who_may_train_in_another_thread_is_not_said_to_stand_still() -> None:
     join = (*MAIN, Frame("Thread.join", "python/threading.py", 1119))
     found = verdict(snapshot(4, still(join)))
-    assert (found.kind, found.ranks) == ("unknown", 0)
-    assert found.headline == "all 4 ranks wait for another thread, none in a collective"
-    assert "--threads all" in found.next[0]
+    assert (found.id, found.ranks) == ("unknown", 0)
+    assert found.what == "all 4 ranks wait for another thread, none in a collective"
+    assert "--threads all" in steps(found)[0]
 
 
 def test_all_wait_for_their_data() -> None:
@@ -476,10 +482,10 @@ def test_all_wait_for_their_data() -> None:
 def test_a_build_lock_is_a_question_before_it_is_removed() -> None:
     sleeps = still(BUILD, call="clock_nanosleep")
     for found in (verdict(snapshot(4, sleeps)), verdict(snapshot(4, still(RENDEZVOUS), {1: sleeps}))):
-        assert found.kind == "build", found
-        steps = list(found.next)
-        assert "is a build running?" in steps[0]
-        assert steps[1].startswith("gpu1: if not: rm ")
+        assert found.id == "build", found
+        told = steps(found)
+        assert "is a build running?" in told[0]
+        assert told[1].startswith("gpu1: if not: rm ")
 
 
 def test_what_is_waited_for_with_the_gil_held_is_told() -> None:
@@ -501,13 +507,52 @@ def test_while_answers_come_in_nothing_is_sure() -> None:
     del growing.samples[-1].dumps[3]
     assert "1 rank still to answer" in named(verdict(growing), "io", 1, certainty="likely")
     growing.samples = [Sample(1000.0)]
-    assert verdict(growing).headline == "no rank has answered yet"
+    assert verdict(growing).what == "no rank has answered yet"
 
 
 def test_nobody_may_be_looked_at() -> None:
     hint = "on that node: sudo sysctl -w kernel.yama.ptrace_scope=0"
     found = verdict(snapshot(4, mute("denied", "permission denied", hint)))
     assert hint in named(found, "unknown", certainty="unsure").split("\n")
+
+
+def _raises(case: object) -> Finding | None:
+    raise ZeroDivisionError("in a rule")
+
+
+def test_a_rule_that_fails_costs_certainty_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read")})
+    whole = verdict(taken)
+    assert whole.certainty == "sure"
+    failing = Rule("odd", ("case",), _raises)
+    monkeypatch.setattr(verdicts, "RULES", (failing, *RULES))
+    found = verdict(taken)
+    assert (found.id, found.what, found.certainty) == (whole.id, whole.what, "unsure")
+    assert (whole.severity, found.severity) == ("error", "warning")
+    assert found.evidence[0] == "the rule odd failed: ZeroDivisionError: in a rule"
+    monkeypatch.setattr(verdicts, "RULES", (failing,))
+    assert verdict(taken).id == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("odd", "severity"),
+    [
+        (still(USER, call="read"), "error"),
+        (still(COMPUTES, moves=True), "error"),
+        (still(ALL_REDUCE), "warning"),
+    ],
+)
+def test_how_bad_it_is(odd: Told, severity: str) -> None:
+    found = verdict(snapshot(4, still(ALL_REDUCE), {1: odd}))
+    assert found.severity == severity
+    assert found.nodes == (("gpu1",) if found.ranks else ())
+
+
+def test_nothing_wrong_is_a_finding_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdict(snapshot(4, still(COMPUTES, moves=True)))
+    assert (found.severity, found.nodes) == ("info", ())
+    monkeypatch.setattr(verdicts, "RULES", (Rule("odd", ("case",), _raises), *RULES))
+    assert verdict(snapshot(4, still(COMPUTES, moves=True))).severity == "warning"
 
 
 ANSWERS: Sequence[Told] = [
@@ -538,8 +583,9 @@ ANSWERS: Sequence[Told] = [
 def test_every_snapshot_has_a_verdict_and_no_victim_is_sure(answers: list[int], looks: int, why: str) -> None:
     odd = {rank: ANSWERS[number] for rank, number in enumerate(answers)}
     found = verdict(snapshot(len(answers), still(ALL_REDUCE), odd, looks=looks, why={0: why}))
-    assert found.kind in KINDS
-    assert found.headline
+    assert found.id in KINDS
+    assert found.what
+    assert not [fact for fact in found.evidence if fact.startswith("the rule ")]
     assert not found.ranks >> len(answers)
     if found.certainty == "sure" and found.ranks:
         gone = {0} if why and why != "starting" else set()

@@ -15,8 +15,9 @@ from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
 from cockpit.base.events import LinkChanged, StopAsked
 from cockpit.base.gate import read
+from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
-from cockpit.core.run.model import NOTES, RunModel
+from cockpit.core.run.model import RunModel
 from cockpit.engine import turns
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock

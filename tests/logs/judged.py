@@ -24,8 +24,8 @@ def wrong_cause(sample: Sample, text: bytes) -> str:
     expect = sample.expect
     if cause is None:
         return "" if expect.get("none") else "nothing"
-    told = cause.summary.shown(limit=1000)
-    frames = [frame.shown() for frame in cause.frames]
+    told = cause.what[:1000]
+    frames = list(cause.evidence)
     found = all(words in told for words in expect.get("has", [])) and (
         "has" in expect and not any(words in told for words in expect.get("lacks", []))
     )

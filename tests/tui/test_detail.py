@@ -19,9 +19,9 @@ from textual.selection import SELECT_ALL, Selection
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.event_table import Entry
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.core.run.timeline import Entry
 from cockpit.core.run.trends import Trends
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.look import themes

@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cockpit.core.logs.causes import Cause
+from cockpit.core.run.failure import failure
 from cockpit.core.run.model import RunModel
-from cockpit.core.text import RemoteText
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run.failure_banner import FailureBanner
 from tests.tui.models import NOW, Around, exits, happens, running
 
-CAUSE = Cause(
-    RemoteText.of("RuntimeError: CUDA out of memory"),
-    (RemoteText.of("train.py:188 forward"), RemoteText.of("attention.py:71 softmax")),
-    0,
-)
+LOG = b"""Traceback (most recent call last):
+  File "/work/train.py", line 188, in forward
+    scores = attention.softmax(scores)
+  File "/work/attention.py", line 71, in softmax
+    return scores.exp()
+RuntimeError: CUDA out of memory
+"""
 KEYS = {"stop": "x", "keep": "K", "failed_log": "F"}
 
 
@@ -39,15 +40,15 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def shown(
-    model: RunModel, cause: Cause | None = CAUSE, stops_in: float | None = None, width: int = 140
-) -> list[str]:
+def shown(model: RunModel, log: bytes = LOG, stops_in: float | None = None, width: int = 140) -> list[str]:
     """Its lines."""
     app = Banner(FailureBanner(keys=KEYS.__getitem__))
 
     async def main() -> list[str]:
         async with app.run_test(size=(width, 10)) as pilot:
-            app.widget.show(model, cause, None if stops_in is None else NOW + stops_in, NOW)
+            app.widget.show(
+                model, failure(model, "run", log), None if stops_in is None else NOW + stops_in, NOW
+            )
             await pilot.pause()
             assert app.widget.size.height == len(app.widget.lines)
             return app.lines()
@@ -79,8 +80,8 @@ def test_who_why_and_what_next() -> None:
 
 def test_of_a_long_path_in_the_cause_the_middle_goes() -> None:
     path = "/scratch/ada/experiments/2026/run-7/epoch-12/optim.pt"
-    cause = Cause(RemoteText.of(f"FileNotFoundError: No such file or directory: '{path}'"), (), 0)
-    (_, why, _) = shown(crashed(), cause, width=80)
+    log = f"FileNotFoundError: No such file or directory: '{path}'\n"
+    (_, why, _) = shown(crashed(), log.encode(), width=80)
     assert why == "▌ FileNotFoundError: No such file or directory: '/scratch/…/epoch-12/optim.pt'"
 
 
@@ -142,7 +143,7 @@ def test_a_stop_that_is_due_counts_no_further() -> None:
 def test_without_a_cause_the_way_it_ended_tells_something(signal: int | None, says: str) -> None:
     model = running(1, 2)
     exits(model, 0, 1 if signal is None else None, signal)
-    assert says in shown(model, None)[1]
+    assert says in shown(model, b"")[1]
 
 
 def test_for_want_of_room_the_least_important_goes() -> None:
@@ -163,7 +164,7 @@ def test_a_click_asks_for_the_log() -> None:
 
     async def main() -> None:
         async with app.run_test(size=(80, 10)) as pilot:
-            app.widget.show(crashed(), CAUSE, None, NOW)
+            app.widget.show(crashed(), None, None, NOW)
             await pilot.pause()
             await pilot.click(app.widget, offset=(4, 1))
 
@@ -194,7 +195,9 @@ def test_words_of_a_node_are_harmless() -> None:
     model = running([f"gpu{evil}", "b"], 2)
     happens(model, f"gpu{evil}", "rank_lost", NOW - 3, rank=0, why=evil)
     happens(model, "b", "rank_lost", NOW - 2, rank=2, why=evil)
-    text = "".join(shown(model, Cause(RemoteText.of(evil), (RemoteText.of(evil),), 0)))
+    log = f'Traceback (most recent call last):\n  File "/work/{evil}.py", line 1, in f\nValueError: {evil}\n'
+    text = "".join(shown(model, log.encode()))
+    assert "ValueError: " in text
     assert not {"\x1b", "\x07", "\u202e"} & set(text)
     assert "[/b]" in text
 

@@ -19,6 +19,7 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, rank_set, seconds
 from cockpit.cli.status_line import Progress
+from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
 from cockpit.core.stacks.classes import RankClass, classes
@@ -26,7 +27,7 @@ from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.page import as_page
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
-from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
@@ -250,7 +251,7 @@ def _how_far(stacks: Stacks, which: str) -> str:
     return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
 
 
-def _tell(snapshot: Snapshot, found: Verdict, folder: str, command: str, args: argparse.Namespace) -> Exit:
+def _tell(snapshot: Snapshot, found: Finding, folder: str, command: str, args: argparse.Namespace) -> Exit:
     if args.json:
         out_json(_as_json(snapshot, found, folder))
     elif args.folded is not None:
@@ -276,7 +277,7 @@ def _put(target: str, text: str) -> None:
         to_file(target, text)
 
 
-def _as_json(snapshot: Snapshot, found: Verdict, folder: str) -> dict[str, Any]:
+def _as_json(snapshot: Snapshot, found: Finding, folder: str) -> dict[str, Any]:
     missing = snapshot.missing()
     newest = snapshot.samples[-1].dumps if snapshot.samples else {}
     return {

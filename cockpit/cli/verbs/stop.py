@@ -16,9 +16,9 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser, seconds
 from cockpit.core.ranks import nodes_text
+from cockpit.core.run.event_table import STAGES, survivor_text
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.summary import state_text
-from cockpit.core.run.timeline import STAGES, survivor_text
 from cockpit.engine.launch.all_or_none import remains, unfinished
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool

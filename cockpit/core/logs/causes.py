@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from cockpit.core.finding import Finding
 from cockpit.core.logs.cause_words import (
     AFTERMATH,
     HANDLED,
@@ -25,9 +25,7 @@ from cockpit.core.logs.cause_words import (
 from cockpit.core.logs.levels import Level, level_of
 from cockpit.core.logs.prefixes import TRACEBACK, message, split
 from cockpit.core.logs.tracebacks import (
-    FRAMES,
     WORDS,
-    Line,
     Traceback,
     dumped,
     read_lines,
@@ -37,25 +35,8 @@ from cockpit.core.logs.tracebacks import (
 )
 from cockpit.core.text import RemoteText
 
-__all__ = ["FRAMES", "Cause", "find_cause"]
-
 SURVIVED = 4
 """So many lines of training after an error show that the error did not end it."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What a rank's last lines amount to.
-
-    :param summary: one line: ``RuntimeError: CUDA out of memory. …``
-    :param frames: where in the user's code, outermost first, three at most: ``train.py:188 forward``; if
-        nothing of the traceback is the user's, the last ones there are
-    :param offset: where the traceback or line begins in what was looked at, in bytes
-    """
-
-    summary: RemoteText
-    frames: tuple[RemoteText, ...]
-    offset: int
 
 
 class _Event(NamedTuple):
@@ -83,8 +64,12 @@ _DIGIT = re.compile(rb"\d")
 _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
-def find_cause(tail: bytes) -> Cause | None:
+def find_cause(tail: bytes) -> Finding | None:
     """The cause at the end of a failed rank's log; None if nothing in it looks like one.
+
+    Its sentence is one line of the log: ``RuntimeError: CUDA out of memory. …``. Its evidence is where in the
+    user's code, outermost first, three places at most: ``train.py:188 forward``; if nothing of the traceback
+    is the user's, the last places there are.
 
     Read backwards from the last event: events without output of ongoing training in between belong together,
     and the one that caused the others counts. Training survived an event that more such output follows.
@@ -139,7 +124,7 @@ def _first(burst: Sequence[_Event]) -> _Event:
     return found
 
 
-def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
+def _goes_on(lines: Sequence[bytes], events: Sequence[_Event]) -> tuple[list[int], list[int]]:
     """For each line, how many lines up to it show a running program, and how many show training."""
     taken = {at for event in events for at in range(event.start, event.end + 1)}
     first = events[0].start
@@ -148,14 +133,14 @@ def _goes_on(lines: Sequence[Line], events: Sequence[_Event]) -> tuple[list[int]
     progress = [False] * len(lines)
     event = first
     for at in range(first, len(lines)):
-        text = split(lines[at].text)[1]
+        text = split(lines[at])[1]
         event = at if at in taken else event
         if at == event or AFTERMATH.search(text) or level_of(text):
             continue
         progress[at] = PROGRESS.search(text) is not None
         if not progress[at] and _DIGIT.search(text):
             # Of an unknown form that was seen before.
-            before = before or Counter(_shape(split(line.text)[1]) for line in lines[:first])
+            before = before or Counter(_shape(split(line)[1]) for line in lines[:first])
             progress[at] = before[_shape(text)] > 1
         if progress[at] or TALK.search(text):
             talk[at] = _RUNNING
@@ -168,11 +153,11 @@ def _shape(text: bytes) -> bytes:
     return _LETTERS.sub(b" ", text[:300])
 
 
-def _events(lines: Sequence[Line]) -> Iterator[_Event]:
+def _events(lines: Sequence[bytes]) -> Iterator[_Event]:
     tracebacks = read_tracebacks(lines)
     yield from _chains(lines, tracebacks)
     taken = {at for each in tracebacks for at in range(each.start, each.end + 1)}
-    for at, (_, line) in enumerate(lines):
+    for at, line in enumerate(lines):
         # The head of a traceback without its end says nothing.
         if at in taken or TRACEBACK in line:
             continue
@@ -183,12 +168,12 @@ def _events(lines: Sequence[Line]) -> Iterator[_Event]:
             yield _Event(at, at, Weight.ERROR, message(line))
 
 
-def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:
+def _chains(lines: Sequence[bytes], tracebacks: Sequence[Traceback]) -> Iterator[_Event]:
     """Each traceback that is not the consequence of another one."""
     chain: list[Traceback] = []
     for each in tracebacks:
         between = lines[chain[-1].end + 1 : each.start] if chain else ()
-        if chain and not any(_CHAIN.search(line.text) for line in between):
+        if chain and not any(_CHAIN.search(line) for line in between):
             yield _chained(lines, chain)
             chain = []
         chain.append(each)
@@ -196,16 +181,16 @@ def _chains(lines: Sequence[Line], tracebacks: Sequence[Traceback]) -> Iterator[
         yield _chained(lines, chain)
 
 
-def _chained(lines: Sequence[Line], chain: Sequence[Traceback]) -> _Event:
+def _chained(lines: Sequence[bytes], chain: Sequence[Traceback]) -> _Event:
     """The first exception that says something ("_queue.Empty" alone is not a cause); it led to the others."""
     telling = (each for each in chain if b":" in each.summary and not PASSED_ON.match(each.summary))
     found = next(telling, chain[0])
     return _Event(chain[0].start, chain[-1].end, _weight(lines, chain, found), found.summary, found)
 
 
-def _weight(lines: Sequence[Line], chain: Sequence[Traceback], found: Traceback) -> Weight:
+def _weight(lines: Sequence[bytes], chain: Sequence[Traceback], found: Traceback) -> Weight:
     start, end = chain[0].start, chain[-1].end
-    before = b"\n".join(line.text for line in lines[max(0, start - 2) : start + 1])
+    before = b"\n".join(lines[max(0, start - 2) : start + 1])
     if PASSED_ON.match(found.summary):
         return Weight.PASSED_ON
     if NOISE_BEFORE.search(before) or any(NOISE_FRAME.search(b"%s %s %s" % frame) for frame in found.frames):
@@ -217,33 +202,34 @@ def _weight(lines: Sequence[Line], chain: Sequence[Traceback], found: Traceback)
     return Weight.VICTIM if VICTIM.search(found.summary) else Weight.OWN
 
 
-def _handled(lines: Sequence[Line], start: int, end: int) -> bool:
+def _handled(lines: Sequence[bytes], start: int, end: int) -> bool:
     """Whether its message before it, or the line after it, says that the program goes on."""
-    before = lines[start - 1].text if start else b""
-    after = lines[end + 1].text if end + 1 < len(lines) else b""
+    before = lines[start - 1] if start else b""
+    after = lines[end + 1] if end + 1 < len(lines) else b""
     told = HANDLED.search(before) and level_of(before) is not Level.PLAIN
     return bool(told or (HANDLED.search(after) and not AFTERMATH.search(after)))
 
 
-def _words(lines: Sequence[Line], at: int, text: bytes) -> bytes:
+def _words(lines: Sequence[bytes], at: int, text: bytes) -> bytes:
     """What the line with a sign says, with the type of a C++ exception and what() together."""
     if b"Fatal Python error: " in text:
         return text[text.index(b"Fatal Python error: ") :]
     thrown = _THROWN.search(text)
     for index in range(at, min(at + 4, len(lines))) if thrown else (at,):
-        prefix, own = split(lines[index].text)
+        prefix, own = split(lines[index])
         what = _WHAT.search(own)
         if what is not None:
             # The message may begin with a newline.
             words = own[what.end() :].strip() or b"what():"
             words = reason(lines, index, words, prefix).removeprefix(b"what(): ") or words
             return thrown[1] + b": " + words if thrown else words
-    return text if thrown else reason(lines, at, text.strip(), split(lines[at].text)[0])
+    return text if thrown else reason(lines, at, text.strip(), split(lines[at])[0])
 
 
-def _cause(lines: Sequence[Line], event: _Event) -> Cause:
-    start = event.traceback.start if event.traceback else event.start
+def _cause(lines: Sequence[bytes], event: _Event) -> Finding:
     frames = event.traceback.frames if event.traceback else ()
     if event.words.startswith(b"Fatal Python error: "):
         frames = tuple(dumped(lines, event.start))
-    return Cause(RemoteText.of(event.words.strip()[:WORDS]), shown(frames), lines[start].offset)
+    places = shown(frames)
+    what = RemoteText.of(event.words.strip()[:WORDS]).shown()
+    return Finding("cause", what, 0, places[-1] if places else "", "", places, "likely")

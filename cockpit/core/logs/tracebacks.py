@@ -13,18 +13,11 @@ from cockpit.core.text import RemoteText
 FRAMES = 3
 """Frames that are shown of one traceback."""
 WORDS = 2000
-"""Bytes kept of a summary, and of a name."""
+"""Bytes kept of a summary."""
 JUNK = 20
 """Consecutive lines of others that may interrupt a traceback."""
 _REASON = 8
 """Lines after a summary that may continue it."""
-
-
-class Line(NamedTuple):
-    """A line as shown, and where it begins in the log."""
-
-    offset: int
-    text: bytes
 
 
 class Frame(NamedTuple):
@@ -68,19 +61,17 @@ _LIBRARY = re.compile(
 )
 
 
-def read_lines(tail: bytes) -> list[Line]:
+def read_lines(tail: bytes) -> list[bytes]:
     """Lines as shown, without colours; blank ones are left out."""
-    lines: list[Line] = []
-    offset = 0
+    lines: list[bytes] = []
     for line in tail.split(b"\n"):
         text = last_state(line) if b"\r" in line else line
         if b"\x1b" in text:
             text = _STYLE.sub(b"", text)
         if TRACEBACK in text and b"\\n" in text:
-            lines += [Line(offset, each) for each in _unescaped(text)]
+            lines += _unescaped(text)
         elif text and not text.isspace():
-            lines.append(Line(offset, text))
-        offset += len(line) + 1
+            lines.append(text)
     return lines
 
 
@@ -91,16 +82,16 @@ def _unescaped(text: bytes) -> list[bytes]:
     return [line for line in words.split(b"\\n") if line.strip()]
 
 
-def read_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
+def read_tracebacks(lines: Sequence[bytes]) -> list[Traceback]:
     """All that have an end. The first of each speaker may lack its head: the log may be cut there."""
     found: list[Traceback] = []
     speakers: set[bytes] = set()
     for at, line in enumerate(lines):
-        prefix = head(line.text)
+        prefix = head(line)
         if prefix is not None:
             each = _read(lines, at + 1, prefix)
-        elif b'  File "' in line.text and b", in " in line.text:
-            prefix = split(line.text)[0]
+        elif b'  File "' in line and b", in " in line:
+            prefix = split(line)[0]
             each = None if speaker(prefix) in speakers else _read(lines, at, prefix)
         else:
             continue
@@ -110,13 +101,13 @@ def read_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
     return found
 
 
-def _read(lines: Sequence[Line], at: int, prefix: bytes) -> Traceback | None:
+def _read(lines: Sequence[bytes], at: int, prefix: bytes) -> Traceback | None:
     """The traceback with its first frame at ``at``; None if its summary does not come."""
     frames: list[Frame] = []
     indent = junk = 0
     passed: Traceback | None = None
     for index in range(at, len(lines)):
-        text = body(lines[index].text, prefix)
+        text = body(lines[index], prefix)
         if text is not None and TRACEBACK in text:
             break
         text = None if text is None else _GUTTER.sub(b"", text, 1)
@@ -130,7 +121,7 @@ def _read(lines: Sequence[Line], at: int, prefix: bytes) -> Traceback | None:
             continue  # source, markers, boxes
         elif text and _SUMMARY.match(text.lstrip()):
             whole = Traceback(at, index, reason(lines, index, text.strip(), prefix), tuple(frames))
-            following = lines[index + 1].text if index + 1 < len(lines) else b""
+            following = lines[index + 1] if index + 1 < len(lines) else b""
             if not _FRAME.match(body(following, prefix) or b""):
                 return whole
             passed = passed or whole  # as Ray prints it: the exception of another process follows
@@ -148,12 +139,12 @@ def _leading(text: bytes) -> int:
     return len(text) - len(text.lstrip()) if text[:1] != b"\xe2" else len(text)
 
 
-def reason(lines: Sequence[Line], at: int, words: bytes, prefix: bytes = b"") -> bytes:
+def reason(lines: Sequence[bytes], at: int, words: bytes, prefix: bytes = b"") -> bytes:
     """The words of line ``at``, and of the next one if these end with a colon: that is the reason."""
     if words.endswith(b":") and not _LABEL.search(words):
         return words + b" " + _next(lines, at + 1, prefix)
     for index in range(at, min(at + _REASON, len(lines))):
-        text = body(lines[index].text, prefix) or b""
+        text = body(lines[index], prefix) or b""
         if index > at and (text[:1] in b" \t" or TRACEBACK in text):
             break
         label = _LABEL.search(text)
@@ -167,28 +158,28 @@ def reason(lines: Sequence[Line], at: int, words: bytes, prefix: bytes = b"") ->
     return words
 
 
-def _next(lines: Sequence[Line], at: int, prefix: bytes) -> bytes:
-    return (body(lines[at].text, prefix) or b"").strip() if at < len(lines) else b""
+def _next(lines: Sequence[bytes], at: int, prefix: bytes) -> bytes:
+    return (body(lines[at], prefix) or b"").strip() if at < len(lines) else b""
 
 
-def shown(frames: Sequence[Frame]) -> tuple[RemoteText, ...]:
+def shown(frames: Sequence[Frame]) -> tuple[str, ...]:
     """The last frames of the user's code; if there are none, the last frames."""
     wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
     return tuple(
-        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name))[:WORDS].strip())
+        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name)).strip()).shown(limit=120)
         for path, line, name in wanted[-FRAMES:]
     )
 
 
-def dumped(lines: Sequence[Line], at: int) -> list[Frame]:
+def dumped(lines: Sequence[bytes], at: int) -> list[Frame]:
     """The frames, outermost first, that the faulthandler printed after ``at`` of the thread that crashed."""
     frames: list[Frame] = []
     of_it = False
     for line in lines[at + 1 : at + 500]:
-        frame = _FRAME.search(line.text) if of_it else None
+        frame = _FRAME.search(line) if of_it else None
         if frame is not None:
             frames.insert(0, Frame(frame[2], frame[3], frame[4] or b""))
         elif of_it:
             break
-        of_it = of_it or b"Current thread " in line.text
+        of_it = of_it or b"Current thread " in line
     return frames

@@ -6,6 +6,7 @@ import time
 
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.run.failure import failure
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.errors import Exit
 
@@ -36,15 +37,15 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
 
 def state_text(model: RunModel) -> str:
     """A run's state in a few words, the cause of a failure among them."""
-    first = model.first_failure()
+    first = failure(model, "", None)
     if model.over:
         if first is not None:
-            return f"failed: rank {first.rank} {first.text}"
+            return f"failed: {first.what}"
         if any(node.stop_requested_at for node in model.nodes.values()):
             return "stopped"
         return "ended" if model.exit_code() is Exit.OK else "failed"
     if first is not None:
-        return f"failing: rank {first.rank} {first.text}"
+        return f"failing: {first.what}"
     if any(node.link == "ok" and not node.over for node in model.nodes.values()) or model.alive():
         starting = any(rank.state in LIVE for rank in model.ranks.values())
         return "running" if model.alive() else "starting" if starting else "ending"

@@ -8,6 +8,7 @@ from html import escape
 
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import WAITING
+from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.classes import RankClass, classes
@@ -15,7 +16,6 @@ from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.text import titled_threads, tree_masks
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import Row, rows
-from cockpit.core.stacks.verdict import Verdict
 
 STYLE = """
 :root { color-scheme: light dark; --dim: #5f6675; --line: #d5d9e2; --odd: #b3261e; --waits: #1a5fb4; }
@@ -37,7 +37,7 @@ table { border-collapse: collapse; } td, th { text-align: left; padding: 0 1.2em
 """
 
 
-def as_page(snapshot: Snapshot, verdict: Verdict) -> str:
+def as_page(snapshot: Snapshot, verdict: Finding) -> str:
     """The whole page: verdict, classes with every thread of one rank each, tree, and a table of ranks.
 
     Nothing is loaded from anywhere and nothing in it runs, whatever a node has sent.
@@ -45,7 +45,7 @@ def as_page(snapshot: Snapshot, verdict: Verdict) -> str:
     return "".join(f"{part}\n" for part in _page(snapshot, verdict))
 
 
-def _page(snapshot: Snapshot, verdict: Verdict) -> Iterator[str]:
+def _page(snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
     title = escape(f"stacks of {snapshot.title}, {snapshot.name}")
     yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
     # A frame's name cannot smuggle in what is not allowed either.
@@ -77,9 +77,9 @@ def _facts(snapshot: Snapshot) -> str:
     return f"{answered} · {len(snapshot.samples)} sample{'s' * (len(snapshot.samples) != 1)}, newest {at}"
 
 
-def _verdict(verdict: Verdict) -> Iterator[str]:
+def _verdict(verdict: Finding) -> Iterator[str]:
     names = ' class="names"' if verdict.ranks else ""
-    yield f'<section{names}><p class="headline">{escape(verdict.headline)}</p>'
+    yield f'<section{names}><p class="headline">{escape(verdict.what)}</p>'
     if verdict.where:
         yield f"<p>at <code>{escape(verdict.where)}</code></p>"
     if verdict.detail:

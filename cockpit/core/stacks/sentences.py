@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import Doing, doing
+from cockpit.core.finding import Step
 from cockpit.core.stacks.evidence import DEAD, Case, Part, bad_child, place_text
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})
@@ -17,27 +16,24 @@ FILE_LOCKS = frozenset({"flock", "fcntl"})
 AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
 """System calls that wait for a process below."""
 
-MORE = "{sample}, or --samples 3: what moves"
+MORE = Step("--samples 3", "what moves", action="sample")
 """The step that shows what moves."""
 
-STEPS = ("{native}, or --native: what the library waits for", MORE)
-"""The step if all wait and nothing says for whom."""
-
-_BOTH = re.compile(r"\{(\w+)\}, or (--[^:]+): (.+)")
-"""A step that is a command of the app, and options in a shell."""
+STEPS = (Step("--native", "what the library waits for", action="native"), MORE)
+"""The steps if all wait and nothing says for whom."""
 
 
 class Story(NamedTuple):
     """What is reported about a suspect.
 
-    :param kind: kind of the verdict on it, see :data:`cockpit.core.stacks.verdict.KINDS`
+    :param kind: the verdict on it, see :data:`cockpit.core.stacks.verdict.KINDS`
     :param detail: what it does, a sentence
-    :param next: what to type or press next
+    :param steps: what to do next
     """
 
     kind: str
     detail: str
-    next: tuple[str, ...]
+    steps: tuple[Step, ...]
 
 
 def story(case: Case, part: Part, dump: Dump) -> Story:
@@ -48,19 +44,17 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
     """
     act, process = part.found.doing, dump.process
     node, _ = case.process_of(dump.rank)
-    at = f"{node}: " if node else ""
     if act.kind == "loader" or (process is not None and process.call in AWAIT_CHILD):
-        return _of_children(act, dump, at)
+        return _of_children(act, dump, node)
     if process is not None and process.state == "D":
         about = f" of {process.target}" if process.target else ""
         detail = f"It is in {process.call or 'a system call'}{about} and cannot be interrupted"
-        return Story("io", f"{detail}: a disk or a network file system.", (f"{at}dmesg -T | tail",))
+        step = Step("dmesg -T | tail", "", node)
+        return Story("io", f"{detail}: a disk or a network file system.", (step,))
     if act.kind == "build":
         detail = "It waits for the lock of a build. A build that was killed leaves its lock behind."
-        steps = (
-            f"{at}pgrep -a ninja: is a build running?",
-            f"{at}if not: rm ~/.cache/torch_extensions/*/*/lock, or that below TORCH_EXTENSIONS_DIR",
-        )
+        lock = "rm ~/.cache/torch_extensions/*/*/lock, or that below TORCH_EXTENSIONS_DIR"
+        steps = (Step("pgrep -a ninja", "is a build running?", node), Step(f"if not: {lock}", "", node))
         return Story("build", detail, steps)
     if case.looks > 1 and not part.frozen:
         # What the kernel says is true for one moment only, unless it says so each time.
@@ -72,20 +66,20 @@ def story(case: Case, part: Part, dump: Dump) -> Story:
     detail = f"It {_does(act)}." if act.text else ""
     step = threads_step(dump.rank) if kind == "lock" else native_step(dump.rank)
     if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
-        step = f"{at}fuser -v {quote(act.what)}: who has it open"
+        step = Step(f"fuser -v {quote(act.what)}", "who has it open", node)
     return Story(kind, detail, (step,) if case.looks > 1 else (MORE,))
 
 
-def _of_children(act: Doing, dump: Dump, at: str) -> Story:
+def _of_children(act: Doing, dump: Dump, node: str) -> Story:
     """The same for a suspect that waits for a process below it."""
     kind = act.kind if act.kind == "loader" else "io"
     child = bad_child(dump)
     if child is not None and child.state in DEAD:
         detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is dead."
-        return Story(kind, detail, (f"{at}dmesg -T | grep -i oom",))
+        return Story(kind, detail, (Step("dmesg -T | grep -i oom", "", node),))
     if child is not None:
         detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is stopped."
-        return Story(kind, detail, (f"{at}kill -CONT {child.pid}",))
+        return Story(kind, detail, (Step(f"kill -CONT {child.pid}", "", node),))
     below = dump.process.children if dump.process is not None else ()
     if dump.process is not None and not below:
         return Story(kind, f"It {_does(act)}, and has none below it.", (threads_step(dump.rank),))
@@ -97,43 +91,19 @@ def _of_children(act: Doing, dump: Dump, at: str) -> Story:
                 f"It {_does(act)}; its process {child.pid} ({child.name}) is at {place_text(does.frame)}."
             )
             return Story(kind, detail, (MORE,))
-    return Story(
-        kind,
-        f"It {_does(act)}.",
-        (f"{{children}}, or --children --ranks {dump.rank}: what its processes do",),
-    )
+    step = Step(f"--children --ranks {dump.rank}", "what its processes do", action="children")
+    return Story(kind, f"It {_does(act)}.", (step,))
 
 
 def _does(act: Doing) -> str:
     return f"is {act.text}" if act.text.startswith("in ") else act.text
 
 
-def threads_step(rank: int) -> str:
+def threads_step(rank: int) -> Step:
     """The step that shows its other threads."""
-    return f"{{open}}, or --threads all --ranks {rank}: its other threads"
+    return Step(f"--threads all --ranks {rank}", "its other threads", action="open")
 
 
-def native_step(rank: int) -> str:
+def native_step(rank: int) -> Step:
     """The step that shows its C frames."""
-    return f"{{native}}, or --native --ranks {rank}: its C frames"
-
-
-def in_app(step: str, keys: Mapping[str, str]) -> str:
-    """A step as the app shows it: the key alone, if it is a command.
-
-    :param keys: the key in force for each command, by its name
-    """
-    found = _BOTH.fullmatch(step)
-    return f"{keys.get(found[1], found[1])}: {found[3]}" if found is not None else step
-
-
-def in_shell(step: str, command: str) -> str:
-    """A step as shown in a shell.
-
-    :param command: what was typed; empty if nobody can be asked any more, and then a step that would ask
-        is empty too
-    """
-    found = _BOTH.fullmatch(step)
-    if found is None:
-        return step
-    return f"{command} {found[2]}  ({found[3]})" if command else ""
+    return Step(f"--native --ranks {rank}", "its C frames", action="native")

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from cockpit.base.stacks.dump import Thread
 from cockpit.base.stacks.kinds import WAITING
+from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_within
 from cockpit.core.stacks.classes import RankClass, classes
-from cockpit.core.stacks.sentences import in_shell
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import Row, rows
-from cockpit.core.stacks.verdict import Verdict
 
 LIST_ROOM = 40
 """Columns of a rank set in the lists of classes and of missing ranks."""
@@ -22,7 +21,7 @@ TREE_ROOM = 24
 """The same in front of a line of the tree."""
 
 
-def as_lines(snapshot: Snapshot, verdict: Verdict, *, threads: str = "", command: str = "") -> list[str]:
+def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command: str = "") -> list[str]:
     """Verdict, classes, tree and who is missing, as lines of text.
 
     :param threads: ``main``: the main thread of one rank of each class too, with its local variables where
@@ -53,8 +52,8 @@ def ascii_text(text: str) -> str:
     return text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _verdict_lines(verdict: Verdict, command: str) -> Iterator[str]:
-    yield verdict.headline
+def _verdict_lines(verdict: Finding, command: str) -> Iterator[str]:
+    yield verdict.what
     if verdict.where:
         yield f"  at {verdict.where}"
     if verdict.detail:
@@ -62,7 +61,7 @@ def _verdict_lines(verdict: Verdict, command: str) -> Iterator[str]:
     for fact in verdict.evidence:
         yield f"  - {fact}"
     yield f"  {verdict.certainty}"
-    for step in filter(None, (in_shell(step, command) for step in verdict.next)):
+    for step in filter(None, (step.in_shell(command) for step in verdict.steps)):
         yield f"  next: {step}"
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.kinds import COLLECTIVES, doing
+from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
     EVIDENCE,
@@ -52,7 +53,10 @@ KINDS = {
     "over": "all ranks ended with status 0",
     "unknown": "not enough to say",
 }
-"""Every kind of verdict."""
+"""Every verdict, by the id of its finding."""
+
+GOOD = frozenset({"moving", "over"})
+"""Those that find nothing wrong."""
 
 P2P = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}
@@ -60,81 +64,41 @@ P2P = frozenset(
 """Stages of a pipeline are in different ones of these by design."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The answer to "which rank, and why", with its evidence.
-
-    :param kind: the outcome, one word for programs; see :data:`KINDS`
-    :param ranks: the ranks it names, as a mask; 0 if it names none
-    :param headline: the answer in one sentence
-    :param where: the place in the user's code that the named ranks are at: ``data.py:118 read_shard``; else
-        empty
-    :param detail: one more sentence: what the named ranks do there, or why that is unknown
-    :param evidence: what it is based on, one fact each
-    :param certainty: ``sure``, ``likely`` or ``unsure``
-    :param next: commands to type or keys to press next, each with what it is for
-    """
-
-    kind: str
-    ranks: int
-    headline: str
-    where: str = ""
-    detail: str = ""
-    evidence: tuple[str, ...] = ()
-    certainty: str = "unsure"
-    next: tuple[str, ...] = ()
-
-
-def verdict(snapshot: Snapshot) -> Verdict:
+def verdict(snapshot: Snapshot) -> Finding:
     """The verdict on a snapshot; it may still grow while it is looked at."""
     case = Case(snapshot)
-    rules: tuple[Callable[[Case], Verdict | None], ...] = (
-        _nothing,
-        _ended,
-        _stopped,
-        _not_there,
-        _gil,
-        _absent,
-        _unheard,
-        _group,
-        _few,
-        _mismatch,
-        _together,
-        _at_one_place,
-        _moving,
-    )
-    for rule in rules:
-        found = rule(case)
-        if found is not None:
+    failed = []
+    for found in findings(RULES, {"case": case}):
+        if found.id != RULE_FAILED:
             break
+        failed.append(found.what)
     else:
         found = _unknown(case)
-    return _completed(case, found)
+    return _completed(case, found, failed)
 
 
-def _nothing(case: Case) -> Verdict | None:
+def _nothing(case: Case) -> Finding | None:
     """Nobody was asked, or nobody answered."""
     if not case.snapshot.ranks:
-        return Verdict("unknown", 0, "no ranks to look at")
+        return Finding("unknown", "no ranks to look at")
     if case.ended or case.absent or case.stopped or case.live:
         return None
     if case.pending:
-        return Verdict("unknown", 0, "no rank has answered yet")
+        return Finding("unknown", "no rank has answered yet")
     hint = next((dump.hint for dump in case.sample.dumps.values() if dump.hint), "")
     why = next(iter(case.unheard.values()))
-    return Verdict("unknown", 0, "no rank could be looked at", detail=why, next=(hint,) if hint else ())
+    return Finding("unknown", "no rank could be looked at", detail=why, steps=(Step(hint),) if hint else ())
 
 
-def _ended(case: Case) -> Verdict | None:
+def _ended(case: Case) -> Finding | None:
     """Ranks whose process is over."""
     if not case.ended:
         return None
     good = mask_of(rank for rank, why in case.ended.items() if why == "exited 0")
     bad = mask_of(case.ended) & ~good
     if good == case.snapshot.world:
-        return Verdict(
+        return Finding(
             "over",
-            0,
             every_text(good, "has ended with status 0", "have ended with status 0"),
             certainty="sure",
         )
@@ -158,30 +122,30 @@ def _ended(case: Case) -> Verdict | None:
     if late & ~first:
         facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
     facts.append(case.unheard_fact())
-    return Verdict(
+    return Finding(
         "ended" if bad else "exited",
-        first,
         headline,
+        first,
         detail="" if alone else "Several ranks have ended: which one was first is not in the stacks.",
-        evidence=kept(facts),
+        evidence=tuple(facts),
         certainty="sure" if sure else "likely",
-        next=_ended_steps(case, next(ranks_of(ranks)), why),
+        steps=_ended_steps(case, next(ranks_of(ranks)), why),
     )
 
 
-def _ended_steps(case: Case, rank: int, why: str) -> tuple[str, ...]:
+def _ended_steps(case: Case, rank: int, why: str) -> tuple[Step, ...]:
     node, pid = case.process_of(rank)
     steps = []
     if case.snapshot.run:
-        steps.append(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}: its last words")
+        steps.append(Step(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}", "its last words"))
     if node and "SIGKILL" in why:
-        steps.append(f"{node}: dmesg -T | grep -i oom")
+        steps.append(Step("dmesg -T | grep -i oom", node=node))
     if node and "zombie" in why:
-        steps.append(f"{node}: ps -o ppid= -p {pid}: its parent takes no note of its end")
+        steps.append(Step(f"ps -o ppid= -p {pid}", "its parent takes no note of its end", node))
     return tuple(steps)
 
 
-def _stopped(case: Case) -> Verdict | None:
+def _stopped(case: Case) -> Finding | None:
     """Ranks that somebody has stopped."""
     if not case.stopped:
         return None
@@ -201,24 +165,24 @@ def _stopped(case: Case) -> Verdict | None:
         if node and pid and not traced:
             stopped[node].append(str(pid))
     part = next((one for one in case.classes if one.ranks & ranks), None)
-    facts = [
+    facts = (
         f"state T in {case.looks} of {case.looks} samples" if always else "",
         case.wait_fact(),
         case.unheard_fact(),
-    ]
-    return Verdict(
+    )
+    return Finding(
         "stopped",
-        ranks,
         headline,
+        ranks,
         place_text(part.doing.frame) if part is not None else "",
         "" if traced else "SIGSTOP, a debugger or a batch system did it; SIGCONT lets it go on.",
-        kept(facts),
+        facts,
         "sure" if sure else "likely",
-        tuple(f"{node}: kill -CONT {' '.join(pids)}" for node, pids in stopped.items())[:EVIDENCE],
+        tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
     )
 
 
-def _not_there(case: Case) -> Verdict | None:
+def _not_there(case: Case) -> Finding | None:
     """Ranks that nobody has seen."""
     ranks = mask_of(case.absent)
     if not ranks or (case.waits and case.passing):
@@ -229,27 +193,27 @@ def _not_there(case: Case) -> Verdict | None:
     headline = ended_words(why, group)
     if case.waits:
         headline += f": {case.wait_words()}"
-    steps: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
     detail = "The launcher runs, the training process does not yet."
     if why != "has not started":
         detail = "They have ended, or are on nodes that were not asked."
         if count(ranks) == 1:
             detail = "It has ended, or is on a node that was not asked."
-        steps = ("name every node of the job in the hostfile",)
+        steps = (Step("name every node of the job in the hostfile"),)
     likely = case.frozen and case.heard and not case.others
-    return Verdict(
+    return Finding(
         "missing",
-        ranks,
         headline,
+        ranks,
         "",
         detail,
-        kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
+        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
         "likely" if likely else "unsure",
         steps,
     )
 
 
-def _gil(case: Case) -> Verdict | None:
+def _gil(case: Case) -> Finding | None:
     """Ranks in which a thread sleeps in C code and keeps the GIL."""
     ranks = case.holders
     if not ranks or 2 * count(ranks) > count(case.live) or case.passing:
@@ -262,28 +226,28 @@ def _gil(case: Case) -> Verdict | None:
     headline = f"{ranks_words(ranks, 'holds', 'hold')} the GIL in C code"
     if case.waits:
         headline += f": {case.wait_words()}"
-    facts = [
+    facts = (
         f"GIL held by its {by}, asleep, {case.still()}",
         state_fact(dump),
         case.wait_fact(),
         case.unheard_fact(),
-    ]
+    )
     sure = case.all_frozen and case.heard and not case.others and not case.gpu_only
     act = doing(holder.frames, dump.process if main else None)
     does = act.text if main and act.kind == "io" else "sleeps"
-    return Verdict(
+    return Finding(
         "gil",
-        ranks,
         headline,
+        ranks,
         place_text(act.frame or (holder.frames[-1] if holder.frames else None)),
         f"Its {by} {does} in a C function and keeps the GIL: no other Python thread of it can run.",
-        kept(facts),
+        facts,
         "sure" if sure else "likely",
         (native_step(rank),),
     )
 
 
-def _absent(case: Case) -> Verdict | None:
+def _absent(case: Case) -> Finding | None:
     """Some wait in a collective, and others are elsewhere."""
     waiting, suspects = case.waiting, case.suspects
     if not waiting or not suspects or count(suspects) > count(waiting) or case.passing:
@@ -310,10 +274,10 @@ def _absent(case: Case) -> Verdict | None:
         facts.append(f"{ranks_words(mask_of(case.absent))} not found")
     facts.append(case.unheard_fact())
     kind, detail, steps = story(case, first, dump)
-    return Verdict(kind, suspects, headline, first.where, detail, kept(facts), _certainty(case), steps)
+    return Finding(kind, headline, suspects, first.where, detail, tuple(facts), _certainty(case), steps)
 
 
-def _group(case: Case) -> Verdict | None:
+def _group(case: Case) -> Finding | None:
     """Some wait and others do not join them, while the rest goes on: a group that the rest does not need."""
     going = case.live & ~union(one for one in [*case.waits, *case.others] if one.frozen) & ~case.holders
     if not going or going == case.live:
@@ -325,8 +289,8 @@ def _group(case: Case) -> Verdict | None:
         return None
     # Those that make progress elsewhere may be on their way to the same collective.
     likely = found.certainty == "sure" and all(one.frozen for one in case.others)
-    headline = f"{found.headline}, while {number_text(going, 'gets', 'get')} on"
-    return replace(found, headline=headline, certainty="likely" if likely else "unsure")
+    headline = f"{found.what}, while {number_text(going, 'gets', 'get')} on"
+    return replace(found, what=headline, certainty="likely" if likely else "unsure")
 
 
 def _certainty(case: Case) -> str:
@@ -348,7 +312,7 @@ def _certainty(case: Case) -> str:
     return "likely" if any(doubts) else "sure"
 
 
-def _unheard(case: Case) -> Verdict | None:
+def _unheard(case: Case) -> Finding | None:
     """All ranks with a stack wait in a collective, and some have not answered."""
     ranks = mask_of(case.unheard)
     if not ranks or case.others or not case.waits or case.passing:
@@ -357,39 +321,39 @@ def _unheard(case: Case) -> Verdict | None:
     dump = case.sample.dumps.get(next(ranks_of(group)))
     hint = dump.hint if dump is not None else ""
     few = count(ranks) <= count(case.waiting) and case.all_frozen
-    return Verdict(
+    return Finding(
         "silent",
-        ranks,
         f"{ranks_words(ranks)} did not answer: {case.wait_words()}",
+        ranks,
         "",
         why,
-        kept([case.wait_fact(), state_fact(dump) if dump is not None else ""]),
+        (case.wait_fact(), state_fact(dump) if dump is not None else ""),
         # In state D it does not answer because it is stuck.
         "likely" if few and state_of(dump) == "D" else "unsure",
-        (hint,) if hint else (),
+        (Step(hint),) if hint else (),
     )
 
 
-def _few(case: Case) -> Verdict | None:
+def _few(case: Case) -> Finding | None:
     """A few wait in a collective in which the many are not."""
     if not case.waits or count(case.suspects) <= count(case.waiting) or not case.frozen:
         return None
     if not any(one.frozen for one in case.others):
         headline = f"{case.wait_words()}, {number_text(case.suspects, 'is', 'are')} on the way"
-        return Verdict("moving", 0, headline, evidence=kept([case.wait_fact()]), next=(MORE,))
+        return Finding("moving", headline, evidence=(case.wait_fact(),), steps=(MORE,))
     waits = ranks_words(case.waiting, "waits", "wait")
-    return Verdict(
+    return Finding(
         "mismatch",
-        case.waiting,
         f"{waits} in {case.blocked or 'collectives'}, in which {number_text(case.suspects, 'is', 'are')} not",
+        case.waiting,
         case.waits[0].where,
         "Either these few called what the others never reach, or the others are held up elsewhere.",
-        kept([case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()]),
-        next=(MORE,),
+        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
+        steps=(MORE,),
     )
 
 
-def _mismatch(case: Case) -> Verdict | None:
+def _mismatch(case: Case) -> Finding | None:
     """Everybody waits, but not in the same collective."""
     if not case.waits or case.others or case.passing:
         return None
@@ -406,19 +370,19 @@ def _mismatch(case: Case) -> Verdict | None:
             "Stages of a pipeline and groups of ranks may do so by design; or ranks have parted somewhere."
         )
         headline = "ranks wait in different collectives"
-        return Verdict("mismatch", 0, headline, "", detail, kept([*facts, case.unheard_fact()]), next=STEPS)
+        return Finding("mismatch", headline, 0, "", detail, (*facts, case.unheard_fact()), steps=STEPS)
     likely = not by_design and case.all_frozen and case.heard
     if by_design:
         detail = "Stages of a pipeline may do so by design; else they have parted in the user's code."
     else:
         detail = "They wait for each other in different collectives: they have parted in the user's code."
-    return Verdict(
+    return Finding(
         "mismatch",
-        ranks,
         f"{ranks_words(ranks, 'is', 'are')} in {what}, {number_text(many)} in {most}",
+        ranks,
         next(one for one in case.waits if one.ranks & ranks).where,
         detail,
-        kept([case.wait_fact(), *facts, case.unheard_fact()]),
+        (case.wait_fact(), *facts, case.unheard_fact()),
         "likely" if likely else "unsure",
         STEPS,
     )
@@ -432,29 +396,29 @@ def _groups(parts: Iterable[Part], name: Callable[[Part], str]) -> list[tuple[st
     return sorted(found.items(), key=lambda item: (-count(item[1]), item[0])) if len(found) > 1 else []
 
 
-def _together(case: Case) -> Verdict | None:
+def _together(case: Case) -> Finding | None:
     """Everybody waits at the same place."""
     if not case.waits or case.others or case.passing:
         return None
     part = case.waits[0]
     if case.looks < 2:
         headline = f"{every_text(case.waiting, 'is', 'are')} in {part.what}, in one sample"
-        return Verdict(
-            "unknown", 0, headline, "", "Another sample will show whether they move.", next=(MORE,)
+        return Finding(
+            "unknown", headline, 0, "", "Another sample will show whether they move.", steps=(MORE,)
         )
-    steps: tuple[str, ...] = STEPS
+    steps: tuple[Step, ...] = STEPS
     detail = "Stacks do not show what they wait for: the network, a GPU, or a rank's own request."
     if part.kind == "sync":
         detail = "They wait for their GPUs; what those wait for is not in the stacks."
-        steps = ("nvidia-smi: are the GPUs busy?", *STEPS)
+        steps = (Step("nvidia-smi", "are the GPUs busy?"), *STEPS)
     elif part.kind == "rendezvous":
         detail = "The ranks are there and do not find each other: address, port, or firewall."
     headline = f"{every_text(case.waiting, 'waits', 'wait')} in {part.what}"
-    facts = kept([case.wait_fact(), case.unheard_fact()])
-    return Verdict("together", 0, headline, part.where, detail, facts, next=steps)
+    facts = (case.wait_fact(), case.unheard_fact())
+    return Finding("together", headline, 0, part.where, detail, facts, steps=steps)
 
 
-def _at_one_place(case: Case) -> Verdict | None:
+def _at_one_place(case: Case) -> Finding | None:
     """Nobody is in a collective, and many do not move: loaders, builds, files, locks."""
     still = [one for one in case.others if one.frozen]
     ranks = union(still)
@@ -467,28 +431,26 @@ def _at_one_place(case: Case) -> Verdict | None:
     rank = next(ranks_of(broken or group))
     part = next(one for one in parts if one.ranks >> rank & 1)
     kind, detail, steps = story(case, part, case.dumps(rank)[-1])
-    facts = kept(
-        [
-            f"{number_text(ranks)} {case.still()}",
-            *(case.part_fact(one) for one in still),
-            case.unheard_fact(),
-        ]
+    facts = (
+        f"{number_text(ranks)} {case.still()}",
+        *(case.part_fact(one) for one in still),
+        case.unheard_fact(),
     )
     waits = every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
     if kind == "loader":
         certainty = "likely" if broken else "unsure"
         headline = f"{waits} for data"
-        return Verdict(kind, broken or group, headline, part.where, detail, facts, certainty, steps)
+        return Finding(kind, headline, broken or group, part.where, detail, facts, certainty, steps)
     if kind == "build":
-        return Verdict(kind, group, f"{waits} for a build", part.where, detail, facts, "likely", steps)
+        return Finding(kind, f"{waits} for a build", group, part.where, detail, facts, "likely", steps)
     headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
     if part.found.doing.what == "thread" and group == ranks:
         # A program that trains in another thread has only this wait in the main one.
         headline = f"{every_text(group, 'waits', 'wait')} for another thread, none in a collective"
-    return Verdict("unknown", 0, headline, part.where, detail, facts, next=steps)
+    return Finding("unknown", headline, 0, part.where, detail, facts, steps=steps)
 
 
-def _moving(case: Case) -> Verdict | None:
+def _moving(case: Case) -> Finding | None:
     """Nobody is stuck, or only a few that nobody waits for."""
     if case.looks < 2 or not case.live:
         return None
@@ -500,36 +462,67 @@ def _moving(case: Case) -> Verdict | None:
         headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
         facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
         detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
-        return Verdict("moving", 0, headline, "", detail, kept(facts), next=STEPS)
+        return Finding("moving", headline, 0, "", detail, tuple(facts), steps=STEPS)
     if not still:
         certainty = "sure" if going == case.snapshot.world and not case.busy else "likely"
         facts.insert(1, f"{ranks_words(case.busy)} busy at one place" if case.busy else "")
         headline = f"{every_text(going, 'is', 'are')} moving"
-        return Verdict("moving", 0, headline, evidence=kept(facts), certainty=certainty)
+        return Finding("moving", headline, evidence=tuple(facts), certainty=certainty)
     if count(still) > count(going):
         return None
     headline = f"{number_text(going, 'is', 'are')} moving, {ranks_words(still, 'has', 'have')} not moved"
     facts += [case.part_fact(one) for one in parts]
     where = parts[0].where if parts else ""
-    return Verdict("moving", still, headline, where, evidence=kept(facts), next=(MORE,))
+    return Finding("moving", headline, still, where, evidence=tuple(facts), steps=(MORE,))
 
 
-def _unknown(case: Case) -> Verdict:
+def _unknown(case: Case) -> Finding:
     """What is left."""
     facts = [case.part_fact(one) for one in [*case.others, *case.waits]]
     detail = "One sample does not tell what moves." if case.looks < 2 else ""
     facts.append(case.unheard_fact())
-    return Verdict("unknown", 0, "Not enough to say", "", detail, kept(facts), next=(MORE,))
+    return Finding("unknown", "Not enough to say", 0, "", detail, tuple(facts), steps=(MORE,))
 
 
-def _completed(case: Case, found: Verdict) -> Verdict:
-    """While answers are pending nothing is sure; what was already asked for need not be asked again."""
+def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
+    """The same with what holds for every verdict: its nodes, how bad it is, and what makes it less sure.
+
+    Facts that do not exist are left out, and what was already asked for is not asked again. A rule that
+    failed may have had a better answer.
+    """
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
-    steps = tuple(step for step in found.next if not any(option in step for option in have))
-    if steps != found.next:
-        found = replace(found, next=steps or (MORE,))
-    if not case.pending:
-        return found
-    fact = f"{number_text(case.pending)} still to answer"
-    certainty = "likely" if found.certainty == "sure" else found.certainty
-    return replace(found, certainty=certainty, evidence=kept([fact, *found.evidence]))
+    steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
+    doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
+    certainty = "likely" if case.pending and found.certainty == "sure" else found.certainty
+    certainty = "unsure" if failed else certainty
+    nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
+    wrong = "error" if found.ranks and certainty != "unsure" else "warning"
+    return replace(
+        found,
+        steps=steps or (found.steps and (MORE,)),
+        evidence=kept([*failed, *doubts, *found.evidence]),
+        certainty=certainty,
+        nodes=tuple(filter(None, nodes)),
+        severity="info" if found.id in GOOD and not found.ranks and not failed else wrong,
+    )
+
+
+RULES = tuple(
+    Rule(test.__name__[1:], ("case",), test)
+    for test in (
+        _nothing,
+        _ended,
+        _stopped,
+        _not_there,
+        _gil,
+        _absent,
+        _unheard,
+        _group,
+        _few,
+        _mismatch,
+        _together,
+        _at_one_place,
+        _moving,
+    )
+)
+"""In their order: the first that finds something gives the verdict."""

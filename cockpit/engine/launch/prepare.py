@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cockpit.base import verbs
-from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
 from cockpit.engine.links.link import Link
@@ -17,9 +16,10 @@ from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import Job, NodeFacts
-from cockpit.plans.plan import NodePlan, build_plans, host_of, unfit
+from cockpit.plans.plan import NodePlan, build_plans, host_of
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import launch_script, profile
+from cockpit.plans.unfit import refusal
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
         except CockpitError as error:
             errors[name] = error
             continue
-        problem = unfit(job, facts[name]) or _unfit(job, answer)
-        if problem is not None:
-            errors[name] = CockpitError(problem[0], where=name, hint=problem[1], code=Exit.NODE_UNFIT)
+        refused = refusal(name, job, facts[name], answer)
+        if refused is not None:
+            errors[name] = refused
     if errors:
         raise ManyErrors([errors[name] for name in links if name in errors])
     first = job.hosts[0].name
@@ -83,18 +83,6 @@ async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: s
     return Prepared(
         plans, specs, {name: {**plain(answer), **answer.tools} for name, answer in answers.items()}
     )
-
-
-def _unfit(job: Job, facts: FactsAnswer) -> tuple[str, str] | None:
-    """Why a node cannot run the job, and what to do about it."""
-    if not facts.script:
-        return f"no {job.program[0]} in {job.cwd}", "run from a folder that every node has, or give --cwd DIR"
-    profiler = job.profiler
-    if profiler and facts.free_bytes < profiler.room:
-        needs = f"{profiler.name} needs {profiler.room / 1e6:.0f}"
-        room = f"{facts.free_bytes / 1e6:.0f} MB free for run folders, {needs}"
-        return room, "free some, or give another place: --node-dir DIR"
-    return None
 
 
 def _base(link: Link, node_dir: str) -> str:

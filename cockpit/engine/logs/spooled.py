@@ -105,6 +105,11 @@ class SpooledLogs:
             data += self.recent.read(number, start + len(data), length - len(data))
         return data
 
+    def tail(self, source: Source, length: int) -> bytes:
+        """The last bytes of a log, at most this many; errors as for :meth:`read`."""
+        number = self.number(source)
+        return self.read(number, max(0, self.size(number) - length), length)
+
     def _file(self, number: int) -> int | None:
         path = self._path(number)
         file = self._files.find(path)

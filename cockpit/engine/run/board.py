@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cockpit.base.events import ClockMeasured, Note
-from cockpit.core.logs.causes import Cause, find_cause
+from cockpit.core.finding import Finding
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
-from cockpit.core.run.model import RunModel
+from cockpit.core.run.failure import TAIL, failure
+from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
@@ -22,9 +24,6 @@ from cockpit.engine.turns import by_turns
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
-
-TAIL = 64 << 10
-"""Bytes at the end of a failed rank's log that are searched for the cause."""
 
 
 class Board:
@@ -41,13 +40,13 @@ class Board:
         self.book = Logbook(folder)
         self.metrics = Metrics()
         self.trends = Trends()
-        self.cause: Cause | None = None
-        """Why the rank that failed first did, according to its log."""
+        self.cause: Finding | None = None
+        """Which rank failed first, and why, according to its log."""
         self.reads_along = False
         """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
-        self._cause_of: tuple[int, int] | None = None
+        self._cause_of: tuple[Rank, int] | None = None
         self._changed: set[str | int] = set()
 
     async def recall(self) -> None:
@@ -61,7 +60,7 @@ class Board:
         events = [event async for event in by_turns(self.folder.journal()) if event.kind != "clock"]
         for entry in self.manifest.nodes:
             events += [event async for event in by_turns(self.folder.recorded(entry))]
-        async for event in by_turns(sorted(events, key=lambda event: self._common(event.at, event.node))):
+        async for event in by_turns(sorted(events, key=lambda event: our_time(self.model, event))):
             past.apply(event)
             told.tell(event)
         since = list(self.timeline.entries)
@@ -73,18 +72,14 @@ class Board:
         await self.book.load(progress)
         for entry in self.manifest.nodes:
             for rank in entry.ranks:
-                tail = self._tail(entry, rank)
+                tail = self.book.logs.tail((entry.name, rank), TAIL)
                 if tail:
                     self.metrics.feed(rank, tail, time.time())
                     await asyncio.sleep(0)
         for (node, _), error in self.book.logs.unreadable.items():
-            note = Event(time.time(), node, Note(str(error)))
+            note = witnessed(self.model, time.time(), node, Note(str(error)))
             self.model.apply(note)
             self.timeline.tell(note)
-
-    def _common(self, at: float, node: str) -> float:
-        """A time written by a node, on our clock."""
-        return at - self.model.nodes[node].offset_s if node in self.model.nodes else at
 
     # The listener of the session
 
@@ -129,19 +124,11 @@ class Board:
         if first is None:
             self.cause = None
             return
-        entry = self.entry(first.node)
-        size = self._size(entry, first.rank)
-        if self._cause_of != (first.rank, size):
-            self._cause_of = (first.rank, size)
-            self.cause = find_cause(self._tail(entry, first.rank))
-
-    def _size(self, entry: NodeEntry, rank: int) -> int:
-        return self.book.logs.size(self.book.logs.number((entry.name, rank)))
-
-    def _tail(self, entry: NodeEntry, rank: int) -> bytes:
-        logs = self.book.logs
-        number = logs.number((entry.name, rank))
-        return logs.read(number, max(0, logs.size(number) - TAIL), TAIL)
+        logs, source = self.book.logs, (first.node, first.rank)
+        size = logs.size(logs.number(source))
+        if self._cause_of != (first, size):
+            self._cause_of = (first, size)
+            self.cause = failure(self.model, self.folder.name, logs.tail(source, TAIL))
 
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says about a node."""

@@ -15,6 +15,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
+from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, Record
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.engine.links.link import Link, RemoteError
@@ -351,7 +352,7 @@ class Session:
 
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""
-        self._emit(Event(time.time(), name, fact), record=record)
+        self._emit(witnessed(self.model, time.time(), name, fact), record=record)
 
     def _emit(self, event: Event, *, record: bool = True) -> None:
         if record and self.writer:

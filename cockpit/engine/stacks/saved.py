@@ -41,9 +41,10 @@ from cockpit.base.gate import (
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import ANYTHING, FromJson, Room, dump_json
+from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import RemoteText
 from cockpit.errors import CockpitError
 
@@ -216,9 +217,10 @@ def newest(root: Path) -> Path | None:
         return None
 
 
-def verdict_json(found: Verdict) -> dict[str, Any]:
-    """A verdict for programs: ranks as text, everything else as it is."""
-    return {**asdict(found), "ranks": mask_text(found.ranks)}
+def verdict_json(found: Finding) -> dict[str, Any]:
+    """A verdict for programs: the finding, also by the names that its fields had first."""
+    steps = [step.text for step in found.steps]
+    return {**found.as_json(), "kind": found.id, "headline": found.what, "next": steps}
 
 
 def _why(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cockpit.base.shell import quote
+from cockpit.core.finding import Finding, Step
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import Job, NodeFacts, Place
 from cockpit.plans.launchers.base import Command
@@ -50,16 +51,14 @@ def check(job: Job) -> None:
         raise CockpitError("is for the deepspeed launcher", where="--bind-cores", hint="leave it out")
 
 
-def unfit(job: Job, facts: NodeFacts) -> tuple[str, str] | None:
+def unfit(job: Job, facts: NodeFacts) -> Finding | None:
     """What the launcher lacks on a node, and what would help."""
     package = LAUNCHERS[job.launcher].package
     if not package or getattr(facts, package):
         return None
     python = quote(facts.python or job.python or "python")
-    return (
-        f"no {package} in {python}",
-        f"try there: {python} -m pip install {package}, or another --python",
-    )
+    steps = Step(f"{python} -m pip install {package}", "try there"), Step("another --python")
+    return Finding(f"no_{package}", f"no {package} in {python}", certainty="sure", steps=steps)
 
 
 def command(place: Place) -> Command:

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
+from cockpit.core.finding import Finding
+
 
 class Profiler(Protocol):
     """A profiler around the launcher, with the options of one run; it leaves one report a node."""
@@ -39,7 +41,7 @@ class Profiler(Protocol):
         ...
 
     @property
-    def missing(self) -> tuple[str, str]:
+    def missing(self) -> Finding:
         """What to say where it is in none of these places, and what would help."""
         ...
 

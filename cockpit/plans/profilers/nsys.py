@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cockpit.core.finding import Finding, Step
 from cockpit.errors import CockpitError
 from cockpit.plans.words import split
 
@@ -137,10 +138,11 @@ class Nsys:
         return (self.path,) if self.path else _PLACES
 
     @property
-    def missing(self) -> tuple[str, str]:
+    def missing(self) -> Finding:
         """See :attr:`cockpit.plans.profilers.base.Profiler.missing`."""
         anywhere = "nsys is not on PATH, in CUDA's or in Nsight's folders"
-        return f"no nsys {self.path}" if self.path else anywhere, "give its path: --nsys PATH"
+        what = f"no nsys {self.path}" if self.path else anywhere
+        return Finding("no_nsys", what, certainty="sure", steps=(Step("--nsys PATH", "give its path"),))
 
     def argv(self, tool: str, folder: str, report: str) -> tuple[str, ...]:
         """See :meth:`cockpit.plans.profilers.base.Profiler.argv`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from cockpit.core.run.timeline import Entry
+from cockpit.core.run.event_table import Entry
 from cockpit.tui.look.units import clock_text, day_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging

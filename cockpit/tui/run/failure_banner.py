@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -11,11 +10,11 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.core.logs.causes import Cause
+from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.model import Rank, RankState, RunModel
+from cockpit.core.run.failure import failure
+from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.text import RemoteText
-from cockpit.tui.commands import Id
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, fit
 
@@ -24,8 +23,6 @@ GROUPS = 3
 
 AGES = 1e9
 """Seconds (three decades): a longer span between two ranks is not real: a node may send any time."""
-
-CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 class FailureBanner(Widget):
@@ -51,14 +48,14 @@ class FailureBanner(Widget):
     class Pressed(Message):
         """It was clicked: a person wants to see the rank's log."""
 
-    def __init__(self, *, keys: Callable[[Id], str] = str, id: str | None = None) -> None:
+    def __init__(self, *, keys: Callable[[str], str] = str, id: str | None = None) -> None:
         super().__init__(id=id)
         self._keys = keys
         self.lines: list[list[Part]] = []
         self._told: tuple[dict[str, list[int]], Part] | None = None
         """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
 
-    def show(self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float) -> None:
+    def show(self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float) -> None:
         """Draw what is known.
 
         :param stops_at: when the failure policy stops the rest, unix seconds
@@ -90,13 +87,13 @@ class FailureBanner(Widget):
         self.post_message(self.Pressed())
 
     def _lines(
-        self, model: RunModel, cause: Cause | None, stops_at: float | None, now: float
+        self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float
     ) -> list[list[Part]]:
         failures = model.failures()
         if not failures:
             return []
         first, others = failures[0], failures[1:]
-        lines = [self._who(model, first, others), self._why(first, cause)]
+        lines = [self._who(model, first, others), *self._why(cause or failure(model, "", b""))]
         rest = self._rest(model, others, stops_at, now)
         return [*lines, rest] if rest else lines
 
@@ -115,17 +112,15 @@ class FailureBanner(Widget):
             parts.append(Part(((f"{span_text(other - at)} before any other", "dim"),), 2))
         return parts
 
-    def _why(self, first: Rank, cause: Cause | None) -> list[Part]:
-        if cause is None:
-            parts = [Part(((_silent(first), "strong"),), 0)]
-        else:
-            parts = [Part(((cause.summary.shown(limit=300), "strong"),), 0)]
-            frames = [frame.shown(limit=120) for frame in cause.frames]
-            if frames:
-                # If there is little room, the innermost frame is the one to keep.
-                parts.append(Part(((" → ".join(frames), ""),), 3, Part(((frames[-1], ""),), 1)))
-        parts.append(Part(((f"{self._keys('failed_log')}: its log", "dim"),), 2))
-        return parts
+    def _why(self, found: Finding | None) -> Iterator[list[Part]]:
+        if found is None:
+            return
+        parts = [Part(((found.detail, "strong"),), 0)]
+        if found.where:
+            # If there is little room, the innermost frame is the one to keep.
+            parts.append(Part(((" → ".join(found.evidence), ""),), 3, Part(((found.where, ""),), 1)))
+        steps = " · ".join(step.in_app(self._keys) for step in found.steps)
+        yield [*parts, Part(((steps, "dim"),), 2)]
 
     def _rest(
         self, model: RunModel, others: Sequence[Rank], stops_at: float | None, now: float
@@ -162,17 +157,6 @@ class FailureBanner(Widget):
             least = _then(f"{_count(len(others))} failed")
             self._told = ended, _then("; ".join(long + more), _then("; ".join(short + more), least))
         return self._told[1]
-
-
-def _silent(first: Rank) -> str:
-    """What to say about a rank that did not say why it failed."""
-    if first.state is not RankState.KILLED:
-        return "no traceback in its output"
-    if first.signal in CRASHES:
-        return "it crashed in native code, without a traceback"
-    if first.signal == signal.SIGKILL:
-        return "killed from outside: by a person, or by the kernel, out of memory"
-    return "it was killed from outside"
 
 
 def _then(words: str, less: Part | None = None) -> Part:

@@ -115,7 +115,7 @@ class RunScreen(CommandScreen):
         glyphs = self.app.glyphs
         ascii_only = glyphs.ascii
         yield TopBar(glyphs=glyphs, id="top")
-        yield FailureBanner(keys=self.app.key_of, id="banner")
+        yield FailureBanner(keys=self.app.keys.__getitem__, id="banner")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):

@@ -86,7 +86,8 @@ def notices(stacks: Source, sight: Sight, *, low: bool) -> Iterator[str]:
     if stacks.trouble:
         yield RemoteText.of(f"not kept on disk: {stacks.trouble}").shown(limit=300)
     if sight.sample is not None:
-        told = sight.verdict.next if sight.verdict is not None and not low else ()
+        steps = sight.verdict.steps if sight.verdict is not None and not low else ()
+        told = [step.command for step in steps]
         for hint, ranks in _refusals(sight.sample).items():
             if hint not in told:
                 nodes = dict.fromkeys(snapshot.ranks[rank].node for rank in ranks_of(ranks))

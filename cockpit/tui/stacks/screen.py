@@ -106,7 +106,7 @@ class StackScreen(CommandScreen):
     def compose(self) -> ComposeResult:
         ascii_only = self.app.glyphs.ascii
         yield Bar(id="top")
-        yield VerdictBar(self.app.keys, id="verdict")
+        yield VerdictBar(keys=self.app.keys.__getitem__, id="verdict")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import Doing
+from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Sample, Snapshot
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import Key, Row, rows
-from cockpit.core.stacks.verdict import Verdict, verdict
+from cockpit.core.stacks.verdict import verdict
 from cockpit.errors import CockpitError
 
 _RANKS = re.compile(r"\s*\d+\s*(-\s*\d+\s*)?(,\s*\d+\s*(-\s*\d+\s*)?)*,?\s*")
@@ -37,7 +38,7 @@ class Sight:
     """
 
     snapshot: Snapshot
-    verdict: Verdict | None = None
+    verdict: Finding | None = None
     classes: Sequence[RankClass] = ()
     tree: StackTree = field(default_factory=StackTree)
     shown: int = 0

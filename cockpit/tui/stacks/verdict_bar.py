@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,11 +11,10 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.core.masks import count, ranks_of
+from cockpit.core.finding import Finding
+from cockpit.core.masks import count
 from cockpit.core.ranks import nodes_text
-from cockpit.core.stacks.sentences import in_app
 from cockpit.core.stacks.snapshot import Place
-from cockpit.core.stacks.verdict import Verdict
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.stacks.sight import Sight
@@ -25,9 +24,6 @@ MOST = 6
 """At most this many lines; four in a terminal with few rows."""
 
 LOW = 4
-
-GOOD = ("moving", "over")
-"""Kinds of verdict that find nothing wrong."""
 
 CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
 """The style of each word for certainty."""
@@ -43,32 +39,31 @@ class Told:
     :param waiting: why there is no verdict yet
     """
 
-    verdict: Verdict | None = None
+    verdict: Finding | None = None
     place: str = ""
     source: str = ""
     tone: str = ""
     waiting: str = ""
 
 
-def told(sight: Sight, verdict: Verdict) -> Told:
+def told(sight: Sight, verdict: Finding) -> Told:
     """What the bar says about a verdict on what is shown."""
     place = source = ""
     if count(verdict.ranks) > 1:
-        nodes = dict.fromkeys(sight.snapshot.ranks[rank].node for rank in ranks_of(verdict.ranks))
-        place = nodes_text(nodes) if len(nodes) < len(sight.snapshot.ranks) else ""
+        place = nodes_text(verdict.nodes) if len(verdict.nodes) < len(sight.snapshot.ranks) else ""
     elif verdict.ranks:
         rank = verdict.ranks.bit_length() - 1
         place = home_text(sight.snapshot.ranks.get(rank, Place("")))
         dump = sight.dump(rank)
         source = dump.source if dump is not None else ""
-    tone = "odd" if verdict.ranks else "good" if verdict.kind in GOOD else ""
+    tone = "odd" if verdict.ranks else "good" if verdict.severity == "info" else ""
     return Told(verdict, place, source, tone)
 
 
 class VerdictBar(Widget):
     """A few lines; draws what :meth:`show` was last given.
 
-    :param keys: the key of each command, by its name
+    :param keys: the key of a command, by its id
     """
 
     DEFAULT_CSS = """
@@ -87,7 +82,7 @@ class VerdictBar(Widget):
         f"verdict-bar--{name}" for name in ("odd", "good", "strong", "sure", "likely", "warn", "dim")
     }
 
-    def __init__(self, keys: Mapping[str, str], *, id: str | None = None) -> None:
+    def __init__(self, *, keys: Callable[[str], str], id: str | None = None) -> None:
         super().__init__(id=id)
         self._keys = keys
         self._told = Told()
@@ -108,7 +103,7 @@ class VerdictBar(Widget):
         if told.verdict is None:
             return told.waiting
         found = told.verdict
-        lines = [found.headline, f"{found.where}  {told.source}", found.detail, *found.evidence]
+        lines = [found.what, f"{found.where}  {told.source}", found.detail, *found.evidence]
         return "\n".join([*(line.strip() for line in lines if line.strip()), found.certainty])
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -135,7 +130,7 @@ class VerdictBar(Widget):
         told, found = self._told, self._told.verdict
         if found is None:
             return [[(text, "strong" if not at else "dim")] for at, text in enumerate(_split(told.waiting))]
-        head = [Part(((found.headline, told.tone or "strong"),), 0)]
+        head = [Part(((found.what, told.tone or "strong"),), 0)]
         if told.place:
             head.append(Part(((told.place, ""),), 1))
         lines = [*_headline(head, width)]
@@ -149,7 +144,7 @@ class VerdictBar(Widget):
         middle = _within(found.detail, width, room) if found.detail else []
         return [*lines, *([(piece, "")] for piece in middle), *last]
 
-    def _last(self, found: Verdict, width: int) -> Iterator[list[tuple[str, str]]]:
+    def _last(self, found: Finding, width: int) -> Iterator[list[tuple[str, str]]]:
         """The evidence, followed by how certain it is, and what to do next."""
         # Nothing is claimed, with no evidence: there is nothing to be sure of.
         word = "" if found.certainty == "unsure" and not found.evidence else found.certainty
@@ -162,10 +157,9 @@ class VerdictBar(Widget):
                 gap = width - cell_len(piece) - cell_len(word)
                 line += [(" " * gap, ""), (word, CERTAINTY.get(word, "dim"))]
             yield line
-        if found.next and not self._low:
-            steps = " · ".join(in_app(step, self._keys) for step in found.next)
-            words: list[tuple[str, str]] = [("next  ", "dim"), (steps, "")]
-            yield fit([Part(tuple(words))], width)
+        if found.steps and not self._low:
+            steps = " · ".join(step.in_app(self._keys) for step in found.steps)
+            yield fit([Part((("next  ", "dim"), (steps, "")))], width)
 
 
 def _headline(parts: Sequence[Part], width: int) -> Iterator[list[tuple[str, str]]]:

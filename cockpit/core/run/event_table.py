@@ -1,0 +1,378 @@
+"""The table of events: whose clock the time of each kind is on, what it changes in the model, what it says.
+
+Definitions with their bounds are in :mod:`cockpit.base.events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+from cockpit.base import events
+from cockpit.base.events import Fact
+from cockpit.core.run.events import Event
+from cockpit.core.run.states import LIVE, Node, Rank, RankState, Run
+
+NOTES = 200
+"""Notes kept per node; further ones are only counted."""
+
+REPORTS = 1000
+"""Reports kept per node."""
+
+STAGES = {
+    "term": "asked its ranks to end (SIGTERM)",
+    "finalising": "its ranks have ended; the profiler writes its report",
+    "kill": "killing what is left (SIGKILL)",
+    "sweep": "ending processes that the run left behind",
+}
+
+
+UNRECORDED = "its supervisor was killed: exits of ranks may go unrecorded"
+"""The note of a node whose supervisor is gone."""
+
+
+class Clock(Enum):
+    """Whose clock a time is on."""
+
+    NODE = "node"
+    OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that happened.
+
+    :param at: unix seconds on our clock
+    :param text: one sentence, harmless for a terminal
+    :param level: ``info``, ``warning`` or ``error``
+    :param node: the node it is about; empty for the whole run
+    :param rank: the rank it is about, if it is one
+    :param aside: left out if only news is wanted; the start of a rank, for example
+    :param common: the sentence without its subject, if several may do it at once
+    """
+
+    at: float
+    text: str
+    level: str = "info"
+    node: str = ""
+    rank: int | None = None
+    aside: bool = False
+    common: str = ""
+
+
+Reduce = Callable[[Run, Node, float, Any], Iterable[Node | Rank]]
+"""From the run as it was, the event's node, time and fact: the nodes and ranks that differ after it."""
+
+Tell = Callable[[Run, set[str], str, float, Any], Entry | None]
+"""From the run after the event, the node's name, the time on our clock and the fact: the entry if it is news.
+
+The set is for what is news only once: what was told of this run before.
+"""
+
+
+class EventKind(NamedTuple):
+    """A row of the table.
+
+    :param clock: whose clock its time is on
+    :param reduce: what it changes in the model; None: nothing
+    :param tell: what it says to a person; None: nothing
+    :param whole: it is about the whole run, not one node
+    """
+
+    clock: Clock
+    reduce: Reduce | None
+    tell: Tell | None
+    whole: bool = False
+
+
+def our_time(run: Run, event: Event) -> float:
+    """When an event happened, on our clock (unix seconds)."""
+    return event.at - _ahead(run, event.node, event.fact)
+
+
+def witnessed(run: Run, at: float, node: str, fact: Fact) -> Event:
+    """What we ourselves saw of a node, as an event on the clock of its kind.
+
+    :param at: unix seconds on our clock
+    """
+    return Event(at + _ahead(run, node, fact), node, fact)
+
+
+def _ahead(run: Run, node: str, fact: Fact) -> float:
+    known = run.nodes.get(node)
+    return known.offset_s if known is not None and TABLE[type(fact)].clock is NODE else 0.0
+
+
+# What they change.
+
+
+def _node(change: Callable[[Node, float, Any], Node]) -> Reduce:
+    """Change nothing but the node, as made of it, the time and the fact."""
+    return lambda run, node, at, fact: (change(node, at, fact),)
+
+
+def _planned(run: Run, node: Node, at: float, fact: events.Planned) -> Iterator[Node | Rank]:
+    for name, ranks in fact.nodes.items():
+        yield Node(name, ranks)
+        yield from (Rank(rank, name) for rank in ranks)
+
+
+def _launched(run: Run, node: Node, at: float, fact: Fact) -> Iterator[Node | Rank]:
+    yield replace(node, launched=True)
+    yield from _each_rank(run, node, {RankState.WAITING}, state=RankState.STARTING)
+
+
+def _each_rank(run: Run, node: Node, before: Iterable[RankState], **changes: Any) -> Iterator[Rank]:
+    return (replace(rank, **changes) for rank in run.on(node.name) if rank.state in before)
+
+
+def _sample(run: Run, node: Node, at: float, fact: events.Sample) -> Iterator[Node | Rank]:
+    yield replace(node, sample=fact.sample, gpus=fact.gpus, sampled_at=at)
+    for number, sample in fact.ranks.items():
+        rank = _rank(run, node, number)
+        if rank is not None and rank.state in LIVE:
+            yield replace(rank, sample=sample)
+
+
+def _rank(run: Run, node: Node, number: int) -> Rank | None:
+    rank = run.ranks.get(number)
+    return rank if rank is not None and rank.node == node.name else None
+
+
+_AboutRank = events.RankStarted | events.RankExited | events.RankLost
+
+
+def _rank_of(run: Run, node: Node, fact: _AboutRank) -> Rank | None:
+    """The rank a fact is about; None if a later attempt at it is already known.
+
+    The end of an attempt may be recorded after the start of the next one.
+    """
+    rank = _rank(run, node, fact.rank)
+    return None if rank is None or fact.attempt < rank.attempt else rank
+
+
+def _rank_started(run: Run, node: Node, at: float, fact: events.RankStarted) -> Iterator[Rank]:
+    rank = _rank_of(run, node, fact)
+    if rank is None:
+        return
+    # Our journal, read before the node's record, may already have the end of this very attempt.
+    ended = rank.state not in LIVE and rank.attempt == fact.attempt
+    yield replace(
+        rank if ended else Rank(rank.rank, node.name, RankState.RUNNING),
+        pid=fact.pid,
+        ticks=fact.ticks,
+        attempt=fact.attempt,
+        max_restarts=fact.max_restarts,
+        started_at=at,
+    )
+
+
+def _rank_exited(run: Run, node: Node, at: float, fact: events.RankExited) -> Iterator[Rank]:
+    rank = _rank_of(run, node, fact)
+    if rank is not None:
+        state = RankState.EXITED if fact.signal is None else RankState.KILLED
+        yield replace(rank, state=state, code=fact.code, signal=fact.signal, ended_at=at, why="")
+
+
+def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterator[Rank]:
+    rank = _rank_of(run, node, fact)
+    if rank is not None and rank.state in LIVE:
+        yield replace(rank, state=RankState.LOST, ended_at=at, why=fact.why)
+
+
+def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
+    run.stop_reason = run.stop_reason or fact.reason
+    return ()
+
+
+def _report(run: Run, node: Node, at: float, fact: events.Report) -> Iterator[Node]:
+    if fact.name in node.reports or len(node.reports) < REPORTS:
+        yield replace(node, reports={**node.reports, fact.name: fact})
+
+
+def _noted(node: Node, text: str) -> Node:
+    if len(node.notes) < NOTES:
+        return replace(node, notes=(*node.notes, text))
+    return replace(node, notes_dropped=node.notes_dropped + 1)
+
+
+def _ended(run: Run, node: Node, at: float, fact: events.Ended) -> Iterator[Node | Rank]:
+    yield replace(node, ended=True, stage="")
+    why = "the launcher ended before it started"
+    yield from _each_rank(run, node, {RankState.STARTING}, state=RankState.LOST, ended_at=at, why=why)
+
+
+def _node_lost(run: Run, node: Node, at: float, fact: events.NodeLost) -> Iterator[Node | Rank]:
+    yield replace(node, lost=fact.why or "gone")
+    # The end of a rank is on its node's clock.
+    ended = at + node.offset_s
+    yield from _each_rank(run, node, LIVE, state=RankState.LOST, ended_at=ended, why=fact.why)
+
+
+# What they say.
+
+
+def _says(words: Callable[[Any], str], level: str = "info", *, aside: bool = False) -> Tell:
+    """Say the same of every node, in words made of the fact."""
+    return lambda run, said, node, at, fact: _of_node(at, node, words(fact), level, aside=aside)
+
+
+def _of_node(at: float, node: str, sentence: str, level: str = "info", *, aside: bool = False) -> Entry:
+    return Entry(at, f"{node}: {sentence}", level, node, aside=aside, common=sentence)
+
+
+def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.LinkChanged) -> Entry:
+    first = _first(said, f"link {node}")
+    if fact.state != "ok":
+        return _of_node(at, node, f"link lost, the run goes on; reconnecting ({fact.why})", "warning")
+    return _of_node(at, node, "link is up" if first else "link is back", aside=first)
+
+
+def _first(said: set[str], what: str) -> bool:
+    """Whether this was not said before; it is from here on."""
+    first = what not in said
+    said.add(what)
+    return first
+
+
+def _tell_started(run: Run, said: set[str], node: str, at: float, fact: events.RankStarted) -> Entry | None:
+    if fact.attempt:
+        text = f"rank {fact.rank} on {node} started again, attempt {fact.attempt + 1}"
+        return Entry(at, text, "warning", node)
+    alive, total = run.alive(), len(run.ranks)
+    if alive < total:
+        said.discard("all run")
+    elif _first(said, "all run"):
+        return Entry(at, f"{alive}/{total} ranks running", aside=True)
+    return None
+
+
+def _tell_ended(
+    run: Run, said: set[str], node: str, at: float, fact: events.RankExited | events.RankLost
+) -> Entry | None:
+    rank = run.ranks.get(fact.rank)
+    if rank is None or rank.state in LIVE:
+        return None
+    text = f"rank {rank.rank} on {rank.node} {rank.text}"
+    # Clocks settle its place in time: records of earlier failures may still arrive.
+    if run.first_failure() is rank:
+        return Entry(at, f"{text}: first failure so far", "error", rank.node, rank.rank)
+    level = "warning" if rank.failed else "info"
+    return Entry(at, text, level, rank.node, rank.rank, aside=True, common=rank.text)
+
+
+def _tell_stop_requested(
+    run: Run, said: set[str], node: str, at: float, fact: events.StopRequested
+) -> Entry | None:
+    if run.stop_reason:
+        return None
+    return Entry(at, f"{node}: asked to stop by {fact.by}: {fact.reason}", "warning", node)
+
+
+def _tell_report(run: Run, said: set[str], node: str, at: float, fact: events.Report) -> Entry:
+    ready = fact.state == "ready"
+    text = f"{node}: report {fact.name}: {_report_text(fact)}"
+    return Entry(at, text, "info", node, aside=ready, common="reports are ready" if ready else "")
+
+
+def _report_text(fact: events.Report) -> str:
+    if fact.state == "writing":
+        return f"being written, {fact.size / 1e6:.1f} MB so far"
+    return f"{fact.state}: {fact.text}" if fact.text else fact.state
+
+
+def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events.Survivors) -> Entry | None:
+    found = [survivor_text(node, process) for process in fact.procs]
+    return Entry(at, "; ".join(found), "error", node) if found else None
+
+
+def survivor_text(node: str, process: events.Process) -> str:
+    """One line about a process that no signal ended."""
+    return f"{node}: survivor: {process.name} (pid {process.pid}, state {process.state})"
+
+
+def _tell_note(run: Run, said: set[str], node: str, at: float, fact: events.Note) -> Entry | None:
+    known = run.nodes.get(node)
+    if known is not None and known.notes_dropped:
+        # A node may write endless notes: say once that they are no longer shown.
+        text = f"{node}: more than {NOTES} notes; the others are not shown"
+        return Entry(at, text, "warning", node) if known.notes_dropped == 1 else None
+    return _of_node(at, node, fact.text, "warning")
+
+
+def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.Damaged) -> Entry | None:
+    if not _first(said, f"damaged {node}"):
+        return None
+    return _of_node(at, node, "its run record has lines that make no sense; they are ignored", "warning")
+
+
+NODE, OURS = Clock
+
+TABLE: dict[type[Fact], EventKind] = {
+    events.SupervisorStarted: EventKind(NODE, _launched, None),
+    events.LauncherStarted: EventKind(NODE, None, None),
+    events.RankStarted: EventKind(NODE, _rank_started, _tell_started),
+    events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
+    events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
+    events.LauncherExited: EventKind(
+        NODE,
+        _node(
+            lambda node, at, fact: replace(
+                node, launcher_ended=True, launcher_code=fact.code, launcher_signal=fact.signal
+            )
+        ),
+        None,
+    ),
+    events.StopRequested: EventKind(
+        NODE,
+        _node(lambda node, at, fact: replace(node, stop_requested_at=node.stop_requested_at or at)),
+        _tell_stop_requested,
+    ),
+    events.Stage: EventKind(
+        NODE,
+        _node(lambda node, at, fact: replace(node, stage=fact.stage)),
+        _says(lambda fact: STAGES.get(fact.stage, fact.stage)),
+    ),
+    events.Report: EventKind(NODE, _report, _tell_report),
+    events.Survivors: EventKind(
+        NODE, _node(lambda node, at, fact: replace(node, survivors=fact.procs)), _tell_survivors
+    ),
+    events.Note: EventKind(NODE, _node(lambda node, at, fact: _noted(node, fact.text)), _tell_note),
+    events.Ended: EventKind(NODE, _ended, _says(lambda fact: "ended", aside=True)),
+    events.Planned: EventKind(OURS, _planned, None, whole=True),
+    events.Launched: EventKind(OURS, _launched, _says(lambda fact: "launched", aside=True)),
+    events.LinkChanged: EventKind(
+        OURS,
+        _node(lambda node, at, fact: replace(node, link=fact.state, link_since=at, link_why=fact.why)),
+        _tell_link,
+    ),
+    events.ClockMeasured: EventKind(
+        OURS, _node(lambda node, at, fact: replace(node, offset_s=fact.offset_s, rtt_s=fact.rtt_s)), None
+    ),
+    events.Sample: EventKind(OURS, _sample, None),
+    events.SupervisorGone: EventKind(
+        OURS,
+        _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),
+        _says(lambda fact: "its supervisor was killed", "warning"),
+    ),
+    events.NodeLost: EventKind(OURS, _node_lost, _says(lambda fact: fact.why, "warning")),
+    events.Damaged: EventKind(
+        OURS, _node(lambda node, at, fact: replace(node, damaged=fact.lines)), _tell_damaged
+    ),
+    events.StopAsked: EventKind(
+        OURS,
+        _stop_asked,
+        lambda run, said, node, at, fact: Entry(at, f"stopping: {fact.reason}", "warning"),
+        whole=True,
+    ),
+    events.Complete: EventKind(OURS, _node(lambda node, at, fact: replace(node, complete=True)), None),
+    events.Left: EventKind(
+        OURS,
+        None,
+        lambda run, said, node, at, fact: Entry(at, "a cockpit left; the run goes on", aside=True),
+        whole=True,
+    ),
+}
+"""Every kind of event; its name and fields are in its definition."""

@@ -1,0 +1,187 @@
+"""States of a run: its nodes and ranks, as events have made them, and questions about them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cockpit.base.events import GpuSample, NodeSample, Process, RankSample, Report
+from cockpit.errors import Exit
+
+
+class RankState(Enum):
+    """Where a rank is in its life."""
+
+    WAITING = "waiting"
+    """Its node has not been launched yet."""
+    STARTING = "starting"
+    """The launcher runs, the training process does not yet."""
+    RUNNING = "running"
+    EXITED = "exited"
+    KILLED = "killed"
+    LOST = "lost"
+    """Gone, and nobody recorded how."""
+
+
+LIVE = frozenset({RankState.WAITING, RankState.STARTING, RankState.RUNNING})
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A training process as in the run record; times are unix seconds on its node's clock."""
+
+    rank: int
+    node: str
+    state: RankState = RankState.WAITING
+    code: int | None = None
+    signal: int | None = None
+    pid: int | None = None
+    ticks: int | None = None
+    """Start time of its process in clock ticks since the node's boot."""
+    attempt: int = 0
+    max_restarts: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    why: str = ""
+    sample: RankSample | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Ended in any way other than exit 0."""
+        return self.state not in LIVE and not (self.state is RankState.EXITED and self.code == 0)
+
+    @property
+    def text(self) -> str:
+        """The state in words: ``running``, ``exited 3``, ``killed by SIGKILL``, ``lost: why``."""
+        if self.state is RankState.EXITED:
+            return f"exited {self.code}"
+        if self.state is RankState.KILLED:
+            return f"killed by {signal_name(self.signal or 0)}"
+        if self.state is RankState.LOST and self.why:
+            return f"lost: {self.why}"
+        return str(self.state.value)
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; ``signal N`` for a number without a name here."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the run."""
+
+    name: str
+    ranks: tuple[int, ...]
+    link: str = "connecting"
+    link_since: float = 0.0
+    link_why: str = ""
+    offset_s: float = 0.0
+    rtt_s: float | None = None
+    launched: bool = False
+    stage: str = ""
+    """Stage of a stop: term, finalising, kill, sweep."""
+    launcher_code: int | None = None
+    launcher_signal: int | None = None
+    launcher_ended: bool = False
+    stop_requested_at: float | None = None
+    ended: bool = False
+    """The supervisor wrote its last line: nothing more comes from this node."""
+    complete: bool = False
+    """It ended, and every byte it wrote is here."""
+    lost: str = ""
+    """Why nothing more can arrive although it did not end."""
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    survivors: tuple[Process, ...] = ()
+    supervisor_gone: bool = False
+    """The supervisor vanished: what happens from now on may go unrecorded."""
+    notes: tuple[str, ...] = ()
+    notes_dropped: int = 0
+    """How many more notes there were."""
+    damaged: int = 0
+    """Lines of its run record that make no sense and are ignored."""
+    sample: NodeSample | None = None
+    gpus: tuple[GpuSample, ...] = ()
+    sampled_at: float | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its notes, and how much of its record was not kept."""
+        more = []
+        if self.notes_dropped:
+            more.append(f"and {self.notes_dropped:,} more notes, which are not kept")
+        if self.damaged:
+            lines = "1 line" if self.damaged == 1 else f"{self.damaged:,} lines"
+            more.append(f"{lines} of its run record made no sense and were ignored")
+        return (*self.notes, *more)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing about this node can change any more."""
+        return self.ended or bool(self.lost)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more can be fetched from this node either."""
+        return self.complete or bool(self.lost)
+
+
+class Run:
+    """Nodes and ranks of one run; :class:`cockpit.core.run.model.RunModel` changes them."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.ranks: dict[int, Rank] = {}
+        self.stop_reason = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether every node has ended: nothing of the run is left."""
+        return bool(self.nodes) and all(node.over for node in self.nodes.values())
+
+    @property
+    def done(self) -> bool:
+        """Whether every node has ended and all its output is here."""
+        return bool(self.nodes) and all(node.done for node in self.nodes.values())
+
+    def alive(self) -> int:
+        """How many ranks are running."""
+        return sum(rank.state is RankState.RUNNING for rank in self.ranks.values())
+
+    def ended_at(self, rank: Rank) -> float:
+        """When a rank ended, on our clock (unix seconds)."""
+        return (rank.ended_at or 0.0) - self.nodes[rank.node].offset_s
+
+    def failures(self) -> list[Rank]:
+        """Ranks that failed for good, in the order of the common clock.
+
+        A rank that its launcher will restart has not failed for good; what ended after a stop was
+        requested on its node is a consequence of that.
+        """
+        found = [rank for rank in self.ranks.values() if rank.failed and self._final(rank)]
+        return sorted(found, key=lambda rank: (self.ended_at(rank), rank.rank))
+
+    def _final(self, rank: Rank) -> bool:
+        node = self.nodes[rank.node]
+        if node.stop_requested_at is not None and (rank.ended_at or 0.0) >= node.stop_requested_at:
+            return False
+        return rank.attempt >= rank.max_restarts or node.launcher_ended or rank.state is RankState.LOST
+
+    def first_failure(self) -> Rank | None:
+        """The rank that failed first, on the common clock."""
+        return next(iter(self.failures()), None)
+
+    def exit_code(self) -> Exit:
+        """The outcome of the run, as far as it is known: see docs/exit-codes.md."""
+        if any(rank.failed for rank in self.ranks.values()):
+            return Exit.RANK_FAILED
+        return Exit.OK if self.over else Exit.NODE_UNFIT
+
+    def on(self, node: str) -> Iterator[Rank]:
+        """The ranks of a node."""
+        return (self.ranks[number] for number in self.nodes[node].ranks if number in self.ranks)

@@ -1,0 +1,55 @@
+"""Why a node is unfit for a launch: rules over what to launch and what the node answered."""
+
+from __future__ import annotations
+
+from cockpit.base.answers import FactsAnswer
+from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
+from cockpit.errors import CockpitError, Exit
+from cockpit.plans.launch import Job, NodeFacts
+from cockpit.plans.launchers import registry as launchers
+
+
+def _no_launcher(job: Job, facts: NodeFacts) -> Finding | None:
+    return launchers.unfit(job, facts)
+
+
+def _no_profiler(job: Job, facts: NodeFacts) -> Finding | None:
+    return job.profiler.missing if job.profiler and not facts.profiler else None
+
+
+def _no_script(job: Job, answer: FactsAnswer) -> Finding | None:
+    steps = Step("run from a folder that every node has"), Step("give --cwd DIR")
+    what = f"no {job.program[0]} in {job.cwd}"
+    return None if answer.script else Finding("no_script", what, certainty="sure", steps=steps)
+
+
+def _no_room(job: Job, answer: FactsAnswer) -> Finding | None:
+    profiler = job.profiler
+    if not profiler or answer.free_bytes >= profiler.room:
+        return None
+    needs = f"{profiler.name} needs {profiler.room / 1e6:.0f}"
+    what = f"{answer.free_bytes / 1e6:.0f} MB free for run folders, {needs}"
+    steps = Step("free some"), Step("--node-dir DIR", "give another place")
+    return Finding("no_room", what, certainty="sure", steps=steps)
+
+
+UNFIT = (
+    Rule("no_launcher", ("job", "facts"), _no_launcher),
+    Rule("no_profiler", ("job", "facts"), _no_profiler),
+    Rule("no_script", ("job", "answer"), _no_script),
+    Rule("no_room", ("job", "answer"), _no_room),
+)
+"""What has to be mended first is in front."""
+
+
+def refusal(node: str, job: Job, facts: NodeFacts, answer: FactsAnswer | None = None) -> CockpitError | None:
+    """What has to be mended first on a node; None: it is fit.
+
+    :param answer: what else it answered; None: it was not asked
+    """
+    inputs = {"job": job, "facts": facts} | ({} if answer is None else {"answer": answer})
+    first = next((found for found in findings(UNFIT, inputs) if found.id != RULE_FAILED), None)
+    if first is None:
+        return None
+    hint = ", or ".join(": ".join(filter(None, (step.reason, step.command))) for step in first.steps)
+    return CockpitError(first.what, where=node, hint=hint, code=Exit.NODE_UNFIT)

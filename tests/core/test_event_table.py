@@ -1,0 +1,161 @@
+"""The table of events: each kind has a definition, a clock, a reducer and a sentence, or none on purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.base import events
+from cockpit.base.events import KINDS, OWN, RECORD, Fact, Line, read_line
+from cockpit.core.run.event_table import TABLE, Clock, Entry, our_time, witnessed
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.timeline import Timeline
+
+AHEAD = 100.0
+"""Seconds that the clock of b is ahead of ours."""
+
+OF_EACH_KIND: tuple[Fact, ...] = (
+    events.SupervisorStarted(pid=4),
+    events.LauncherStarted(pid=5),
+    events.RankStarted(0, pid=6),
+    events.RankExited(0, code=1),
+    events.RankLost(0, why="nobody saw it"),
+    events.LauncherExited(code=1),
+    events.StopRequested("enough", "ada"),
+    events.Stage("term"),
+    events.Report("a.nsys-rep", state="ready"),
+    events.Survivors((events.Process(7, "python", "D"),)),
+    events.Note("the clock jumped"),
+    events.Ended(),
+    events.Planned({"a": (0,)}),
+    events.Launched("/tmp/run/a"),
+    events.LinkChanged("ok"),
+    events.ClockMeasured(0.5),
+    events.Sample(events.NodeSample()),
+    events.SupervisorGone(),
+    events.NodeLost("rebooted"),
+    events.Damaged(3),
+    events.StopAsked("enough"),
+    events.Complete(),
+    events.Left(),
+)
+NO_CHANGE = {"launcher_started", "left"}
+"""Kinds that change no node and no rank."""
+
+NO_NEWS = {
+    "supervisor_started",
+    "launcher_started",
+    "launcher_exited",
+    "planned",
+    "clock",
+    "sample",
+    "complete",
+}
+"""Kinds that say nothing to a person."""
+
+
+def model() -> RunModel:
+    """Rank 0 on a and rank 1 on b, whose clock is ahead."""
+    made = RunModel()
+    made.apply(Event(0.0, "", events.Planned({"a": (0,), "b": (1,)})))
+    made.apply(Event(0.0, "b", events.ClockMeasured(AHEAD)))
+    return made
+
+
+def test_every_definition_has_one_row_and_every_row_a_definition() -> None:
+    assert set(TABLE) == set(KINDS)
+    assert set(RECORD) & set(OWN) == set()
+    assert [KINDS[type(fact)] for fact in OF_EACH_KIND] == [*RECORD, *OWN]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.values()))
+def test_what_a_node_records_is_on_its_clock_and_everything_else_on_ours(kind: str) -> None:
+    fact = {**RECORD, **OWN}[kind]
+    assert TABLE[fact].clock is (Clock.NODE if kind in RECORD else Clock.OURS)
+
+
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
+    kind = KINDS[type(fact)]
+    row = TABLE[type(fact)]
+    assert (row.reduce is None, row.tell is None) == (kind in NO_CHANGE, kind in NO_NEWS)
+    made = model()
+    if isinstance(fact, events.RankExited):
+        made.apply(Event(1.0, "a", events.RankStarted(0)))
+    changed = made.apply(Event(2.0, "a", fact))
+    assert bool(changed) == (kind not in {*NO_CHANGE, "stop_asked"})
+    told = Timeline(made).tell(Event(2.0, "a", fact))
+    silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet
+    assert (told is None) == silent
+    assert told is None or told.text
+
+
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+def test_the_definition_of_each_kind_is_its_way_through_a_record(fact: Fact) -> None:
+    assert read_line(Line(2.0, fact).as_json(), {**RECORD, **OWN}) == Line(2.0, fact)
+
+
+@pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
+def test_what_we_see_ourselves_is_written_on_the_clock_of_its_kind(fact: Fact) -> None:
+    seen = witnessed(model(), 50.0, "b", fact)
+    assert seen.at == 50.0 + AHEAD * (KINDS[type(fact)] in RECORD)
+    assert our_time(model(), seen) == 50.0
+
+
+def test_facts_about_nodes_that_the_run_does_not_have_change_nothing() -> None:
+    of_the_run = {"planned", "stop_asked"}
+    for fact in OF_EACH_KIND:
+        if KINDS[type(fact)] not in of_the_run:
+            for node in ("", "c"):
+                made = model()
+                before = dict(made.nodes), dict(made.ranks)
+                assert made.apply(Event(2.0, node, fact)) == set()
+                assert (made.nodes, made.ranks) == before
+
+
+def test_what_a_node_ahead_of_us_recorded_is_told_at_our_time() -> None:
+    made = model()
+    told = Timeline(made)
+    for fact in (events.Note("the clock jumped"), events.Ended()):
+        event = Event(150.0, "b", fact)
+        made.apply(event)
+        told.tell(event)
+    assert [entry.at for entry in told.entries] == [50.0, 50.0]
+
+
+def test_ranks_of_a_node_that_is_lost_end_when_we_saw_it() -> None:
+    made = model()
+    made.apply(Event(50.0, "b", events.NodeLost("rebooted")))
+    assert made.ended_at(made.ranks[1]) == 50.0
+    assert made.ranks[1].text == "lost: rebooted"
+
+
+def test_a_stop_that_was_asked_for_keeps_its_first_reason() -> None:
+    made = model()
+    for reason in ("enough", "too late"):
+        made.apply(Event(1.0, "", events.StopAsked(reason)))
+    assert made.stop_reason == "enough"
+    entry = Timeline(made).tell(Event(2.0, "a", events.StopRequested("enough", "ada")))
+    assert entry is None, "the stop was told when it was asked for"
+
+
+def test_the_start_of_all_ranks_is_news_again_after_one_was_missing() -> None:
+    made = model()
+    told = Timeline(made)
+
+    def start(rank: int, attempt: int = 0) -> Entry | None:
+        event = Event(1.0, "ab"[rank], events.RankStarted(rank, attempt, pid=9))
+        made.apply(event)
+        return told.tell(event)
+
+    assert start(0) is None
+    both = start(1)
+    assert both is not None
+    assert both.text == "2/2 ranks running"
+    assert start(1) is None
+    made.apply(Event(2.0, "a", events.RankExited(0, code=1)))
+    assert start(1) is None
+    again = start(0, attempt=1)
+    assert again is not None
+    assert again.text == "rank 0 on a started again, attempt 2"
+    assert start(1) == both
