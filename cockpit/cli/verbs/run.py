@@ -146,6 +146,7 @@ def request(launch: launch_options.Launch) -> Request:
         Times(args.grace, args.finalise_wait),
         args.on_failure,
         args.failure_wait,
+        launch.command,
     )
 
 

@@ -153,6 +153,7 @@ class Manifest:
     transport: str = bound(Text(5, "auto|ssh|local"), "auto")
     ssh_config: str = bound(_FILE, "")
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
+    command: Sequence[str] = bound(ListOf(_LINE, 1 << 16), ())
     version: str = bound(WORD, __version__)
     format: int = bound(COUNT, FORMAT)
 

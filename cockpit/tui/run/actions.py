@@ -23,7 +23,7 @@ from cockpit.core.run.model import LIVE
 from cockpit.core.text import RemoteText
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.link import Link
-from cockpit.engine.logs.book import Row, Source
+from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import fleet_for
 from cockpit.engine.run.session import Session
@@ -91,9 +91,6 @@ class RunActions(Screen[None], inherit_bindings=False):
         raise NotImplementedError
 
     def _select(self, node: str, rank: int | None) -> None:
-        raise NotImplementedError
-
-    def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
         raise NotImplementedError
 
     def _draw_keys(self) -> None:
@@ -502,17 +499,10 @@ class RunActions(Screen[None], inherit_bindings=False):
 
     def _logs_words(self) -> list[str]:
         """The words of the command that prints what the log shows."""
-        words = ["logs", self.board.folder.name]
-        sources, _ = self._narrowed()
-        if sources is not None:
-            ranks = sorted(rank for _, rank in sources if rank is not None)
-            nodes = [node.name for node in self.board.manifest.nodes if (node.name, None) in sources]
-            words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
-        if self._log.filter:
-            words += ["--grep", self._log.filter]
-        return words
+        return ["logs", self.board.folder.name, *self._log.wanted.words]
 
     def _do_pager(self) -> None:
+        self._note_command("open the log", self._logs_words())
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
         # Through `cockpit logs`, which makes the ranks' output harmless: a pager may not.
         self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")

@@ -19,6 +19,7 @@ _LOG = (
     "",
     "It follows the newest lines until you move; end or f follows again.",
     "/ filters: a regular expression, live; !word hides lines; esc clears.",
+    "@0,13-15 word or @gpu[01-04] word: of these ranks or nodes alone.",
     "n N next, previous match · e E errors · w W warnings",
     "v wraps · t times · y copies · o opens $PAGER · enter: that rank alone",
 )
@@ -43,7 +44,10 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
     "events": ("events", _EVENTS),
     "commands": (
         "commands",
-        ("The exact commands cockpit ran, to read and to paste; enter copies the one under the cursor.",),
+        (
+            "The command that started the run, then the exact commands cockpit ran, to read and to paste;",
+            "enter copies the one under the cursor.",
+        ),
     ),
 }
 """Title and lines of each pane, by its id."""

@@ -19,11 +19,11 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
 from cockpit.base.verbs import Environ
 from cockpit.core.logs.batches import WAIT_S
+from cockpit.core.logs.query import Query
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import RankState
 from cockpit.core.run.summary import endings
 from cockpit.core.text import RemoteText
-from cockpit.engine.logs.book import Source
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError
@@ -531,30 +531,27 @@ class RunScreen(RunActions):
 
     def _narrow(self) -> None:
         """Make the log show the right sources."""
-        sources, title = self._narrowed()
-        self._log.show(sources, title)
+        self._log.show(*self._narrowed())
         self._say_status()
 
-    def _narrowed(self) -> tuple[frozenset[Source] | None, str]:
+    def _narrowed(self) -> tuple[Query, str]:
         """Whose lines the log shows, and what that is called."""
         marks = self._grid.marks
         if marks:
-            wanted = frozenset(source for mark in marks for source in self._sources(*mark))
-            ranks = [rank for _, rank in wanted if rank is not None]
-            return wanted, f"marked: ranks {ranks_text(ranks)}"
+            wanted = frozenset(number for mark in marks for number in self._ranks(*mark))
+            # Nodes have consoles, ranks have not: a set is of the ones or the others.
+            whole = all(rank is None for _, rank in marks)
+            query = Query(nodes=frozenset(node for node, _ in marks)) if whole else Query(wanted)
+            return query, f"marked: ranks {ranks_text(wanted)}"
         if self._view.chosen is None:
-            return None, "all ranks, merged by time"
+            return Query(), "all ranks, merged by time"
         node, rank = self._view.chosen
         if rank is not None:
-            return frozenset({(node, rank)}), f"rank {rank} · {node}"
-        return frozenset(
-            self._sources(node, None)
-        ), f"{node} · ranks {ranks_text(self.board.entry(node).ranks)}"
+            return Query(frozenset({rank})), f"rank {rank} · {node}"
+        return Query(nodes=frozenset({node})), f"{node} · ranks {ranks_text(self._ranks(node, None))}"
 
-    def _sources(self, node: str, rank: int | None) -> list[Source]:
-        if rank is not None:
-            return [(node, rank)]
-        return [(node, None), *((node, number) for number in self.board.entry(node).ranks)]
+    def _ranks(self, node: str, rank: int | None) -> Sequence[int]:
+        return self.board.entry(node).ranks if rank is None else [rank]
 
 
 def _title(number: str, text: str) -> Content:
