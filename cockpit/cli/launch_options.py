@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit.base.gate import RUN_NAME, Malformed
+from cockpit.base.secret import is_secret
 from cockpit.base.shell import join, quote
 from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.records.folder import new_name
@@ -111,6 +112,8 @@ class Launch:
     args: argparse.Namespace
     not_sent: list[str]
     """Names of this shell's variables that the ranks do not get."""
+    command: tuple[str, ...]
+    """What was typed, without the values of secrets."""
 
 
 def parse(made: Parser, words: list[str]) -> Launch:
@@ -149,7 +152,20 @@ def parse(made: Parser, words: list[str]) -> Launch:
         launcher_args=split(args.launcher_args, "--launcher-args"),
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
     )
-    return Launch(job, args, environment.not_sent(os.environ, env.values))
+    command = (*made.prog.split(), *_without_secrets(options), "--", *program)
+    return Launch(job, args, environment.not_sent(os.environ, env.values), command)
+
+
+def _without_secrets(options: list[str]) -> list[str]:
+    """``--env NAME=VALUE`` of a secret as ``--env NAME``: whoever pastes it has the value in the shell."""
+    shown: list[str] = []
+    for word in options:
+        option = "--env=" if word.startswith("--env=") else ""
+        given = word.removeprefix(option)
+        name = given.partition("=")[0]
+        secret = (option or shown[-1:] == ["--env"]) and is_secret(name)
+        shown.append(option + (name if secret else given))
+    return shown
 
 
 def python(given: str, setup: str, launcher: str) -> str | None:

@@ -91,6 +91,14 @@ class Live:
         """Print what has arrived."""
         self._printer.tick(time.monotonic())
 
+    def batch(self, at: float | None) -> None:
+        """Print all complete lines so far.
+
+        :param at: when what follows was there, unix seconds, to print with it; None: print no times
+        """
+        self._printer.flush()
+        self._printer.at = at
+
     def over(self, model: RunModel, run: str, code: Exit) -> None:
         """Print the outcome, once all output is out."""
         if self._json:

@@ -11,6 +11,7 @@ from cockpit.core.logs.folding import Folded, Folder, Source, folded
 from cockpit.core.logs.lines import Cut, LineAssembler
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.text import RESET, RemoteText, sanitise
+from cockpit.tui.look.units import clock_text
 
 HOLD = 0.5
 """Seconds a line may wait for other ranks to print it too: twice the time between two polls of a log."""
@@ -53,6 +54,9 @@ class Printer:
     :param names: node of each expected global rank; sets the width of the labels
     :param fold: False: each line of each rank is printed by itself, as soon as it is complete
     """
+
+    at: float | None = None
+    """When what is fed next was there, unix seconds; printed before each line. None: no times are."""
 
     def __init__(
         self,
@@ -105,6 +109,12 @@ class Printer:
         if self._folder.held > HELD_BYTES:
             self._print(self._folder.flush())
 
+    def flush(self) -> None:
+        """Print all complete lines: what comes next does not fold with them."""
+        self._print(self._folder.flush())
+        self._folder = Folder(HOLD, shapes=self._terminal)  # an old one knows all sources there ever were
+        self._write()
+
     def say(self, line: str) -> None:
         """Print a line of cockpit's own, after what has been printed so far."""
         self._out.append(RemoteText.of(line).shown() + "\n")
@@ -144,9 +154,10 @@ class Printer:
 
     def _print(self, due: Iterable[Folded]) -> None:
         colour, limit, labels, append = self._colour, self._limit, self._labels, self._out.append
+        stamp = self._stamp()
         for sources, text, _ in due:
             key = tuple(sources)
-            label = labels.get(key) or self._label(key)
+            label = stamp + (labels.get(key) or self._label(key))
             # What most lines are, without a call: plain ASCII that is not too long.
             if text.isascii() and len(text) <= LINE_LIMIT and (plain := text.decode("ascii")).isprintable():
                 append(label + plain + "\n")
@@ -179,7 +190,11 @@ class Printer:
         ):
             key = tuple(sources)
             label = self._labels.get(key) or self._label(key)
-            self._out.append(label + sanitise(state, colour=self._colour, limit=self._limit) + "\n")
+            state_text = sanitise(state, colour=self._colour, limit=self._limit)
+            self._out.append(self._stamp() + label + state_text + "\n")
+
+    def _stamp(self) -> str:
+        return "" if self.at is None else clock_text(self.at) + " "
 
     def _label(self, sources: tuple[Source, ...]) -> str:
         """Return, and cache, the beginning of a line that these sources printed."""
@@ -227,6 +242,9 @@ class JsonPrinter:
     :param stream: gets text
     """
 
+    at: float | None = None
+    """When what is fed next was there, unix seconds, for the field ``t``. None: there is none."""
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._logs: dict[Source, LineAssembler] = {}
@@ -257,6 +275,10 @@ class JsonPrinter:
             self._stream.write("".join(out))
             self._stream.flush()
 
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self.tick(0)
+
     def close(self) -> None:
         """Write unfinished lines too. The stream stays open."""
         for source, log in self._logs.items():
@@ -267,10 +289,11 @@ class JsonPrinter:
         """Write ``log`` events: ``offset`` is where the line begins in the log, ``cut`` that it goes on."""
         node, rank = source
         start = f'{{"event": "log", "node": {json.dumps(node)}, "rank": {json.dumps(rank)}, "offset": '
+        when = "" if self.at is None else f', "t": {self.at:.3f}'
         offset = self._offsets[source]
         for line, span in zip(lines, log.spans, strict=True):
             text = json.dumps(line.decode("utf-8", "backslashreplace"))
             end = ', "cut": true}\n' if isinstance(line, Cut) else "}\n"
-            self._out.append(f'{start}{offset}, "text": {text}{end}')
+            self._out.append(f'{start}{offset}, "text": {text}{when}{end}')
             offset += span
         self._offsets[source] = offset

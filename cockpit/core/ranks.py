@@ -1,18 +1,33 @@
-"""Rank sets and node sets in print: ``0-5,7`` and ``gpu[01-16]``."""
+"""Rank sets and node sets, written and read: ``0-5,7`` and ``gpu[01-16]``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from contextlib import suppress
 from functools import lru_cache
+from itertools import product
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-from ClusterShell.RangeSet import RangeSet
+from ClusterShell.RangeSet import RangeSet, RangeSetException
 
+from cockpit.base.gate import RANK_LIMIT
 from cockpit.core.masks import ranks_of
+from cockpit.errors import CockpitError
+
+MAX_HOSTS = 10_000
+"""Hosts of one file or set, ranges expanded: more than this is treated as a typo."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _NUMBERS = re.compile(r"[0-9]+")
+# Also a folder name and an ssh argument: no leading "-" or ".", no "/", nothing a shell would interpret.
+_USER = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?"
+_NAME = re.compile(
+    rf"(?=.{{1,255}}\Z){_USER}(?:[A-Za-z0-9_][A-Za-z0-9._:-]*|\[[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*\](?::[0-9]+)?)\Z"
+)
+_BRACKET = re.compile(r"\[([0-9,/-]+)\]")
+_PIECE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?\Z")
+_COMMA = re.compile(r",(?![^\[]*\])")  # not one in brackets
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -58,3 +73,94 @@ def _folded(names: list[str]) -> str:
     if len(names) == 1 or not _PLAIN.fullmatch(names[0]):
         return ",".join(names)
     return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
+
+
+def read_ranks(text: str) -> frozenset[int]:
+    """The ranks of a set like ``0-3,7``.
+
+    :raises CockpitError: it is not one
+    """
+    try:
+        # A typo must not fill the memory.
+        if any(int(number) >= RANK_LIMIT for number in re.findall(r"\d+", text)):
+            raise ValueError(f"no rank is {RANK_LIMIT:,} or more")
+        ranks = frozenset(map(int, RangeSet(text)))
+        if min(ranks) < 0:
+            raise ValueError("ranks begin with 0")
+    except (RangeSetException, ValueError) as error:
+        raise CockpitError(f"not a rank set: {text[:60]!r} (like 0-3,7): {str(error)[:120]}") from None
+    return ranks
+
+
+def read_nodes(text: str) -> frozenset[str]:
+    """The node names of a set like ``gpu[01-16],storage``, without ClusterShell's groups and operators.
+
+    :raises CockpitError: a bad range, or too many names
+    """
+    names: set[str] = set()
+    for word in _COMMA.split(text):
+        names.update(expand(word) if "[" in word or not word else [word])
+        if len(names) > MAX_HOSTS:
+            raise CockpitError(f"{piece_of(text)} is more than {MAX_HOSTS} hosts", hint="check the ranges")
+    return frozenset(names)
+
+
+def nodes_set(nodes: Set[str]) -> str:
+    """Node names folded into a set that :func:`read_nodes` reads."""
+    text = nodes_text(sorted(nodes))
+    with suppress(CockpitError):
+        if read_nodes(text) == nodes:
+            return text
+    return ",".join(sorted(nodes))
+
+
+def is_name(name: object) -> bool:
+    """Whether it is a valid node name here: for ssh, for a file system and for a shell."""
+    return isinstance(name, str) and _NAME.match(name) is not None
+
+
+def expand(name: str) -> list[str]:
+    """The names that ``gpu[01-03]`` or ``rack[1-2]n[01-16]`` stand for; ``[::1]`` stands for itself.
+
+    :raises CockpitError: not a valid host name, a bad range, or too many names
+    """
+    parts = _BRACKET.split(name)
+    choices: list[list[str]] = []
+    total = 1
+    for place, part in enumerate(parts):
+        values = [part] if place % 2 == 0 else _range(part)
+        total *= len(values)
+        if total > MAX_HOSTS:
+            raise CockpitError(f"{piece_of(name)} is more than {MAX_HOSTS} hosts", hint="check the ranges")
+        choices.append(values)
+    names = ["".join(choice) for choice in product(*choices)]
+    if not all(map(is_name, names)):
+        hint = "a name has letters, digits and . _ - : @, and starts with a letter or digit"
+        raise CockpitError(f"bad host name {piece_of(name)}", hint=hint)
+    return names
+
+
+def _range(text: str) -> list[str]:
+    hint = "ranges are like [01-16], [1,3,5-8] or [0-30/2]"
+    total = 0
+    # Counted before ClusterShell makes the set: it would fill the memory with [0-999999999].
+    for piece in text.split(","):
+        match = _PIECE.match(piece)
+        if match is None:
+            raise CockpitError(f"bad range [{piece_of(text)}]", hint=hint)
+        total += (int(match[2] or match[1]) - int(match[1])) // max(1, int(match[3] or 1)) + 1
+        if total > MAX_HOSTS:
+            raise CockpitError(f"range [{piece_of(text)}] is more than {MAX_HOSTS} hosts", hint="check it")
+    try:
+        values = [str(value) for value in RangeSet(text)]
+    except RangeSetException:
+        raise CockpitError(f"bad range [{piece_of(text)}]", hint=hint) from None
+    if len(values) < total:
+        raise CockpitError(f"range [{piece_of(text)}] names a host twice", hint=hint)
+    return values
+
+
+def piece_of(text: str) -> str:
+    """What a person wrote, for a message: short, and harmless on a terminal."""
+    text = text if len(text) <= 80 else text[:77] + "..."
+    return text if text.isprintable() else ascii(text)

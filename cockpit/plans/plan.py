@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cockpit.base.record import REPORTS
+from cockpit.core.ranks import is_name
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
 from cockpit.plans.launch import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
 from cockpit.plans.launchers import registry as launchers
-from cockpit.plans.nodes import hostfile
 from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.unfit import refusal
 
@@ -76,7 +76,7 @@ class NodePlan:
         numbers = (self.index, self.nodes, self.world_size, *self.ranks, *self.slots)
         names = (*self.env, *self.secrets)
         wrong = (
-            (not hostfile.is_name(self.node), "node", self.node),
+            (not is_name(self.node), "node", self.node),
             (not is_address(self.master_addr), "master address", self.master_addr),
             (not is_port(self.master_port), "master port", self.master_port),
             (any(type(number) is not int for number in numbers), "numbers", numbers),

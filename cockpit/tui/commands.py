@@ -200,7 +200,8 @@ EVERY: tuple[Command, ...] = (
         "filter the log",
         "filter",
         "Log",
-        "A regular expression, live while you type; a leading ! inverts; small letters match capitals too.",
+        "A regular expression, live while you type; a leading ! inverts; small letters match capitals too. "
+        "@0,13-15 or @gpu[01-04] before it: of these ranks or nodes alone.",
         20,
         panes=("grid", "log"),
     ),

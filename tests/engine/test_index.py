@@ -71,5 +71,5 @@ def test_blocks_sum_up_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         Segment(2, 15, 15, 3),
     ]
     assert [index.batch_of_line(line) for line in (0, 2, 3, 23)] == [0, 0, 1, 7]
-    assert [index.batch_at(at) for at in (5.0, 100.0, 103.5, 900.0)] == [0, 0, 3, 7]
+    assert [index.batch_at(at) for at in (5.0, 100.0, 103.5, 900.0)] == [0, 0, 4, 8]
     index.close()

@@ -26,9 +26,9 @@ MANY_LOGS = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from cockpit.config import Quotas
-from cockpit.engine.logs.history import history
 from cockpit.engine.logs.book import Logbook
-from cockpit.engine.logs.reader import Query, Reader
+from cockpit.core.logs.query import Query
+from cockpit.engine.logs.reader import Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.logs.spool import Shelf, Spool
 
@@ -58,8 +58,9 @@ for row in page.rows:
 assert said == sent
 most = max(most, len(os.listdir("/proc/self/fd")))
 told = {}
-for piece in history(folder, print):
-    told[piece.rank] = told.get(piece.rank, b"") + piece.data
+for piece in Reader(book, Query()).pieces(0):
+    rank = piece.source[1]
+    told[rank] = told.get(rank, b"") + piece.data
 assert told == sent
 print(len(sent), most)
 """

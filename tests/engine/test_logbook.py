@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from cockpit.base.record import SIZES
 from cockpit.core.logs.excerpt import excerpt
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
 from cockpit.engine import turns
 from cockpit.engine.logs import book as logbook
 from cockpit.engine.logs.book import Logbook, Source
-from cockpit.engine.logs.reader import Query, Reader
+from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.spooled import OPEN_FILES
 from tests.engine.books import CREATED, Writer, all_after, by_source, run_folder
 
@@ -212,7 +213,7 @@ def test_progress_bars_and_prompts_are_pending_and_equal_ones_fold(tmp_path: Pat
     writer.write("gpu2", 3, b"Error: x\n")
     book.flush(10.0)
     book.flush(11.0)
-    rows = book.pending(None)
+    rows = book.pending(Query())
     assert [(row.text, row.sources, row.at) for row in rows] == [
         (b"(yes/no)? ", (("gpu1", None),), 10.0),
         (b" 50%", (("gpu1", 0), ("gpu1", 1)), 10.0),
@@ -223,11 +224,11 @@ def test_progress_bars_and_prompts_are_pending_and_equal_ones_fold(tmp_path: Pat
         (1, 1, 4, Level.PLAIN, True),
         (1, 2, 4, Level.PLAIN, True),
     ]
-    assert [row.text for row in book.pending(frozenset([("gpu1", 1), ("gpu2", 3)]))] == [b" 50%"]
+    assert [row.text for row in book.pending(Query(frozenset([1, 3])))] == [b" 50%"]
     for rank in (0, 1):
         writer.write("gpu1", rank, b"\r 51%%|## | 51/99 [00:12<00:11, 1.%dit/s]" % rank)
     book.flush(12.0)
-    [bars] = [row for row in book.pending(None) if len(row.sources) > 1]
+    [bars] = [row for row in book.pending(Query()) if len(row.sources) > 1]
     assert bars.text == b" 51%|## | 51/99 [00:12<00:11, 1.0\xe2\x80\x931.1it/s]"
     assert dict(bars.said)["gpu1", 1] == b" 51%|## | 51/99 [00:12<00:11, 1.1it/s]"
     book.close()

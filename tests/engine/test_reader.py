@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cockpit.core.logs.excerpt import LONG, TEXT_MAX
+from cockpit.core.logs.excerpt import LONG, TEXT_MAX, excerpt
 from cockpit.core.logs.levels import Level, level_of
+from cockpit.core.logs.query import Query
 from cockpit.core.text import sanitise
 from cockpit.engine.logs import index as indexes
 from cockpit.engine.logs.book import Logbook, Row, Source
-from cockpit.engine.logs.reader import Page, Position, Query, Reader
+from cockpit.engine.logs.reader import Page, Position, Reader
 from cockpit.errors import CockpitError
 from tests.engine.books import Writer, all_after, all_before, by_source, run_folder
 
@@ -41,7 +42,10 @@ texts = st.sampled_from(
     ]
 )
 scripts = st.lists(st.one_of(st.tuples(st.sampled_from(SOURCES), texts), st.just("flush")), max_size=50)
-narrowings = st.none() | st.frozensets(st.sampled_from(SOURCES))
+narrowings = st.tuples(
+    st.frozensets(st.integers(0, 3), max_size=2), st.frozensets(st.sampled_from(["gpu1", "gpu2"]))
+)
+Narrowing = tuple[frozenset[int], frozenset[str]]
 patterns = st.sampled_from(
     ["loss", "LOSS", "!loss", "!", "step 2|0", r"^\d", "^$", "Value.*no", r"\S", "x", "loss  ", "é", r"\\xff"]
 )
@@ -101,13 +105,13 @@ def all_found(
 @settings(max_examples=100, deadline=None)
 def test_forwards_and_backwards_are_the_same_rows(
     script: list[tuple[Source, bytes] | str],
-    sources: frozenset[Source] | None,
+    narrowing: Narrowing,
     pattern: str,
     count: int,
     budget_s: float,
 ) -> None:
     with written(script) as book:
-        query = Query(sources, pattern)
+        query = Query(*narrowing, pattern)
         rows = all_after(Reader(book, query), count, budget_s)
         assert all_before(Reader(book, query), count, budget_s) == rows
         assert places(rows) == sorted(set(places(rows)))
@@ -120,10 +124,10 @@ def test_forwards_and_backwards_are_the_same_rows(
 
 
 @given(scripts, narrowings, patterns)
-@example([(("gpu1", 0), b"a\tb\n")], None, "a  ")
+@example([(("gpu1", 0), b"a\tb\n")], (frozenset(), frozenset()), "a  ")
 @settings(max_examples=200, deadline=None)
 def test_filtered_rows_are_those_of_all_rows_that_match(
-    script: list[tuple[Source, bytes] | str], sources: frozenset[Source] | None, pattern: str
+    script: list[tuple[Source, bytes] | str], narrowing: Narrowing, pattern: str
 ) -> None:
     regex = pattern.removeprefix("!")
     small = not any(map(str.isupper, regex.replace(r"\S", "")))
@@ -134,10 +138,10 @@ def test_filtered_rows_are_those_of_all_rows_that_match(
         return hit != pattern.startswith("!") or pattern == "!"
 
     with written(script) as book:
-        every = all_after(Reader(book, Query(sources)))
+        every = all_after(Reader(book, Query(*narrowing)))
         matching = [row for row in every if wanted(row)]
-        assert content(all_after(Reader(book, Query(sources, pattern)))) == content(matching)
-        reader = Reader(book, Query(sources))
+        assert content(all_after(Reader(book, Query(*narrowing, pattern)))) == content(matching)
+        reader = Reader(book, Query(*narrowing))
         if pattern != "!":
             assert all_found(reader, (0, -1), pattern, 1) == places(matching)
             assert all_found(reader, reader.end, pattern, -1) == places(matching)[::-1]
@@ -146,10 +150,10 @@ def test_filtered_rows_are_those_of_all_rows_that_match(
 @given(scripts, narrowings, st.sampled_from(Level), st.sampled_from(["", "loss", "!o"]))
 @settings(max_examples=100, deadline=None)
 def test_finding_stops_at_each_row_of_a_level(
-    script: list[tuple[Source, bytes] | str], sources: frozenset[Source] | None, level: Level, pattern: str
+    script: list[tuple[Source, bytes] | str], narrowing: Narrowing, level: Level, pattern: str
 ) -> None:
     with written(script) as book:
-        reader = Reader(book, Query(sources, pattern))
+        reader = Reader(book, Query(*narrowing, pattern))
         rows = all_after(reader)
         wanted = [(row.batch, row.index) for row in rows if level_of(row.text) == level]
         for budget_s in (0.0, 9.0):
@@ -162,17 +166,57 @@ def test_finding_stops_at_each_row_of_a_level(
             assert all_found(reader, start, lambda text: level_of(text) == level, -1) == before[::-1]
 
 
-@given(scripts, st.frozensets(st.sampled_from(SOURCES), min_size=1))
+@given(scripts, narrowings)
 @settings(max_examples=60, deadline=None)
 def test_narrowed_rows_are_the_lines_of_those_sources(
-    script: list[tuple[Source, bytes] | str], sources: frozenset[Source]
+    script: list[tuple[Source, bytes] | str], narrowing: Narrowing
 ) -> None:
+    ranks, nodes = narrowing
+    sources = {who for who in SOURCES if not (ranks and who[1] not in ranks)}
+    sources = {who for who in sources if not (nodes and who[0] not in nodes)}
     with written(script) as book:
         every = by_source(all_after(Reader(book, Query())))
-        rows = all_after(Reader(book, Query(sources)))
+        rows = all_after(Reader(book, Query(*narrowing)))
         assert by_source(rows) == {who: lines for who, lines in every.items() if who in sources}
         if len(sources) == 1:
             assert all(row.first and row.sources == tuple(sources) for row in rows)
+
+
+def selected(reader: Reader, batch: int = 0) -> dict[Source, list[tuple[int, bytes]]]:
+    """The lines that a reader gives byte for byte, with their offsets."""
+    found: dict[Source, list[tuple[int, bytes]]] = {}
+    for piece in [*reader.pieces(batch), *reader.unfinished()]:
+        logs = reader.book.logs
+        assert logs.read(logs.number(piece.source), piece.offset, len(piece.data)) == piece.data
+        at = piece.offset
+        for line in re.findall(rb"[^\n]*\n|[^\n]+", piece.data):
+            found.setdefault(piece.source, []).append((at, line))
+            at += len(line)
+    return found
+
+
+@given(scripts, narrowings, patterns, st.integers(0, 4))
+@settings(max_examples=200, deadline=None)
+def test_byte_for_byte_it_gives_the_lines_of_the_rows(
+    script: list[tuple[Source, bytes] | str], narrowing: Narrowing, pattern: str, count: int
+) -> None:
+    with written(script) as book:
+        reader = Reader(book, Query(*narrowing, pattern))
+        lines = selected(reader)
+        whole = {
+            who: [excerpt(line[:-1])[0] for _, line in own if line.endswith(b"\n")]
+            for who, own in lines.items()
+        }
+        assert {who: own for who, own in whole.items() if own} == by_source(all_after(reader))
+        first, begins = reader.tail(count)
+        last = {who: own[max(0, len(own) - count) :] for who, own in lines.items()}
+        tails = {
+            who: [line for line in own if line[0] >= begins.get(who, 0)]
+            for who, own in selected(reader, first).items()
+        }
+        assert {who: own for who, own in tails.items() if own} == {
+            who: own for who, own in last.items() if own
+        }
 
 
 @given(scripts, st.sampled_from(["", "loss"]))
@@ -181,7 +225,7 @@ def test_the_scrollbar_goes_from_0_to_1_and_back_to_the_place(
     script: list[tuple[Source, bytes] | str], pattern: str
 ) -> None:
     with written(script) as book:
-        reader = Reader(book, Query(None, pattern))
+        reader = Reader(book, Query(pattern=pattern))
         rows = all_after(reader)
         parts = [reader.fraction(place) for place in [(0, 0), *places(rows), reader.end]]
         assert parts == sorted(parts)
@@ -288,9 +332,9 @@ def test_at_the_end_reading_goes_on_with_what_comes(tmp_path: Path) -> None:
 
 def test_sources_that_are_not_in_the_run_have_no_rows() -> None:
     with written([(("gpu1", 0), b"a\n")]) as book:
-        reader = Reader(book, Query(frozenset([("gpu9", 0)])))
+        reader = Reader(book, Query(nodes=frozenset(["gpu9"])))
         assert reader.before(None, 5, 9.0) == Page([], False, (0, 0))
-        assert all_after(Reader(book, Query(frozenset()))) == []
+        assert all_after(Reader(book, Query(frozenset([2]), frozenset(["gpu1"])))) == []
 
 
 def test_a_bad_pattern_is_refused_with_its_place() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import subprocess
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ from cockpit.core.run.event_table import Entry
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
-from cockpit.engine.records.folder import NodeEntry
+from cockpit.engine.records.folder import Manifest, NodeEntry
 from cockpit.tui.look import themes
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
@@ -31,6 +34,7 @@ from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import Command, CommandList
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.event_list import EventList
+from cockpit.tui.run.launched import launched_commands
 from tests.tui.scenes import until
 
 T0 = 1_795_000_000.0
@@ -618,6 +622,33 @@ def test_commands_can_be_read_and_copied(width: int) -> None:
         assert pane.copy_text().isprintable() or "\n" in pane.copy_text()
 
     drive(pane, (width, 24), script)
+
+
+def test_what_was_typed_comes_first_and_all_of_it_can_be_pasted(tmp_path: Path) -> None:
+    plan = {
+        "node": "gpu01",
+        "cwd": str(tmp_path),
+        "env": {"NCCL_DEBUG": "IN FO", "HF_TOKEN": "(secret, 9 characters)"},
+        "run_argv": ["printf", "%s\\n", "@COCKPIT_DIR@/rankwrap", "a b", "$HOME"],
+    }
+    nodes = [NodeEntry("gpu01", "/tmp/cockpit 0/r/gpu01", [0])]
+    typed = ["cockpit", "run", "hosts", "--", "train.py", "a b"]
+    manifest = Manifest("r", T0, nodes, "torchrun", ["train.py"], "/", plans=[plan], command=typed)
+    first, agent, launch = launched_commands(manifest)
+    assert (first.title, first.text) == ("run", "cockpit run hosts -- train.py 'a b'")
+    assert "@COCKPIT_DIR@" not in agent.text + launch.text
+    for token in ("", "hush"):
+        env = {"PATH": os.defpath, **({"HF_TOKEN": token} if token else {})}
+        text = launch.text + '\necho "$NCCL_DEBUG $HF_TOKEN"'
+        done = subprocess.run(["bash", "-c", text], env=env, capture_output=True, text=True, check=False)
+        if token:
+            told = ["/tmp/cockpit 0/r/gpu01/rankwrap", "a b", "$HOME", "IN FO hush"]
+            assert (done.returncode, done.stdout.splitlines()) == (0, told)
+        else:
+            assert done.returncode != 0
+            assert "HF_TOKEN: is a secret: set it first" in done.stderr
+    (only,) = launched_commands(Manifest("r", T0, nodes, "torchrun", ["train.py"], "/"))
+    assert only.title == "agent on gpu01", "a manifest of an earlier version"
 
 
 def test_a_list_that_grows_is_drawn_again() -> None:

@@ -136,7 +136,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),
-    "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0"),
+    "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0 --time"),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
     "retry": ("running", ("p",), lambda app: screen(app)._trouble is None),
@@ -206,7 +206,8 @@ def _watch_pager(monkeypatch: pytest.MonkeyPatch) -> None:
             return 0
 
     async def run(*words: str) -> Pager:
-        assert f"logs {RUN} | " in words[-1]
+        assert f"logs {RUN} --" in words[-1]
+        assert " | " in words[-1]
         RunScreen.paged = words[-1]  # type: ignore[attr-defined]
         return Pager()
 
@@ -344,12 +345,39 @@ def test_the_log_narrows_to_what_is_chosen_and_esc_widens_it() -> None:
     async def main() -> None:
         async with played(Scene(play=noisy), SIZE) as (app, pilot, _):
             await pilot.press("down", "right", "right")
-            await until(pilot, lambda: log(app).sources == frozenset({("gpu01", 1)}), "rank 1 alone")
+            await until(pilot, lambda: log(app).wanted.ranks == {1}, "rank 1 alone")
             await pilot.press("escape")
-            await until(pilot, lambda: log(app).sources is None, "everyone")
+            await until(pilot, lambda: not log(app).wanted.narrows, "everyone")
             await pilot.press("down", "space", "space")
             await settled(pilot)
-            assert {node for node, _ in log(app).sources or ()} == {"gpu01", "gpu02"}
+            assert log(app).wanted.nodes == {"gpu01", "gpu02"}
+
+    asyncio.run(main())
+
+
+def test_the_copied_command_prints_what_the_log_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    _watch_pager(monkeypatch)
+
+    async def main() -> None:
+        scene = Scene(lambda: healthy(command=["cockpit", "run", "hosts", "--", "it's.py"]), noisy)
+        async with played(scene, SIZE) as (app, pilot, _):
+
+            async def copied(*keys: str) -> str:
+                await pilot.press(*keys, "Y")
+                await settled(pilot)
+                return app.clipboard
+
+            assert await copied("t") == f"cockpit logs {RUN}"
+            assert await copied("down", "space", "space") == f"cockpit logs {RUN} --node 'gpu[01-02]'"
+            # Consoles belong to nodes: a rank among the marks leaves them out.
+            assert await copied("right", "space") == f"cockpit logs {RUN} --rank 0-16"
+            await pilot.press("slash", *"@0,13-15", "space", *"it", "space", *"is", "enter")
+            await settled(pilot)
+            assert await copied() == f"cockpit logs {RUN} --rank 0,13-15 --grep 'it is'"
+            await pilot.press("o", "5", "G")
+            await settled(pilot)
+            assert [ran.text for ran in screen(app)._ran][:1] == ["cockpit run hosts -- 'it'\\''s.py'"]
+            assert screen(app)._ran[-1].text == app.clipboard
 
     asyncio.run(main())
 

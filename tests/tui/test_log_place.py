@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook, Row
-from cockpit.engine.logs.reader import Query, Reader
+from cockpit.engine.logs.reader import Reader
 from cockpit.tui.logs import place as log_place
 from cockpit.tui.logs.place import LogPlace, Task
 from tests.engine.books import CREATED, Writer, run_folder

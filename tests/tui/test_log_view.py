@@ -12,13 +12,15 @@ from textual.pilot import Pilot
 
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
 from cockpit.tui.logs.filter_bar import FilterBar
-from cockpit.tui.logs.lines import clock, label
+from cockpit.tui.logs.lines import label
 from cockpit.tui.logs.view import LogView, counted
 from cockpit.tui.look.ansi import read_colours
+from cockpit.tui.look.units import clock_text
 from tests.tui.scenes import until
 
 AT = 1_800_000_000.0
@@ -192,7 +194,7 @@ def test_a_line_has_its_time_who_printed_it_and_its_text(pen: Pen) -> None:
         pen.say("starting ranks", node="gpu02")
         pen.flush()
         app.log_view.open(pen.book, NODES)
-        at = clock(AT + 0.25)
+        at = clock_text(AT + 0.25)
         assert sorted(await settled(app, pilot)) == [
             f"{at} 5            RuntimeError: CUDA out of memory",
             f"{at} [0-7]        hello from everyone",
@@ -200,7 +202,7 @@ def test_a_line_has_its_time_who_printed_it_and_its_text(pen: Pen) -> None:
         ]
         app.log_view.toggle_timestamps()
         assert "[0-7]        hello from everyone" in screen(app)
-        app.log_view.show(frozenset({("gpu02", 5)}), "Log · rank 5")
+        app.log_view.show(Query(frozenset({5})), "Log · rank 5")
         assert await settled(app, pilot) == ["hello from everyone", "RuntimeError: CUDA out of memory"]
         assert app.log_view.title == "Log · rank 5"
 
@@ -576,6 +578,39 @@ def test_a_bad_filter_is_refused_and_the_old_one_stays(pen: Pen) -> None:
     play(scene)
 
 
+def test_a_filter_may_begin_with_ranks_and_nodes(pen: Pen) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.say("starting", node="gpu02")
+        pen.say("loss 1", *range(8))
+        pen.say("other", *range(8))
+        pen.flush()
+        view.open(pen.book, NODES)
+        view.show(Query(frozenset({3})), "rank 3")
+        view.set_filter("@0,5-6 loss")
+        assert [line[13:] for line in await settled(app, pilot)] == ["[0,5-6]      loss 1"]
+        assert (view.title, view.filter) == ("ranks 0,5-6", "@0,5-6 loss")
+        assert view.wanted == Query(frozenset({0, 5, 6}), frozenset(), "loss", times=True)
+        view.next_match(-1)
+        assert "loss 1" in view.copy_line()
+        view.set_filter("@gpu02 !other")
+        lines = sorted(line[13:] for line in await settled(app, pilot))
+        assert lines == ["[4-7]        loss 1", "gpu02:launch starting"]
+        for text, says in (("@8", "no rank 8"), ("@gpu[02-03]", "no node gpu03"), ("@0-", "not a rank set")):
+            with pytest.raises(CockpitError, match=says):
+                view.set_filter(text)
+        assert view.filter == "@gpu02 !other"
+        view.show(Query(frozenset({3})), "rank 3")
+        assert view.title == "gpu02", "what is chosen has not changed"
+        view.show(Query(frozenset({2})), "rank 2")
+        assert await settled(app, pilot) == ["loss 1"], "what is chosen last counts; the pattern stays"
+        assert (view.title, view.filter) == ("rank 2", "!other")
+        view.toggle_timestamps()
+        assert view.wanted == Query(frozenset({2}), pattern="!other")
+
+    play(scene)
+
+
 def test_next_and_previous_error_and_match(pen: Pen) -> None:
     async def scene(app: LogApp, pilot: Pilot[None]) -> None:
         view = app.log_view
@@ -646,7 +681,7 @@ def test_narrowed_to_one_rank_new_lines_of_others_are_not_counted(pen: Pen) -> N
         pen.say("only me", 6)
         pen.flush()
         view.open(pen.book, NODES)
-        view.show(frozenset({("gpu02", 6)}), "rank 6")
+        view.show(Query(frozenset({6})), "rank 6")
         assert [line[13:] for line in await settled(app, pilot)] == ["only me"]
         assert view.status == "following · 1 line"
         view.move(-1)

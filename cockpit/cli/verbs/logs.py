@@ -6,22 +6,25 @@ import argparse
 import asyncio
 import re
 import time
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import Telling, started
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
-from cockpit.cli.plain import Live, Output
-from cockpit.core.logs.lines import LineAssembler
+from cockpit.cli.plain import TICK_S, Live, Output
+from cockpit.core.logs.batches import WAIT_S
+from cockpit.core.logs.folding import Source
+from cockpit.core.logs.query import Query
+from cockpit.core.ranks import read_nodes
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import chunks
-from cockpit.engine.logs.history import history
+from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.reader import Piece, Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
+from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError, Exit
 
 _CONNECT_S = 15.0
@@ -30,210 +33,240 @@ _CONNECT_S = 15.0
 
 def main(words: list[str]) -> int:
     """Print logs."""
-    parser = Parser(
+    args = parser().parse_args(words)
+    query = query_of(args)
+    folder = RunFolder.find(args.run)
+    nodes = folder.manifest.nodes
+    query.check([(node.name, rank) for node in nodes for rank in node.ranks], folder.name)
+    if args.raw and (len(query.ranks) != 1 or args.follow):
+        raise CockpitError("--raw takes exactly one --rank, and no -f", hint="see: cockpit logs --help")
+    return asyncio.run(_logs(folder, query, args))
+
+
+def parser() -> Parser:
+    """The parser of the verb."""
+    made = Parser(
         "logs",
-        "Print a run's output: what is here, what its nodes still have, and with -f new output.",
+        "Print a run's output, merged by time: what is here, what its nodes still have, with -f what comes.",
         "examples:\n"
         "  cockpit logs last --rank 0-3 --tail 20\n"
-        "  cockpit logs last -f --node gpu07 --grep 'loss|Error'\n"
-        "  cockpit logs last --since 10m\n"
+        "  cockpit logs last -f --node 'gpu[01-04]' --grep 'loss|error'\n"
+        "  cockpit logs last --since 10m --time --grep '!debug'\n"
         "  cockpit logs last --rank 0 --raw > rank0.log",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
-    parser.add_argument("-f", "--follow", action="store_true", help="follow new output until the run ends")
-    parser.add_argument("--rank", type=rank_set, metavar="SET", help="only these ranks: 0-3,7")
-    parser.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
-    parser.add_argument("--grep", type=_regex, metavar="REGEX", help="only lines that match")
-    parser.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
-    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
-    parser.add_argument(
+    made.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    made.add_argument("-f", "--follow", action="store_true", help="follow new output until the run ends")
+    made.add_argument(
+        "--rank",
+        type=rank_set,
+        metavar="SET",
+        action="extend",
+        default=[],
+        help="only these ranks: 0-3,7 (repeatable)",
+    )
+    made.add_argument(
+        "--node",
+        type=read_nodes,
+        metavar="SET",
+        action="extend",
+        default=[],
+        help="only these nodes: gpu[01-04],gpu07 (repeatable)",
+    )
+    made.add_argument(
+        "--grep",
+        metavar="REGEX",
+        default="",
+        help="only lines that match; !REGEX: that do not; small letters match capitals too",
+    )
+    made.add_argument("--time", action="store_true", help="print the time of each line")
+    made.add_argument("--since", type=_since, metavar="TIME", default=0.0, help="10m, 2h, 14:30, 14:30:05")
+    made.add_argument("--tail", type=_count, metavar="N", help="only the last N lines of each rank")
+    made.add_argument(
         "--raw", action="store_true", help="the bytes of one rank's log, unchanged; not on a terminal"
     )
-    parser.add_argument(
+    made.add_argument(
         "--no-fold",
         action="store_true",
         help="print each line of each rank, also where many ranks print the same",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    args = parser.parse_args(words)
-    folder = RunFolder.find(args.run)
-    wanted = _Wanted(args.rank, args.node and set(args.node), args.grep, args.tail)
-    wanted.check(folder)
-    if args.raw and (args.rank is None or len(args.rank) != 1 or args.follow):
-        raise CockpitError("--raw takes exactly one --rank, and no -f", hint="see: cockpit logs --help")
-    return asyncio.run(_logs(folder, wanted, args))
+    made.add_argument("--json", action="store_true", help="one JSON object a line")
+    return made
 
 
-@dataclass
-class _Wanted:
-    ranks: set[int] | None
-    nodes: set[str] | None
-    grep: re.Pattern[bytes] | None
-    tail: int | None
-    lines: dict[tuple[str, int | None], _Lines] = field(default_factory=dict)
-
-    def check(self, folder: RunFolder) -> None:
-        """Refuse ranks and nodes that the run does not have."""
-        manifest = folder.manifest
-        if self.ranks is not None and (odd := self.ranks - set(manifest.world)):
-            raise CockpitError(
-                f"no rank {min(odd)}", where=folder.name, hint=f"it has 0-{max(manifest.world)}"
-            )
-        names = {node.name for node in manifest.nodes}
-        if self.nodes is not None and (odd_nodes := self.nodes - names):
-            raise CockpitError(
-                f"no node {min(odd_nodes)}", where=folder.name, hint=f"it has {', '.join(names)}"
-            )
-
-    def takes(self, node: str, rank: int | None) -> bool:
-        """Whether a source is wanted; the launcher's console only if no rank was named."""
-        return (self.nodes is None or node in self.nodes) and (self.ranks is None or rank in self.ranks)
-
-    def filter(self, node: str, rank: int | None, offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """What to show of new bytes, with its offsets: all of them, or the whole lines that match."""
-        if self.grep is None:
-            yield offset, data
-            return
-        lines = self.lines.setdefault((node, rank), _Lines(offset))
-        yield from ((at, line + b"\n") for at, line in lines.feed(data) if self.grep.search(line))
+def query_of(args: argparse.Namespace) -> Query:
+    """What the words ask for."""
+    return Query(frozenset(args.rank), frozenset(args.node), args.grep, args.time)
 
 
-class _Lines:
-    """Lines of one log with their offsets."""
+class _Feed:
+    """A listener that feeds a book, once there is one."""
 
-    def __init__(self, offset: int) -> None:
-        self._at = offset
-        self._assembler = LineAssembler()
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        for line, span in zip(self._assembler.feed(data), self._assembler.spans, strict=True):
-            yield self._at, line
-            self._at += span
-
-
-class _Show:
-    """A listener that shows what is wanted, after the history."""
-
-    def __init__(self, live: Live, wanted: _Wanted) -> None:
-        self._live = live
-        self._wanted = wanted
+    book: Logbook | None = None
+    reads_along = False
+    """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
 
     def joined(self, model: RunModel) -> None:
-        """Logs only: events are for ``attach``."""
+        """Logs only: the session itself is asked."""
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        if self._wanted.takes(node, rank):
-            for at, shown in self._wanted.filter(node, rank, offset, data):
-                self._live.log(node, rank, at, shown)
+        """New bytes of a log: they are in the spool too, unless another cockpit writes it."""
+        if self.book is None:
+            return
+        if self.reads_along:
+            self.book.logs.keep(self.book.logs.number((node, rank)), offset, data)
+        self.book.feed(node, rank, offset, data)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """Logs only: events are for ``attach``."""
 
 
-async def _logs(folder: RunFolder, wanted: _Wanted, args: argparse.Namespace) -> int:
+class _Show:
+    """Prints what a query selects of a book, each byte once."""
+
+    def __init__(self, book: Logbook, query: Query, live: Live) -> None:
+        self._reader = Reader(book, query)
+        self._live = live
+        self._batch = 0
+        self._ends: dict[Source, int] = {}  # how far each log has been printed
+        self._book, self._times = book, query.times
+        self._told: set[Source] = set()
+
+    def begin(self, since: float, tail: int | None) -> None:
+        """Pass over what is too old, or before the last lines of each log."""
+        self._batch, _ = self._reader.position_at(since)
+        if tail is not None:
+            first, self._ends = self._reader.tail(tail)
+            self._batch = max(self._batch, first)
+
+    async def batches(self) -> None:
+        """Print whole lines."""
+        await self._print(self._reader.pieces(self._batch))
+        self._batch = self._reader.end[0]
+        unreadable = self._book.logs.unreadable
+        for source in unreadable.keys() - self._told:
+            self._told.add(source)
+            say(str(unreadable[source]))
+
+    async def unfinished(self, since: float = 0.0) -> None:
+        """Print what has arrived of unfinished lines."""
+        await self._print(piece for piece in self._reader.unfinished() if piece.at >= since)
+
+    async def _print(self, pieces: Iterable[Piece]) -> None:
+        turn = Turn()
+        batch = -1
+        at = None
+        for piece in pieces:
+            if piece.batch != batch:
+                batch, at = piece.batch, piece.at if self._times else None
+                self._live.batch(at)
+                await turn.pause()
+            done = max(0, self._ends.get(piece.source, 0) - piece.offset)
+            if done < len(piece.data):
+                self._live.log(*piece.source, piece.offset + done, piece.data[done:])
+                self._ends[piece.source] = piece.offset + len(piece.data)
+        self._live.batch(at)
+
+
+async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> int:
+    session = trouble = None
+    feed = _Feed()
     if not folder.model().done:
         await started(folder)
+        folder = RunFolder(folder.path)
         try:
-            await _catch_up(folder)
+            session = await _joined(folder, feed, reading=args.follow)
         except CockpitError as error:
+            trouble = error
             say(f"{error}; what is here already:")
-    if args.raw:
-        _raw(folder, wanted)
-        return Exit.OK
+        if session is not None and not args.follow:
+            await session.close()
+            session = None
+    try:
+        if args.raw:
+            _raw(folder, query)
+        else:
+            await _show(folder, query, args, feed, session)
+    finally:
+        if session is not None:
+            await session.close()
+    return trouble.code if trouble and args.follow else Exit.OK
+
+
+async def _show(
+    folder: RunFolder, query: Query, args: argparse.Namespace, feed: _Feed, session: Session | None
+) -> None:
+    """Print what is here; with a session also what comes, until the run has ended."""
+    book = feed.book = feed.book or Logbook(folder)
     live = Live(folder.manifest, Output(json=args.json, fold=not args.no_fold))
-    _print_history(folder, live, wanted, args.since)
-    if args.follow and not folder.model().done:
-        return await _follow(folder, live, wanted)
-    live.close()
-    return Exit.OK
+    show = _Show(book, query, live)
+    try:
+        await book.load()
+        show.begin(args.since, args.tail)
+        await show.batches()
+        while session is not None and not session.model.done:
+            if query.matcher is None:
+                await show.unfinished(args.since)
+            live.tick()
+            await session.wait(TICK_S)
+            book.flush(time.time(), wait_s=WAIT_S)
+            await show.batches()
+        book.flush(time.time())
+        await show.batches()
+        await show.unfinished(args.since)
+    finally:
+        live.close()
+        book.close()
 
 
-async def _catch_up(folder: RunFolder) -> None:
-    """Bring the spool up to date with the nodes; report nodes that do not answer."""
-    folder = RunFolder(folder.path)
-    if not folder.lock():
-        return  # another cockpit keeps the spool up to date
-    session = Session(folder)
-    deadline = time.monotonic() + _CONNECT_S
-    teller = Telling(lambda: session.pool.roll, failures=False)
+async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session | None:
+    """A session that has brought the spool up to date with the nodes; nodes that do not answer are said.
+
+    :param reading: also where another cockpit keeps the spool up to date
+    """
+    writer = folder.lock()
+    if not writer:
+        if not reading:
+            return None
+        feed.book, feed.reads_along = Logbook(folder), True
+    session = Session(folder, feed, writer=writer)
     try:
         await session.rejoin()
         session.watch(policy=False)
-        names = set(session.model.nodes)
-        while time.monotonic() < deadline:
-            await session.wait(0.1)
+        if writer:
+            await _catch_up(session)
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+async def _catch_up(session: Session) -> None:
+    deadline = time.monotonic() + _CONNECT_S
+    teller = Telling(lambda: session.pool.roll, failures=False)
+    names = set(session.model.nodes)
+    try:
+        while names and time.monotonic() < deadline:
+            await session.wait(TICK_S)
             names = {
                 name
                 for name, node in session.model.nodes.items()
                 if session.behind.get(name) != 0 and not node.done and node.link != "gone"
                 if name not in session.paused
             }
-            if not names:
-                break
-        absent = {
-            n for n, node in session.model.nodes.items() if node.link in ("gone", "stale") and not node.done
-        }
-        for name, node in session.model.nodes.items():
-            if name in absent or name in names:
-                say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
-        for name, why in session.paused.items():
-            say(f"{name}: its output is incomplete here: {why}")
     finally:
         await teller.stop()
-        await session.close()
+    for name, node in session.model.nodes.items():
+        if name in names or (node.link in ("gone", "stale") and not node.done):
+            say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
+    for name, why in session.paused.items():
+        say(f"{name}: its output is incomplete here: {why}")
 
 
-def _raw(folder: RunFolder, wanted: _Wanted) -> None:
-    assert wanted.ranks
-    rank = min(wanted.ranks)
+def _raw(folder: RunFolder, query: Query) -> None:
+    (rank,) = query.ranks
     node = next(node for node in folder.manifest.nodes if rank in node.ranks)
     for data in chunks(folder.spool_dir(node) / rank_log(rank)):
         raw(data)
-
-
-def _print_history(folder: RunFolder, live: Live, wanted: _Wanted, since: float) -> None:
-    last: dict[tuple[str, int | None], deque[tuple[int, bytes]]] = {}
-    splitters: dict[tuple[str, int | None], _Lines] = {}
-    for piece in history(folder, lambda error: say(str(error)), since):
-        source = (piece.node, piece.rank)
-        if not wanted.takes(*source):
-            continue
-        for at, shown in wanted.filter(*source, piece.offset, piece.data):
-            if wanted.tail is None:
-                live.log(*source, at, shown)
-            else:
-                kept = last.setdefault(source, deque(maxlen=wanted.tail))
-                # With a filter, each piece is one line; otherwise lines continue from piece to piece.
-                whole = wanted.grep is not None
-                lines = _Lines(at) if whole else splitters.setdefault(source, _Lines(at))
-                kept.extend(lines.feed(shown))
-        live.tick()
-    for source, kept in last.items():
-        for at, line in kept:
-            live.log(*source, at, line + b"\n")
-    live.tick()
-
-
-async def _follow(folder: RunFolder, live: Live, wanted: _Wanted) -> int:
-    folder = RunFolder(folder.path)
-    session = Session(folder, _Show(live, wanted), writer=folder.lock())
-    try:
-        await session.rejoin()
-        session.watch(policy=False)
-        while not session.model.done:
-            await session.wait(0.1)
-            live.tick()
-        return Exit.OK
-    finally:
-        live.close()
-        await session.close()
-
-
-def _regex(text: str) -> re.Pattern[bytes]:
-    try:
-        return re.compile(text.encode())
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"not a regular expression: {text!r}: {error}") from None
 
 
 def _since(text: str) -> float:
@@ -245,3 +278,9 @@ def _since(text: str) -> float:
         clock = (int(found[1]), int(found[2]), int(found[3] or 0))
         return time.mktime((*now[:3], *clock, 0, 0, -1))
     raise argparse.ArgumentTypeError(f"not a time: {text!r} (like 10m, 2h, 14:30, 14:30:05)")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"not a number of lines: {text!r}")
+    return int(text)

@@ -145,6 +145,7 @@ def request(launch: launch_options.Launch) -> Request:
         Times(args.grace, args.finalise_wait),
         args.on_failure,
         args.failure_wait,
+        launch.command,
     )
 
 

@@ -67,6 +67,18 @@ class Unfinished(NamedTuple):
     since: float
 
 
+class Rest(NamedTuple):
+    """Bytes that no newline has ended: ``start`` and ``end`` are offsets in the log.
+
+    :param since: when it last grew, as :meth:`Collector.seal` was told
+    """
+
+    source: int
+    start: int
+    end: int
+    since: float
+
+
 @dataclass(slots=True)
 class _Log:
     """How far one log has been read: it has bytes up to ``end``, its unfinished line starts at ``start``."""
@@ -208,6 +220,12 @@ class Collector:
             if state := log.state.rstrip(b"\r"):
                 size = len(state) if log.overwritten else log.end - log.start
                 yield Unfinished(source, clip(state), size, log.since)
+
+    def rests(self) -> Iterator[Rest]:
+        """What has arrived of unfinished lines, in the order of their sources."""
+        for source, log in sorted(self._logs.items()):
+            if log.start < log.end:
+                yield Rest(source, log.start, log.end, log.since)
 
     def _cut(self) -> list[list[Segment]]:
         pieces, self._pieces, self._size = self._pieces, [], 0

@@ -28,6 +28,7 @@ class Request:
 
     :param node_dir: folder on the nodes for run folders; empty: each node's own temporary folder
     :param failure_wait_s: seconds from a rank's failure to the stop of the rest
+    :param command: the words a person typed for it, without secrets
     """
 
     job: Job
@@ -37,6 +38,7 @@ class Request:
     times: Times = field(default_factory=Times)
     on_failure: str = "stop"
     failure_wait_s: float = 30.0
+    command: Sequence[str] = ()
 
 
 class Stages(Protocol):
@@ -135,4 +137,5 @@ def _manifest(request: Request, prepared: Prepared, links: dict[str, Link], pyth
         transport=request.reach.kind,
         transport_options=dict(request.reach.options),
         plans=[plan_json(plan) for plan in prepared.plans],
+        command=list(request.command),
     )

@@ -10,13 +10,13 @@ from itertools import repeat
 from typing import NamedTuple
 
 from cockpit.base.events import ClockMeasured
-from cockpit.base.record import SIZES, logged_rank
-from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector
-from cockpit.core.logs.folding import folded
+from cockpit.base.record import logged_rank
+from cockpit.core.logs.batches import BATCH_BYTES, WAIT_S, Collector, Rest
+from cockpit.core.logs.folding import Source, folded
 from cockpit.core.logs.levels import Level, level_of
-from cockpit.engine.logs.history import time_index
+from cockpit.core.logs.query import Query
 from cockpit.engine.logs.index import Index
-from cockpit.engine.logs.spooled import Source, SpooledLogs, logs_of
+from cockpit.engine.logs.spooled import SpooledLogs, logs_of, time_index
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError
@@ -92,6 +92,8 @@ class Logbook:
         if self._files():
             self._held = deque()
         self._told = 0  # batches at the last flush
+        self.untimed = range(0)
+        """Batches of bytes that came after the last line of a time index: newer than all before them."""
 
     @property
     def lines(self) -> int:
@@ -168,10 +170,12 @@ class Logbook:
                     size += done[number] - start
                     await self._take(number, start, done[number], turn)
             await turn.pause()
-        # Bytes that came after the last line of an index.
+        self._close_batch(at)
+        timed = self.batches
         for number, end in ends.items():
             await self._take(number, done[number], end, turn)
         self._close_batch(at)
+        self.untimed = range(timed, self.batches)
         await self._take_held(turn)
         turn.tell()
 
@@ -183,7 +187,7 @@ class Logbook:
                 for name in logs_of(self._folder, node):
                     files[node.name, name] = self.logs.number((node.name, logged_rank(name)))
             except CockpitError as error:
-                self.logs.unreadable[node.name, None] = error
+                self.logs.unreadable.setdefault((node.name, None), error)
         return files
 
     async def _clocks(self, turn: Turn) -> dict[str, float]:
@@ -200,11 +204,11 @@ class Logbook:
 
         def of(node: NodeEntry) -> Iterator[_Tick]:
             try:
-                for at, sizes in time_index(self._folder.spool_dir(node) / SIZES):
+                for at, sizes in time_index(self._folder, node):
                     yield _Tick(at - clocks[node.name], node.name, sizes)
             except CockpitError as error:
                 # Costs the order of its output, but no bytes.
-                self.logs.unreadable[node.name, None] = error
+                self.logs.unreadable.setdefault((node.name, None), error)
 
         return heapq.merge(*map(of, self._folder.manifest.nodes), key=lambda tick: tick.at)
 
@@ -232,16 +236,17 @@ class Logbook:
 
     # Reading
 
-    def pending(self, sources: frozenset[Source] | None) -> list[Row]:
-        """The unfinished lines that are progress bars or prompts, folded.
+    def rests(self) -> Iterator[Rest]:
+        """What has arrived of unfinished lines."""
+        return self._collector.rests()
 
-        :param sources: of whom; None: of all
-        """
-        wanted = None if sources is None else self.logs.numbers(sources)
+    def pending(self, query: Query) -> list[Row]:
+        """The unfinished lines of a query that are progress bars or prompts, folded."""
         found = {
             self.logs.sources[line.source]: line
             for line in self._collector.unfinished()
-            if wanted is None or line.source in wanted
+            if query.takes(*self.logs.sources[line.source])
+            and (query.matcher is None or query.matcher.matches(line.state))
         }
         rows = []
         for index, item in enumerate(folded((source, line.state) for source, line in found.items())):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import Struct
@@ -155,8 +155,8 @@ class Index:
         return _last(self.batches, self.lines_before, line)
 
     def batch_at(self, at: float) -> int:
-        """The last batch that was closed at a time (unix seconds) or before; 0 if there is none."""
-        return _last(self.batches, self.at, at)
+        """The first batch that was closed at a time (unix seconds) or later, else the number of batches."""
+        return bisect_left(range(self.batches), at, key=self.at)
 
     def segments(self, batch: int) -> list[Segment]:
         """The segments of a batch, in the order of their sources."""

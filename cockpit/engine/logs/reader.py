@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from cockpit.core.logs.batches import Segment
+from cockpit.core.logs.batches import Rest, Segment
 from cockpit.core.logs.excerpt import LONG, TAIL, TEXT_MAX, clip, excerpt, long_excerpt
 from cockpit.core.logs.folding import Folder
 from cockpit.core.logs.levels import Level, level_of, may_be
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.patterns import Pattern
+from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook, Row, Source
 
 Position = tuple[int, int]
@@ -36,17 +37,8 @@ _ORIGINAL_OVERHEAD = 50
 """The same for each line that it stands for."""
 
 
-@dataclass(frozen=True)
-class Query:
-    """Which lines to show.
-
-    :param sources: of whom; None: of all
-    :param pattern: a regular expression in the shown text; small letters match capitals too; a leading
-        ``!`` inverts; empty: every line
-    """
-
-    sources: frozenset[Source] | None = None
-    pattern: str = ""
+_STEP = 256 << 10
+"""Bytes of a log to read at once."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +52,21 @@ class Page:
     rows: list[Row]
     more: bool
     resume: Position
+
+
+class Piece(NamedTuple):
+    """Bytes of a log as they came: whole lines, or a part of a long or unfinished one.
+
+    :param batch: the batch they are in; the number of batches if their line is unfinished
+    :param at: the latest time by which they were here, unix seconds on our clock
+    :param offset: where they are in the log
+    """
+
+    batch: int
+    at: float
+    source: Source
+    offset: int
+    data: bytes
 
 
 class _Line(NamedTuple):
@@ -83,18 +90,15 @@ _Quick = Callable[[bytes], bool]
 
 
 class Reader:
-    """The rows of a book under one query; holds nothing but caches.
-
-    :raises CockpitError: the pattern is not a regular expression; says where
-    """
+    """The rows of a book under one query; holds nothing but caches."""
 
     def __init__(self, book: Logbook, query: Query) -> None:
         self.book = book
         self.query = query
         self._index = book.index
         self._logs = book.logs
-        self._numbers = None if query.sources is None else book.logs.numbers(query.sources)
-        self._pattern = Pattern(query.pattern) if query.pattern.removeprefix("!") else None
+        self._numbers: Set[int] | None = book.logs.wanted(query)
+        self._pattern = query.matcher
         self._quick: list[_Quick] = [self._pattern.may_match] if self._pattern else []
         self._cache: OrderedDict[int, list[_Line]] = OrderedDict()
         self._cached = 0
@@ -190,11 +194,12 @@ class Reader:
         return batch, (line - before) * len(self._lines(batch)) // (after - before)
 
     def position_at(self, at: float) -> Position:
-        """The first row that was there at a time or after it.
+        """The first row that was there at a time or after it, or that has no time.
 
         :param at: unix seconds on our clock
         """
-        return self._index.batch_at(at), 0
+        batch, untimed = self._index.batch_at(at), self.book.untimed
+        return min(batch, untimed.start) if untimed else batch, 0
 
     # Searching
 
@@ -204,7 +209,7 @@ class Reader:
         """The next (``step`` 1) or previous (-1) row that passes ``test``, without the one at ``position``.
 
         :param position: a row; ``(0, -1)`` is before the first one, :attr:`end` after the last
-        :param test: of the row's text; or a level; or a pattern as in :class:`Query`
+        :param test: of the row's text; or a level; or a pattern as in :class:`~cockpit.core.logs.query.Query`
         :param budget_s: seconds after which it gives up for now; one batch, at least, is looked at
         :return: the place found, or None; and, if time was up first, the position to call again with
         :raises CockpitError: the pattern is not a regular expression, or the spool cannot be read
@@ -226,6 +231,92 @@ class Reader:
             if time.perf_counter() >= deadline and 0 <= at + step < self._index.batches:
                 return None, (at + 1, -1) if step > 0 else (at, 0)
         return None, None
+
+    # As it came
+
+    def pieces(self, batch: int) -> Iterator[Piece]:
+        """What the query selects of the bytes of all lines from a batch on, to its last byte.
+
+        :raises CockpitError: the spool cannot be read
+        """
+        for number, some in self._walk(batch, 1, self._quick):
+            at = self._index.at(number)
+            for segment in self._wanted(self._index.segments(number)) if some else ():
+                for start, end in self._selected(segment):
+                    yield from self._bytes(number, at, segment.source, start, end)
+
+    def unfinished(self) -> Iterator[Piece]:
+        """The same of lines that no newline has ended.
+
+        :raises CockpitError: the spool cannot be read
+        """
+        for rest in self._rests():
+            yield from self._bytes(self._index.batches, rest.since, rest.source, rest.start, rest.end)
+
+    def tail(self, count: int) -> tuple[int, dict[Source, int]]:
+        """Where the last lines of each log begin.
+
+        :param count: how many of them, unfinished ones included
+        :return: the batch from which on they are, and offsets in logs; a log that is not named has fewer
+        :raises CockpitError: the spool cannot be read
+        """
+        everyone = range(len(self._logs.sources)) if self._numbers is None else self._numbers
+        left = dict.fromkeys(everyone, count)
+        begins: dict[Source, int] = {}
+
+        def take(number: int, starts: Sequence[int], end: int) -> None:
+            if len(starts) < left[number]:
+                left[number] -= len(starts)
+                return
+            begins[self._logs.sources[number]] = starts[-left[number]] if left[number] else end
+            del left[number]
+
+        for rest in self._rests():
+            take(rest.source, [rest.start], rest.end)
+        seeker = Reader(self.book, self.query)
+        seeker._numbers = left.keys()  # shrinks as the tails are found
+        for first, some in seeker._walk(self._index.batches - 1, -1, self._quick):
+            for segment in reversed(seeker._wanted(self._index.segments(first)) if some else []):
+                if segment.lines < left.get(segment.source, 0) and self._pattern is None:
+                    left[segment.source] -= segment.lines
+                elif segment.source in left:
+                    lines = seeker._selected(segment, by_line=True)
+                    take(segment.source, [start for start, _ in lines], segment.end)
+            if not left:
+                return first, begins
+        return 0, begins
+
+    def _rests(self) -> Iterator[Rest]:
+        for rest in self.book.rests():
+            if self._numbers is None or rest.source in self._numbers:
+                whole = Segment(rest.source, rest.start, rest.end - rest.start, 1)
+                if self._pattern is None or self._pattern.matches(self._excerpt(whole)):
+                    yield rest
+
+    def _selected(self, segment: Segment, *, by_line: bool = False) -> Iterator[tuple[int, int]]:
+        """The offsets between which the selected lines of a segment are: together, where all are."""
+        start, pattern = segment.start, self._pattern
+        if segment.long or (pattern is None and (not by_line or segment.lines == 1)):
+            if pattern is None or pattern.matches(self._excerpt(segment)):
+                yield start, segment.end
+            return
+        data = self._logs.read(segment.source, start, segment.length)
+        if pattern is None or pattern.may_match(data):
+            for line in data.split(b"\n")[:-1]:
+                if pattern is None or pattern.matches(excerpt(line)[0]):
+                    yield start, start + len(line) + 1
+                start += len(line) + 1
+
+    def _excerpt(self, line: Segment) -> bytes:
+        """What is shown of a single line."""
+        if line.length > LONG:
+            return self._read_long(line)[0]
+        return excerpt(self._logs.read(line.source, line.start, line.length).rstrip(b"\n"))[0]
+
+    def _bytes(self, batch: int, at: float, number: int, start: int, end: int) -> Iterator[Piece]:
+        while start < end and (data := self._logs.read(number, start, min(_STEP, end - start))):
+            yield Piece(batch, at, self._logs.sources[number], start, data)
+            start += len(data)
 
     # Batches
 

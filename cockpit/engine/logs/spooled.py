@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
-from cockpit.engine.files import OpenFiles
+from cockpit.base.fields import SIZES as SIZES_OF_FILES
+from cockpit.base.gate import TIME, bound, read
+from cockpit.base.record import LAUNCHER_LOG, SIZES, logged_rank, rank_log
+from cockpit.core.logs.folding import Source
+from cockpit.core.logs.query import Query
+from cockpit.engine.files import OpenFiles, lines
 from cockpit.engine.logs.recent import Recent
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.errors import CockpitError, os_error
-
-Source = tuple[str, int | None]
-"""Who prints: a node and a global rank; None is the launcher's console on that node."""
 
 OPEN_FILES = 32
 """Files kept open: a run may have more logs than a process may have files."""
@@ -66,9 +69,11 @@ class SpooledLogs:
             self.sources.append(source)
         return number
 
-    def numbers(self, sources: Sequence[Source] | frozenset[Source]) -> frozenset[int]:
-        """The numbers of the logs that exist."""
-        return frozenset(self._numbers[source] for source in sources if source in self._numbers)
+    def wanted(self, query: Query) -> frozenset[int] | None:
+        """The numbers of the logs that a query is about; None: of all."""
+        if not query.narrows:
+            return None
+        return frozenset(number for number, source in enumerate(self.sources) if query.takes(*source))
 
     def size(self, number: int) -> int:
         """Bytes of a log that are here.
@@ -135,6 +140,29 @@ class SpooledLogs:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """A line of a time index."""
+
+    t: float = bound(TIME)
+    s: Mapping[str, int] = bound(SIZES_OF_FILES)
+
+
+def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
+    """Every line of a node's time index: unix seconds on its clock, and the sizes that changed.
+
+    A damaged line is ignored: it costs order, but no bytes.
+
+    :raises CockpitError: it cannot be read
+    """
+    for line in lines(folder.spool_dir(node) / SIZES):
+        try:
+            entry = read(_Sizes, json.loads(line))
+        except (ValueError, RecursionError):
+            continue
+        yield entry.t, entry.s
 
 
 def logs_of(folder: RunFolder, node: NodeEntry) -> dict[str, int]:

@@ -159,6 +159,7 @@ class Manifest:
     transport: str = bound(_TRANSPORT, "auto")
     transport_options: dict[str, str] = bound(MapOf(WORD, _FILE, 100), {})
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
+    command: Sequence[str] = bound(ListOf(_LINE, 1 << 16), ())
     version: str = bound(WORD, __version__)
     format: int = bound(COUNT, FORMAT)
 

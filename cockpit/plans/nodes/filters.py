@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from cockpit.core.ranks import expand
 from cockpit.errors import CockpitError, ManyErrors, near
-from cockpit.plans.nodes.hostfile import Host, expand
+from cockpit.plans.nodes.hostfile import Host
 
 FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +20,7 @@ from cockpit.core.ranks import ranks_text
 from cockpit.core.text import sanitise
 from cockpit.engine.logs.book import Row, Source
 from cockpit.tui.look.ansi import Span, read_colours
+from cockpit.tui.look.units import clock_text
 
 LAUNCHER = "launch"
 MIN_TEXT = 16
@@ -236,7 +236,7 @@ class LogPainter:
             return [(" " * look.prefix_columns, styles.base)] if look.prefix_columns else []
         parts = []
         if look.time_columns:
-            parts.append((clock(row.at)[: look.time_columns] + " ", styles.time))
+            parts.append((clock_text(row.at, look.time_columns) + " ", styles.time))
         if look.label_columns:
             text = label(row.sources, look.label_columns)
             text += " " * (look.label_columns + 1 - cell_len(text))
@@ -255,16 +255,6 @@ class LogPainter:
         if end < len(text):
             return start, _fit(text, start, columns - 1), True
         return start, end, False
-
-
-def clock(at: float) -> str:
-    """A time of day, ``12:04:36.771``."""
-    return f"{_second(int(at))}.{int(at % 1 * 1000):03d}"
-
-
-@lru_cache(maxsize=1024)
-def _second(at: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 @lru_cache(maxsize=4096)

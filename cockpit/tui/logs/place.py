@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cockpit.core.logs.levels import Level
+from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Row
-from cockpit.engine.logs.reader import Position, Query, Reader
+from cockpit.engine.logs.reader import Position, Reader
 from cockpit.tui.logs.window import BEGINNING, LogWindow, position_after, position_of
 
 BUDGET_S = 0.003

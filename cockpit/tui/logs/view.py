@@ -20,9 +20,10 @@ from textual.widget import Widget
 
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.patterns import Pattern
+from cockpit.core.logs.query import Query
 from cockpit.core.text import RemoteText
 from cockpit.engine.logs.book import Logbook, Row, Source
-from cockpit.engine.logs.reader import Position, Query, Reader
+from cockpit.engine.logs.reader import Position, Reader
 from cockpit.errors import CockpitError
 from cockpit.tui.door import kind_and_text
 from cockpit.tui.logs.lines import LogLook, LogPainter, LogStyles, label, shown
@@ -113,8 +114,6 @@ class LogView(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.title = "Log"
-        """What is shown, in a few words."""
         self.empty_text = ""
         """What an empty log waits for."""
         self.behind_s: float | None = None
@@ -127,7 +126,9 @@ class LogView(Widget, can_focus=True):
         """Whether new lines are kept off the screen; see :meth:`freeze`."""
         self._book: Logbook | None = None
         self._place: LogPlace | None = None
-        self._query = Query()
+        self._chosen, self._title = Query(), "Log"
+        self._filter = Query()  # as typed; its sets replace what is chosen
+        self._query = Query()  # the two together
         self._loader = Loader(self, "log", self._cannot_read)
         self._waiting: tuple[Task, str] | None = None  # to load once there is a screen
         self._hidden = False
@@ -169,32 +170,45 @@ class LogView(Widget, can_focus=True):
         self._place = None
         self._restart()
 
-    def show(self, sources: frozenset[Source] | None, title: str) -> None:
-        """Narrow the log to some sources, or widen it to all (None), at the same time of the log.
+    def show(self, chosen: Query, title: str) -> None:
+        """Narrow the log to some nodes or ranks, or widen it, at the same time of the log.
+
+        What is chosen last counts: sets of the filter are dropped.
 
         :param title: what is then shown
         """
-        self.title = title
-        if sources != self._query.sources:
-            self._query = replace(self._query, sources=sources)
+        self._title = title
+        if chosen != self._chosen:
+            self._chosen = chosen
             self._left = 0
-            self._restart()
+            self._requery(Query(pattern=self._filter.pattern))
         self._say_status()
 
-    def set_filter(self, pattern: str) -> None:
-        """Show only lines that match; all lines if ``pattern`` is empty.
+    def set_filter(self, text: str) -> None:
+        """Show only lines that match, of the ranks and nodes it begins with; see :class:`Query`.
 
-        :raises CockpitError: it is not a regular expression; the old filter stays
+        :raises CockpitError: it makes no sense; the old filter stays
         """
-        if pattern == self.filter:
+        if text == self.filter:
             return
-        if pattern.removeprefix("!"):
-            self._hits = Pattern(pattern)
-            self._hits_text = pattern
-        self._query = replace(self._query, pattern=pattern)
-        self._highlight = bool(pattern)
+        typed = Query.typed(text)
+        if self._book is not None:
+            typed.check(self._book.logs.sources)
+        if typed.matcher is not None:
+            self._hits, self._hits_text = typed.matcher, typed.pattern
+        self._highlight = bool(typed.pattern)
         self._note = ""
+        self._requery(typed)
+
+    def _requery(self, typed: Query) -> None:
+        self._filter = typed
+        self._query = replace(typed if typed.narrows else self._chosen, pattern=typed.pattern)
         self._restart()
+
+    @property
+    def title(self) -> str:
+        """What is shown, in a few words."""
+        return self._filter.who or self._title
 
     @property
     def following(self) -> bool:
@@ -213,13 +227,13 @@ class LogView(Widget, can_focus=True):
 
     @property
     def filter(self) -> str:
-        """The pattern that lines must match."""
-        return self._query.pattern
+        """The filter as it is typed."""
+        return self._filter.text
 
     @property
-    def sources(self) -> frozenset[Source] | None:
-        """Whose lines are shown; None: everyone's."""
-        return self._query.sources
+    def wanted(self) -> Query:
+        """Which lines are shown."""
+        return replace(self._query, times=self._timestamps)
 
     @property
     def status(self) -> str:
@@ -527,10 +541,7 @@ class LogView(Widget, can_focus=True):
     def _unfinished(self, count: int) -> list[Row]:
         """Progress bars and prompts, as they are now."""
         assert self._book is not None
-        rows = self._book.pending(self._query.sources)
-        if self._hits is not None and self._hits_text == self.filter:
-            rows = [row for row in rows if self._hits.matches(row.text)]
-        return rows[-count:]
+        return self._book.pending(self._query)[-count:]
 
     def _draw(self) -> None:
         self._place_scrollbar()
@@ -544,11 +555,10 @@ class LogView(Widget, can_focus=True):
 
     def _paint(self) -> LogPainter:
         if self._painter is None:
-            alone = self._query.sources is not None and len(self._query.sources) == 1
             look = LogLook(
                 LogStyles.of(self),
                 max(1, self.size.width - 1),
-                labels=0 if alone else self._labels,
+                labels=0 if len(self._query.ranks) == 1 else self._labels,
                 times=self._timestamps,
                 wrap=self._wrap,
                 left=self._left,

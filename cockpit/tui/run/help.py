@@ -19,6 +19,7 @@ _LOG = (
     "",
     "It follows the newest lines until you move; {last} or {follow} follows again.",
     "{filter} filters: a regular expression, live; !word hides lines; {back} clears.",
+    "@0,13-15 word or @gpu[01-04] word: of these ranks or nodes alone.",
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
@@ -44,7 +45,10 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "events": ("events", _EVENTS),
     "commands": (
         "commands",
-        ("The exact commands cockpit ran, to read and to paste; {open} copies the one under the cursor.",),
+        (
+            "The command that started the run, then the exact commands cockpit ran, to read and to paste;",
+            "{open} copies the one under the cursor.",
+        ),
     ),
 }
 """Title and lines of each pane, by its id; names of commands stand for their keys."""

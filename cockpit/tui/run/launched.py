@@ -1,35 +1,45 @@
-"""The commands of a launch, as the nodes got them, for the list of commands."""
+"""The commands of a launch, as they were typed here and as the nodes got them, for the list of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from cockpit.base.record import ENV_DIR
+from cockpit.base.secret import is_secret
 from cockpit.base.shell import join, quote
 from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.folder import Manifest
+from cockpit.plans.script import render_word
 from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.run.command_list import Command
 
 
 def launched_commands(manifest: Manifest) -> list[Command]:
-    """What was run to launch: on this machine, and on each node."""
-    found = []
+    """What was run to launch: what was typed, then on this machine for each node, and on each node."""
+    found = [Command(manifest.created, "run", join(manifest.command))] if manifest.command else []
     for node in manifest.nodes:
         typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
         text = join([*typed, COMMAND]) if typed else COMMAND
         found.append(Command(manifest.created, f"agent on {node.name}", text))
-    launches = [
-        Command(manifest.created, f"launch on {plan.get('node')}", _launch(plan)) for plan in manifest.plans
-    ]
-    return [*found, *launches]
+    dirs = {node.name: node.dir for node in manifest.nodes}
+    for plan in manifest.plans:
+        node_name = str(plan.get("node"))
+        text = _launch(plan, dirs.get(node_name, ""))
+        found.append(Command(manifest.created, f"launch on {node_name}", text))
+    return found
 
 
-def _launch(plan: Mapping[str, Any]) -> str:
-    """The launch of one node as a person would type it; manifests have no secrets."""
-    lines = [f"cd {quote(str(plan.get('cwd')))}"]
-    lines += [f"export {name}={quote(str(value))}" for name, value in plan.get("env", {}).items()]
+def _launch(plan: Mapping[str, Any], folder: str) -> str:
+    """The launch of one node as a person would type it; of secrets the manifest has the names alone.
+
+    :param folder: the run's folder on the node
+    """
+    lines = [f"cd {quote(str(plan.get('cwd')))}", f"export {ENV_DIR}={quote(folder)}"]
+    for name, value in plan.get("env", {}).items():
+        given = f"${{{name}?is a secret: set it first}}" if is_secret(name) else quote(str(value))
+        lines.append(f"export {name}={given}")
     if plan.get("setup"):
         lines.append(str(plan["setup"]))
     words = plan.get("run_argv") or plan.get("argv") or ()
-    return "\n".join([*lines, join(map(str, words))])
+    return "\n".join([*lines, " ".join(render_word(str(word)) for word in words)])

@@ -21,7 +21,7 @@ from textual.worker import Worker
 from cockpit.base.shell import join
 from cockpit.core.logs.batches import WAIT_S
 from cockpit.core.logs.levels import Level
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import ranks_text
 from cockpit.core.text import RemoteText
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.logs.book import Row
@@ -614,17 +614,10 @@ class RunScreen(CommandScreen):
 
     def _logs_words(self) -> list[str]:
         """The words of the command that prints what the log shows."""
-        words = ["logs", self.board.folder.name]
-        sources, _ = self._tabs.narrowed()
-        if sources is not None:
-            ranks = sorted(rank for _, rank in sources if rank is not None)
-            nodes = [node for node in self._ranks_of if (node, None) in sources]
-            words += ["--node", nodes_text(nodes)] if nodes else ["--rank", ranks_text(ranks)]
-        if self._log.filter:
-            words += ["--grep", self._log.filter]
-        return words
+        return ["logs", self.board.folder.name, *self._log.wanted.words]
 
     def _do_pager(self) -> None:
+        self._note_command("open the log", self._logs_words())
         words = [sys.executable, "-c", "from cockpit.cli.main import main; raise SystemExit(main())"]
         # Through `cockpit logs`, which makes the ranks' output harmless: a pager may not.
         self._page(f"{join([*words, *self._logs_words()])} | {os.environ.get('PAGER') or 'less -R'}")

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
+from cockpit.core.logs.query import Query
 from cockpit.core.text import RemoteText
-from cockpit.engine.logs.book import Source
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
@@ -82,7 +82,7 @@ class Tabs(Vertical):
         self.log_view.show(*self.narrowed())
         self.say_status()
 
-    def narrowed(self) -> tuple[frozenset[Source] | None, str]:
+    def narrowed(self) -> tuple[Query, str]:
         """Whose lines the log shows, and what that is called."""
         return narrowed(self.view.chosen, self._marks, self._ranks)
 

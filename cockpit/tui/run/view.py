@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from cockpit.core.logs.query import Query
 from cockpit.core.ranks import ranks_text
-from cockpit.engine.logs.book import Source
 from cockpit.tui.commands import Id
 from cockpit.tui.run.grid_lines import Mark
 
@@ -27,26 +27,28 @@ class View:
 
 def narrowed(
     chosen: Mark | None, marks: Collection[Mark], nodes: Mapping[str, Sequence[int]]
-) -> tuple[frozenset[Source] | None, str]:
-    """Whose lines the log shows, and what that is called; None: everybody's.
+) -> tuple[Query, str]:
+    """Whose lines the log shows, and what that is called.
 
     :param marks: if there are any, they count, not what is chosen
     :param nodes: the ranks of each
     """
     if marks:
-        wanted = frozenset(source for mark in marks for source in _sources(*mark, nodes))
-        return wanted, f"marked: ranks {ranks_text([rank for _, rank in wanted if rank is not None])}"
+        wanted = frozenset(number for node, rank in marks for number in _ranks(node, rank, nodes))
+        # Nodes have consoles, ranks have not: a set is of the ones or the others.
+        whole = all(rank is None for _, rank in marks)
+        query = Query(nodes=frozenset(node for node, _ in marks)) if whole else Query(wanted)
+        return query, f"marked: ranks {ranks_text(wanted)}"
     if chosen is None:
-        return None, "all ranks, merged by time"
+        return Query(), "all ranks, merged by time"
     node, rank = chosen
-    title = f"{node} · ranks {ranks_text(nodes[node])}" if rank is None else f"rank {rank} · {node}"
-    return frozenset(_sources(node, rank, nodes)), title
-
-
-def _sources(node: str, rank: int | None, nodes: Mapping[str, Sequence[int]]) -> list[Source]:
     if rank is not None:
-        return [(node, rank)]
-    return [(node, None), *((node, number) for number in nodes[node])]
+        return Query(frozenset({rank})), f"rank {rank} · {node}"
+    return Query(nodes=frozenset({node})), f"{node} · ranks {ranks_text(nodes[node])}"
+
+
+def _ranks(node: str, rank: int | None, nodes: Mapping[str, Sequence[int]]) -> Sequence[int]:
+    return nodes[node] if rank is None else [rank]
 
 
 def stepped(chosen: Mark | None, step: int, nodes: Mapping[str, Sequence[int]]) -> Mark:
