@@ -260,6 +260,8 @@ def test_following_prints_what_comes_and_ends_with_the_run(tmp_path: Path) -> No
     (tmp_path / "work" / "go").touch()
     assert verbs.end(launched).code == 0
     everything, some = [verbs.end(process) for process in following]
+    words = json.loads((verbs.runs / "r" / "manifest.json").read_text())["command"]
+    assert words == ["cockpit", *verbs.words("r", script)]
     assert (everything.code, some.code) == (0, 0)
     told = [line.partition("| ")[2] for line in everything.out.splitlines()]
     assert told == ["partial", "last", "end"]

@@ -8,7 +8,9 @@ import pytest
 
 from cockpit.cli import launch_options
 from cockpit.cli.main import main
+from cockpit.cli.verbs import run
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.errors import CockpitError
 from cockpit.plans.profilers.nsys import Nsys
 
 
@@ -38,6 +40,27 @@ def test_words_for_other_programs_may_begin_with_a_dash(given: str, joined: bool
     assert isinstance(job.profiler, Nsys)
     assert job.profiler.extra == tuple(given.split())
     assert job.program == ("train.py", "--launcher-args", "-y")
+
+
+def test_what_was_typed_is_kept_without_secrets(hostfile: str) -> None:
+    given = [
+        "--env",
+        "HF_TOKEN=hush",
+        "--env=WANDB_API_KEY=hush",
+        "--env",
+        "NCCL_DEBUG=A=B",
+        "--name",
+        "TOKEN=x",
+    ]
+    program = ["--", "train.py", "--env", "MY_TOKEN=shown: the program's own words are no variables"]
+    with pytest.raises(CockpitError, match="not a name for a run"):
+        launch(*given, hostfile, *program)
+    found = launch(*given[:-1], "x", hostfile, *program)
+    kept = ["--env", "HF_TOKEN", "--env=WANDB_API_KEY", "--env", "NCCL_DEBUG=A=B", "--name", "x"]
+    assert found.command == ("cockpit", "plan", *kept, hostfile, *program)
+    assert found.job.env["HF_TOKEN"] == found.job.env["WANDB_API_KEY"] == "hush"
+    request = run.request(launch_options.parse(run._parser(), [hostfile, *given[:2], "--", "x"]))
+    assert request.command == ("cockpit", "run", hostfile, "--env", "HF_TOKEN", "--", "x")
 
 
 def test_an_option_of_ours_is_no_forgotten_value(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:
