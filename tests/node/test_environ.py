@@ -270,10 +270,11 @@ def test_it_is_sent_to_the_nodes(tmp_path: Path) -> None:
     archive = tmp_path / "node.zip"
     archive.write_bytes(payload.archive())
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from cockpit.node import agent, environ;"
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from cockpit.node import agent; from cockpit.node.run import environ;"
         "print(agent._function('environ') is environ.environ)"
     )
     argv = [sys.executable, "-I", "-S", "-c", code, str(archive)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=os.sep)
     assert done.stdout.strip() == "True", done.stderr
-    assert VERBS["environ"] == "environ"
+    assert VERBS["environ"] == "run.environ"

@@ -106,7 +106,7 @@ def test_node_code_is_compiled_for_this_python(launch: Launch) -> None:
     run.ended()
     with zipfile.ZipFile(run.folder / "node.pyz") as archive:
         names = archive.namelist()
-    assert "cockpit/node/wrapper.pyc" in names
+    assert "cockpit/node/run/wrapper.pyc" in names
     assert not [name for name in names if name.endswith(".py")]
 
 

@@ -356,8 +356,8 @@ def below(pid: int) -> list[procfs.Stat]:
 INNER = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from cockpit.engine import payload
-from cockpit.node import supervisor
+from cockpit.engine.links import payload
+from cockpit.node.run import supervisor
 supervisor.start(json.loads(sys.argv[2]), sys.executable, payload.archive())
 """
 
