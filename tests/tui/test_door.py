@@ -35,6 +35,7 @@ from cockpit.tui.panes.key_bar import KeyBar
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
+from cockpit.tui.run.notices import Notice
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.top_bar import TopBar
@@ -525,7 +526,7 @@ def test_what_acts_on_a_terminal_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with played(Scene(healthy), SIZE) as (app, pilot, _):
-            monkeypatch.setattr(RunScreen, "_notice", lambda screen: said)
+            monkeypatch.setattr(Notice, "text", lambda *_, **__: said)
             await until(pilot, lambda: "]0;tb31mcdef|" in text_of(app), "a notice")
             monkeypatch.setattr(TopBar, "render_line", lambda *_: Strip([Segment(said)], 40))
             bar = app.screen.query_one(TopBar)

@@ -13,7 +13,7 @@ from textual.widgets._toast import Toast
 from cockpit.core.logs.levels import Level
 from cockpit.tui import base_app
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.run import screen as run_screen
+from cockpit.tui.run import notices
 from tests.tui.scenes import Scene, ends, fails, healthy, played, settled, text_of, trains, until
 from tests.tui.stage import Stage
 from tests.tui.test_keys import log, screen
@@ -61,7 +61,7 @@ def test_what_the_other_cockpit_does_not_write_is_shown(monkeypatch: pytest.Monk
             await until(pilot, lambda: "the first words" in text_of(app), "the line")
             assert "not here yet" not in text_of(app)
             assert "is it suspended?" not in text_of(app), "it may be about to write"
-            monkeypatch.setattr(run_screen, "LACKING_S", 0.0)
+            monkeypatch.setattr(notices, "LACKING_S", 0.0)
             await until(pilot, lambda: "is it suspended?" in text_of(app), "why")
 
     asyncio.run(main())
