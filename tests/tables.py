@@ -63,6 +63,8 @@ PACKAGES = (
     "node/measure",
     "plans",
     "plans/nodes",
+    "plans/launchers",
+    "plans/profilers",
     "transport",
     "engine",
     "engine/links",

@@ -170,7 +170,8 @@ class LogPlace:
     def scrolled(self, lines: int) -> Task:
         """Task: move the view, the cursor only as far as it must to stay in it; past the end, follow."""
         window = self.window
-        first, last = (self.lines[0].number, self.lines[-1].number) if self.lines else (0, 0)
+        numbers = [line.number for line in self.lines] or [window.end]
+        first, last = numbers[0], numbers[-1]
 
         def read() -> bool:
             if not self._read_to(first + lines if lines < 0 else last + lines):
@@ -311,7 +312,8 @@ class LogPlace:
     def _walk(self, place: tuple[int, int], lines: int) -> tuple[int, int]:
         """The line ``lines`` below (above, if negative) this one, as far as rows are at hand."""
         window = self.window
-        number, part = place
+        # The window may have been put elsewhere, by a jump whose rows have not been read yet.
+        number, part = max(place, (window.first, 0))
         part += lines
         while part < 0 and number > window.first:
             number -= 1
