@@ -76,11 +76,11 @@ async def collect(words: list[str]) -> dict[str, Any]:
 async def stacks(nodes: list[str]) -> dict[str, Any]:
     """Stacks of the job on these nodes, links and agents warm; ``seconds`` of the second sample."""
     from cockpit.engine.stacks.parties import JobParty, find_job
-    from cockpit.engine.stacks.take import Ask, Stacks
+    from cockpit.engine.stacks.take import Ask, Sampler
 
     async with LinkPool(PYTHONS) as pool:
         job, _ = await find_job(nodes, pool, "")
-        taken = Stacks(JobParty(job, nodes, pool, []), Ask(), Path("/tmp/stacks"))
+        taken = Sampler(JobParty(job, nodes, pool, []), Ask(), Path("/tmp/stacks"))
         await taken.take()
         sample = await taken.take()
         assert not taken.snapshot.missing(), taken.snapshot.missing()
@@ -91,13 +91,13 @@ async def dumping(words: list[str]) -> dict[str, Any]:
     """Stacks of a run over links that stand, again and again: RUN SECONDS; until it is killed."""
     from cockpit.engine.records.folder import RunFolder
     from cockpit.engine.stacks.parties import open_run
-    from cockpit.engine.stacks.take import Ask, Stacks
+    from cockpit.engine.stacks.take import Ask, Sampler
 
     run, every = words
     folder = RunFolder.find(run)
     async with open_run(folder) as party:
         while True:
-            await Stacks(party, Ask(), folder.path / "stacks").take()
+            await Sampler(party, Ask(), folder.path / "stacks").take()
             await asyncio.sleep(float(every))
 
 

@@ -231,9 +231,9 @@ class _Job:
         return self._links[node]
 
     async def targets(self, node: str, link: Any) -> list[Any]:
-        from cockpit.engine.stacks.take import Target
+        from cockpit.engine.stacks.take import RankProcess
 
-        return [Target(rank, 41_000 + rank, 90_000 + rank) for rank in self._ranks[node]]
+        return [RankProcess(rank, 41_000 + rank, 90_000 + rank) for rank in self._ranks[node]]
 
 
 def _shows(app: App[Any], text: str) -> bool:
@@ -243,7 +243,7 @@ def _shows(app: App[Any], text: str) -> bool:
 async def stacks(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each: from the key, as the screen is pushed, to what is on it."""
     from cockpit.base.stacks.packing import pack
-    from cockpit.engine.stacks.take import Ask, Stacks
+    from cockpit.engine.stacks.take import Ask, Sampler
     from cockpit.tui.stacks.app import StacksApp
     from cockpit.tui.stacks.screen import StackScreen
     from tests.tui.stack_scenes import reads, waits
@@ -256,8 +256,8 @@ async def stacks(rounds: int) -> dict[str, Any]:
     found: dict[str, list[float]] = {"tree_s": [], "verdict_s": [], "lag_ms": []}
     for _ in range(rounds):
         job = _Job({node: _Recorded(data) for node, data in packed.items()}, ranks)
-        taken = Stacks(job, Ask(), Path(os.environ["XDG_STATE_HOME"]))
-        app = StacksApp(Stacks(_Job({}, {}), Ask(), Path(os.environ["XDG_STATE_HOME"])), Config(ascii=False))
+        taken = Sampler(job, Ask(), Path(os.environ["XDG_STATE_HOME"]))
+        app = StacksApp(Sampler(_Job({}, {}), Ask(), Path(os.environ["XDG_STATE_HOME"])), Config(ascii=False))
         async with app.run_test(size=SIZE):
             ticker, began = Ticker(), time.perf_counter()
             await app.push_screen(StackScreen(taken))

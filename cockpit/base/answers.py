@@ -9,11 +9,11 @@ from cockpit.base.events import (
     GPU_SAMPLES,
     RANK_SAMPLES,
     GpuSample,
-    Lines,
     NodeSample,
-    Process,
     RankSample,
     Recorded,
+    RecordLines,
+    Survivor,
 )
 from cockpit.base.fields import LOG, SIZES, Target
 from cockpit.base.frames import MAX_PAYLOAD
@@ -36,13 +36,13 @@ from cockpit.base.gate import (
     TIME,
     VARIABLES,
     WORD,
-    Kind,
+    FieldKind,
     ListOf,
     Malformed,
     MapOf,
     Maybe,
     Of,
-    Row,
+    RowOf,
     Text,
     Whole,
     bound,
@@ -50,11 +50,11 @@ from cockpit.base.gate import (
 )
 
 
-class Address(Kind):
+class Address(FieldKind):
     """An IP address."""
 
     def read(self, value: Any) -> str:
-        """See :meth:`cockpit.base.gate.Kind.read`."""
+        """See :meth:`cockpit.base.gate.FieldKind.read`."""
         import ipaddress  # loaded where answers are read, not on every node
 
         try:
@@ -156,7 +156,7 @@ class StopAnswer:
     """whether a supervisor carries it out; without one the run's processes were ended at once"""
 
     alive: bool = bound(FLAG)
-    survivors: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+    survivors: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Remains:
 
     why: str = bound(SENTENCE)
     ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE), ())
-    processes: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+    processes: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ class StatusAnswer:
     """facts, events, whether the supervisor lives; `found`: what a dead supervisor did not record;
     without a run folder no `record`, but `gone`: what runs"""
 
-    events: Lines = bound(Recorded(EVENTS_KEPT))
+    events: RecordLines = bound(Recorded(EVENTS_KEPT))
     record: Optional[RunFacts] = maybe(Of(RunFacts))
     alive: Optional[bool] = maybe(FLAG)
-    found: Lines = bound(Recorded(3 * RANKS_A_NODE), Lines())
+    found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
 
 
@@ -231,7 +231,7 @@ class RunsAnswer:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Bytes of one file in the payload."""
 
     file: str = bound(LOG)
@@ -243,11 +243,11 @@ class Part:
 class FollowItem:
     """new bytes; `found`: what a dead supervisor did not record; `gone`: no run folder, but what runs"""
 
-    parts: Tuple[Part, ...] = bound(ListOf(Row(Part), RANKS_A_NODE + 3))
+    parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
     t: float = bound(TIME)
     alive: Optional[bool] = maybe(FLAG)
-    found: Lines = bound(Recorded(3 * RANKS_A_NODE), Lines())
+    found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
 
 

@@ -28,7 +28,7 @@ from cockpit.base.gate import (
     TIME,
     WORD,
     Digits,
-    Kind,
+    FieldKind,
     ListOf,
     Malformed,
     MapOf,
@@ -160,7 +160,7 @@ class Report(Fact):
 
 
 @dataclass(frozen=True)
-class Process:
+class Survivor:
     """A process that no signal ended."""
 
     pid: int = bound(PID, 0)
@@ -172,7 +172,7 @@ class Process:
 class Survivors(Fact):
     """processes that SIGKILL did not end: `pid name state`"""
 
-    procs: Tuple[Process, ...] = bound(ListOf(Of(Process), 10_000), ())
+    procs: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ ABOUT_RANKS = (RankStarted, RankExited, RankLost)
 """Facts about one rank."""
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """One line of a run record or of a journal: unix seconds, and what it says."""
 
     t: float
@@ -353,7 +353,7 @@ class Line(NamedTuple):
         return dict({"t": self.t, "e": KINDS[type(self.fact)]}, **plain(self.fact))
 
 
-def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[Line]:
+def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[RecordLine]:
     """A parsed line, by a table of kinds; None for a kind that the table does not have.
 
     :raises Malformed: it is no line, or a field is not what it should be
@@ -365,28 +365,28 @@ def read_line(value: Any, known: Dict[str, Type[Fact]]) -> Optional[Line]:
         raise Malformed("no time or no kind")
     t = TIME.read(value["t"])
     fact = known.get(kind)
-    return None if fact is None else Line(t, read(fact, value))
+    return None if fact is None else RecordLine(t, read(fact, value))
 
 
 @dataclass(frozen=True)
-class Lines:
+class RecordLines:
     """Lines of a run record.
 
     :param bad: how many more make no sense
     """
 
-    lines: Tuple[Line, ...] = ()
+    lines: Tuple[RecordLine, ...] = ()
     bad: int = 0
 
 
 @dataclass(frozen=True)
-class Recorded(Kind):
+class Recorded(FieldKind):
     """A list of at most ``most`` lines of a run record; bad ones are counted, unknown ones passed over."""
 
     most: int
 
-    def read(self, value: Any) -> Lines:
-        """See :meth:`cockpit.base.gate.Kind.read`."""
+    def read(self, value: Any) -> RecordLines:
+        """See :meth:`cockpit.base.gate.FieldKind.read`."""
         if not isinstance(value, list) or len(value) > self.most:
             raise Malformed("expected a list of at most %d lines" % self.most)
         found, bad = [], 0
@@ -398,4 +398,4 @@ class Recorded(Kind):
             else:
                 if line is not None:
                     found.append(line)
-        return Lines(tuple(found), bad)
+        return RecordLines(tuple(found), bad)

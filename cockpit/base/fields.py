@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.base import record
-from cockpit.base.gate import RANK, RANKS_A_NODE, SIZE, TICKS, Kind, Malformed, MapOf, Whole, bound
+from cockpit.base.gate import RANK, RANKS_A_NODE, SIZE, TICKS, FieldKind, Malformed, MapOf, Whole, bound
 
 
-class LogName(Kind):
+class LogName(FieldKind):
     """A file that is followed: a rank's log, the launcher's console, the run record, the time index."""
 
     def read(self, value: Any) -> str:
-        """See :meth:`cockpit.base.gate.Kind.read`."""
+        """See :meth:`cockpit.base.gate.FieldKind.read`."""
         if isinstance(value, str) and record.is_followed(value):
             return value
         raise Malformed("not a file that is followed")

@@ -32,7 +32,7 @@ class Malformed(ValueError):
         return Malformed("%s%s%s" % (place, "" if text[:1] in (".", "[") else ": ", text))
 
 
-class Kind:
+class FieldKind:
     """What a value may be."""
 
     def read(self, value: Any) -> Any:
@@ -44,39 +44,39 @@ class Kind:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flag(Kind):
+class Flag(FieldKind):
     """True or false."""
 
     def read(self, value: Any) -> bool:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if value is True or value is False:
             return bool(value)
         raise _not("true or false", value)
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole(Kind):
+class Whole(FieldKind):
     """An integer from ``least`` to ``most``, both included."""
 
     least: int
     most: int
 
     def read(self, value: Any) -> int:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
             return value
         raise _not("an integer from %d to %d" % (self.least, self.most), value)
 
 
 @dataclasses.dataclass(frozen=True)
-class Number(Kind):
+class Number(FieldKind):
     """A finite number from ``least`` to ``most``, both included."""
 
     least: float
     most: float
 
     def read(self, value: Any) -> float:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         # The comparison comes before float(): an integer may be too large for one. NaN fails it.
         if (
             isinstance(value, (int, float))
@@ -88,7 +88,7 @@ class Number(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Text(Kind):
+class Text(FieldKind):
     """A string of at most ``most`` characters; lone surrogates are allowed, they represent odd bytes.
 
     :param pattern: what the whole string must match; empty: anything
@@ -100,7 +100,7 @@ class Text(Kind):
     cut: bool = False
 
     def read(self, value: Any) -> str:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if not isinstance(value, str):
             raise _not("a text", value)
         text: str = value
@@ -114,29 +114,29 @@ class Text(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Maybe(Kind):
+class Maybe(FieldKind):
     """Null, or a value of another kind."""
 
-    kind: Kind
+    kind: FieldKind
 
     def read(self, value: Any) -> Any:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         return None if value is None else self.kind.read(value)
 
 
 @dataclasses.dataclass(frozen=True)
-class ListOf(Kind):
+class ListOf(FieldKind):
     """A list of at most ``most`` values of one kind, as a tuple.
 
     :param skip: values of another kind are left out rather than refused
     """
 
-    kind: Kind
+    kind: FieldKind
     most: int
     skip: bool = False
 
     def read(self, value: Any) -> Tuple[Any, ...]:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if not isinstance(value, (list, tuple)):
             raise _not("a list", value)
         if len(value) > self.most:
@@ -152,15 +152,15 @@ class ListOf(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class MapOf(Kind):
+class MapOf(FieldKind):
     """An object of at most ``most`` entries, whose names and values are each of one kind."""
 
-    name: Kind
-    value: Kind
+    name: FieldKind
+    value: FieldKind
     most: int
 
     def read(self, value: Any) -> Dict[Any, Any]:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if not isinstance(value, dict):
             raise _not("an object", value)
         if len(value) > self.most:
@@ -175,13 +175,13 @@ class MapOf(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Digits(Kind):
+class Digits(FieldKind):
     """An integer as the name of an entry, since JSON allows only strings."""
 
     kind: Whole
 
     def read(self, value: Any) -> int:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         if isinstance(value, int):
             return self.kind.read(value)
         if isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,18}", value):
@@ -190,31 +190,31 @@ class Digits(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
-class Of(Kind):
+class Of(FieldKind):
     """An object that a definition describes."""
 
     definition: Type[Any]
 
     def read(self, value: Any) -> Any:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         return read(self.definition, value)
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(Kind):
+class RowOf(FieldKind):
     """A list that holds the fields of a definition in their order."""
 
     definition: Type[Any]
 
     def read(self, value: Any) -> Any:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         names = [name for name, _, _ in _fields(self.definition)]
         if not isinstance(value, (list, tuple)) or len(value) != len(names):
             raise _not("a list of %d values" % len(names), value)
         return read(self.definition, dict(zip(names, value)))
 
 
-def bound(kind: Kind, default: Any = dataclasses.MISSING) -> Any:
+def bound(kind: FieldKind, default: Any = dataclasses.MISSING) -> Any:
     """A field of a definition.
 
     :param kind: what it holds
@@ -256,10 +256,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-_known: Dict[Type[Any], List[Tuple[str, Kind, bool]]] = {}
+_known: Dict[Type[Any], List[Tuple[str, FieldKind, bool]]] = {}
 
 
-def _fields(definition: Type[Any]) -> List[Tuple[str, Kind, bool]]:
+def _fields(definition: Type[Any]) -> List[Tuple[str, FieldKind, bool]]:
     """Name, kind, and whether it is required, for each field of a definition."""
     found = _known.get(definition)
     if found is None:
@@ -271,7 +271,7 @@ def _fields(definition: Type[Any]) -> List[Tuple[str, Kind, bool]]:
     return found
 
 
-def fields(definition: Type[Any]) -> Sequence[Tuple[str, Kind, bool]]:
+def fields(definition: Type[Any]) -> Sequence[Tuple[str, FieldKind, bool]]:
     """Name, kind, and whether it is required, for each field: for docs, and for tests with bad data."""
     return tuple(_fields(definition))
 
@@ -329,6 +329,6 @@ VARIABLES = MapOf(Text(4096), Text(8192), 10_000)
 """An environment as it is sent: no secrets, long values cut."""
 
 
-def maybe(kind: Kind, default: Optional[Any] = None) -> Any:
+def maybe(kind: FieldKind, default: Optional[Any] = None) -> Any:
     """A field that may be missing or null."""
     return bound(Maybe(kind), default)

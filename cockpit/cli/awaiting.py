@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from cockpit.cli.output import say
-from cockpit.cli.status_line import Progress
+from cockpit.cli.status_line import StatusLine
 from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
@@ -36,7 +36,7 @@ class Telling:
         """Errors that have been reported."""
         self._look = look
         self._failures = failures
-        self._progress = Progress()
+        self._progress = StatusLine()
         self._task = asyncio.get_running_loop().create_task(self._tell())
 
     async def stop(self) -> None:

@@ -15,7 +15,7 @@ from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.records.folder import new_name
 from cockpit.errors import CockpitError
 from cockpit.plans import environment
-from cockpit.plans.launch import Job
+from cockpit.plans.launch import LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.sources import nodes_from
@@ -105,10 +105,10 @@ def _add_profile_options(made: Parser) -> None:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchOptions:
     """What the words asked for."""
 
-    job: Job
+    job: LaunchJob
     args: argparse.Namespace
     not_sent: list[str]
     """Names of this shell's variables that the ranks do not get."""
@@ -116,7 +116,7 @@ class Launch:
     """What was typed, without the values of secrets."""
 
 
-def parse(made: Parser, words: list[str]) -> Launch:
+def parse(made: Parser, words: list[str]) -> LaunchOptions:
     """Options and hostfile to a job.
 
     :raises CockpitError: anything wrong with them, as many errors at once as possible
@@ -136,7 +136,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
     files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]
     files += [(path, hostfile.read_text(path, "environment file")) for path in args.env_file]
     env = environment.gather(os.environ, files, args.env)
-    job = Job(
+    job = LaunchJob(
         run=_name(args.name),
         hosts=hosts,
         program=tuple(program),
@@ -153,7 +153,7 @@ def parse(made: Parser, words: list[str]) -> Launch:
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
     )
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
-    return Launch(job, args, environment.not_sent(os.environ, env.values), command)
+    return LaunchOptions(job, args, environment.not_sent(os.environ, env.values), command)
 
 
 def _without_secrets(options: list[str]) -> list[str]:

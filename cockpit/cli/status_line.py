@@ -9,7 +9,7 @@ import sys
 from cockpit.cli.output import draw
 
 
-class Progress:
+class StatusLine:
     """The last line of stderr, redrawn each time; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from cockpit.core.run.summary import summary
 from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
-    from cockpit.tui.base_app import Host
+    from cockpit.tui.base_app import BaseApp
     from cockpit.tui.run.flight import Flight
     from cockpit.tui.stacks.screen import Source
 
@@ -100,7 +100,7 @@ async def show_stacks(stacks: Source) -> int:
 
 
 @contextmanager
-def _leaves_on_signals(app: Host) -> Iterator[None]:
+def _leaves_on_signals(app: BaseApp) -> Iterator[None]:
     """SIGTERM, and SIGHUP of a closed terminal, leave the run and end the app.
 
     Handlers of the event loop would not do: a terminal that takes no more output holds the loop up.

@@ -23,7 +23,7 @@ from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, retried, settle
-from cockpit.engine.quotas import Room
+from cockpit.engine.quotas import Space
 from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.plans.profilers.registry import PROFILERS, SUFFIXES, WARNING
@@ -37,7 +37,7 @@ _TRIES = 5
 
 
 @dataclass
-class Report:
+class Fetched:
     """One report and what became of it."""
 
     node: str
@@ -58,7 +58,7 @@ class Collected:
     """The outcome of a collect."""
 
     folder: Path
-    reports: list[Report] = field(default_factory=list)
+    reports: list[Fetched] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     """Nodes without a report, and why."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ async def collect(
     manifest = folder.manifest
     _make(target)
     collected = Collected(target)
-    room = Room(target, quotas or load().quotas)
+    room = Space(target, quotas or load().quotas)
 
     async def tell() -> None:
         while True:
@@ -130,7 +130,7 @@ async def collect(
 
 
 async def _collect_node(
-    node: NodeEntry, pool: LinkPool, collected: Collected, room: Room, index: int, lost: Lost
+    node: NodeEntry, pool: LinkPool, collected: Collected, room: Space, index: int, lost: Lost
 ) -> None:
     for attempt in range(1, _TRIES + 1):
         link: Link | None = None
@@ -152,7 +152,7 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
             report.state, report.why = "failed", error.what
 
 
-async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room: Room, index: int) -> None:
+async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room: Space, index: int) -> None:
     listed = (await link.call(verbs.Reports(node.dir))).files
     known = {report.name: report for report in collected.reports if report.node == node.name}
     if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
@@ -166,7 +166,7 @@ async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room:
             collected.missing[node.name] = f"{what} (report_files in [quotas], {SEE})"
             break
         taken = {report.file for report in known.values()}
-        known[name] = Report(node.name, name, entry.size)
+        known[name] = Fetched(node.name, name, entry.size)
         known[name].file = _local_name(f"{index:04d}-{safe_name(node.name)}", name, taken)
         collected.reports.append(known[name])
     for report in known.values():
@@ -185,7 +185,7 @@ def _local_name(folder: str, name: str, taken: set[str]) -> str:
     return file
 
 
-async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path, room: Room) -> None:
+async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, room: Space) -> None:
     final = folder / report.file
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
@@ -228,7 +228,7 @@ async def _fetch(link: Link, node: NodeEntry, report: Report, folder: Path, room
             await wanted_task
 
 
-async def _append(link: Link, node: NodeEntry, report: Report, path: Path, room: Room) -> tuple[str, int]:
+async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room: Space) -> tuple[str, int]:
     """Fetch what is missing after the bytes already in ``path``; return sha256 and size of the whole."""
     part = await asyncio.to_thread(_Part, path)
     try:

@@ -19,7 +19,7 @@ class QuotaReached(CockpitError):
     """There is no room here for more of a node's logs: they wait on the node, nothing is lost."""
 
 
-class Room:
+class Space:
     """The free space where a run is recorded, checked now and then.
 
     :param folder: on the file system in question

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer
-from cockpit.base.gate import FLAG, Kind, Malformed, Maybe, Text, Whole
+from cockpit.base.gate import FLAG, FieldKind, Malformed, Maybe, Text, Whole
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.profilers.base import Profiler
@@ -19,7 +19,7 @@ DEFAULT_PORT = 29500
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchJob:
     """One launch over all nodes.
 
     :param run: name of the run
@@ -63,7 +63,7 @@ _TOOL = Text(4096, rf"(?!.*{DIR})/[^\x00-\x1f\x7f]*")
 _VERSION = Text(100, r"[A-Za-z0-9][A-Za-z0-9.+_!-]*")
 _ADDRESS = Text(255, r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")
 _PORT = Whole(1, 65535)
-_FACTS: dict[str, Kind] = {
+_FACTS: dict[str, FieldKind] = {
     "address": Maybe(_ADDRESS),
     "port": Maybe(_PORT),
     "cores": Text(1 << 19, r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?(?:,(?!\Z)|\Z))*"),
@@ -88,7 +88,7 @@ def is_port(value: object) -> bool:
     return _is(_PORT, value)
 
 
-def _is(kind: Kind, value: object) -> bool:
+def _is(kind: FieldKind, value: object) -> bool:
     try:
         kind.read(value)
     except Malformed:
@@ -149,10 +149,10 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlannedNode:
     """One node of a job, with everything settled that a launcher's command line needs."""
 
-    job: Job
+    job: LaunchJob
     index: int
     facts: NodeFacts | None
     master_addr: str

@@ -15,12 +15,12 @@ from cockpit.base.record import REPORTS
 from cockpit.core.ranks import is_name
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
-from cockpit.plans.launch import DEFAULT_PORT, DIR, Job, NodeFacts, Place, is_address, is_port
+from cockpit.plans.launch import DEFAULT_PORT, DIR, LaunchJob, NodeFacts, PlannedNode, is_address, is_port
 from cockpit.plans.launchers import registry as launchers
 from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.unfit import refusal
 
-__all__ = ["DIR", "Job", "NodeFacts", "NodePlan", "build_plans"]
+__all__ = ["DIR", "LaunchJob", "NodeFacts", "NodePlan", "build_plans"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def host_of(name: str) -> str:
     return name.partition(":")[0] if name.count(":") == 1 else name
 
 
-def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tuple[NodePlan, ...]:
+def build_plans(job: LaunchJob, facts: Sequence[NodeFacts | None] | None = None) -> tuple[NodePlan, ...]:
     """The plans of all nodes, in hostfile order.
 
     :param facts: those of each host in order, or None if nothing was asked
@@ -112,7 +112,7 @@ def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tu
     errors: list[CockpitError] = []
     for index in range(len(job.hosts)):
         try:
-            plans.append(_plan(Place(job, index, known[index], addr, port), notes))
+            plans.append(_plan(PlannedNode(job, index, known[index], addr, port), notes))
         except CockpitError as error:
             if error.code is not Exit.NODE_UNFIT:  # the same on every node
                 raise
@@ -122,7 +122,7 @@ def build_plans(job: Job, facts: Sequence[NodeFacts | None] | None = None) -> tu
     return tuple(plans)
 
 
-def _check(job: Job) -> None:
+def _check(job: LaunchJob) -> None:
     if not job.program or job.program == ("-m",):
         raise CockpitError("no program to run", hint="write it at the end: -- train.py ARGS")
     if not job.hosts:
@@ -145,7 +145,7 @@ def _check(job: Job) -> None:
         raise CockpitError(f"{DIR} is cockpit's own placeholder", hint="take it out of the command line")
 
 
-def _master(job: Job, first: NodeFacts | None) -> tuple[str, int, list[str]]:
+def _master(job: LaunchJob, first: NodeFacts | None) -> tuple[str, int, list[str]]:
     notes = []
     name = host_of(job.hosts[0].name)
     addr = job.master_addr or (first and first.address) or name
@@ -168,7 +168,7 @@ def _is_ip(name: str) -> bool:
     return True
 
 
-def _plan(place: Place, notes: Sequence[str]) -> NodePlan:
+def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
     job, facts = place.job, place.facts
     refused = refusal(place.host.name, job, facts) if facts else None
     if refused:

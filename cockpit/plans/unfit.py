@@ -5,25 +5,25 @@ from __future__ import annotations
 from cockpit.base.answers import FactsAnswer
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans.launch import Job, NodeFacts
+from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.launchers import registry as launchers
 
 
-def _no_launcher(job: Job, facts: NodeFacts) -> Finding | None:
+def _no_launcher(job: LaunchJob, facts: NodeFacts) -> Finding | None:
     return launchers.unfit(job, facts)
 
 
-def _no_profiler(job: Job, facts: NodeFacts) -> Finding | None:
+def _no_profiler(job: LaunchJob, facts: NodeFacts) -> Finding | None:
     return job.profiler.missing if job.profiler and not facts.profiler else None
 
 
-def _no_script(job: Job, answer: FactsAnswer) -> Finding | None:
+def _no_script(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     steps = Step("run from a folder that every node has"), Step("give --cwd DIR")
     what = f"no {job.program[0]} in {job.cwd}"
     return None if answer.script else Finding("no_script", what, certainty="sure", steps=steps)
 
 
-def _no_room(job: Job, answer: FactsAnswer) -> Finding | None:
+def _no_room(job: LaunchJob, answer: FactsAnswer) -> Finding | None:
     profiler = job.profiler
     if not profiler or answer.free_bytes >= profiler.room:
         return None
@@ -42,7 +42,9 @@ UNFIT = (
 """What has to be mended first is in front."""
 
 
-def refusal(node: str, job: Job, facts: NodeFacts, answer: FactsAnswer | None = None) -> CockpitError | None:
+def refusal(
+    node: str, job: LaunchJob, facts: NodeFacts, answer: FactsAnswer | None = None
+) -> CockpitError | None:
     """What has to be mended first on a node; None: it is fit.
 
     :param answer: what else it answered; None: it was not asked

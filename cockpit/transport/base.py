@@ -41,7 +41,7 @@ class UnknownHostKey(LinkError):
         self.file = file
 
 
-class Stage(Enum):
+class ConnectStage(Enum):
     """How far a connection to a node has got; the value says what it is waiting for."""
 
     QUEUED = "its turn to connect"
@@ -59,11 +59,11 @@ class Progress:
     """Where the connection to one node is now, and since when."""
 
     def __init__(self) -> None:
-        self.stage = Stage.QUEUED
+        self.stage = ConnectStage.QUEUED
         self.since = time.monotonic()
         """When it got there (monotonic seconds)."""
 
-    def reach(self, stage: Stage) -> None:
+    def reach(self, stage: ConnectStage) -> None:
         """It has reached ``stage``; staying there changes nothing."""
         if stage is not self.stage:
             self.stage = stage

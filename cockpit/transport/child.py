@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from cockpit.base import openfiles
-from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail
+from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 
 ENDS_S = 2.0
 """Seconds a child has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
@@ -28,7 +28,7 @@ class ChildTransport:
 
     async def open(self, command: str) -> Pipe:
         """See :meth:`cockpit.transport.base.Transport.open`."""
-        self.progress.reach(Stage.SHELL)
+        self.progress.reach(ConnectStage.SHELL)
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._words,

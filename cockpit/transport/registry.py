@@ -12,7 +12,7 @@ Options = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Kind:
+class TransportKind:
     """A kind of transport.
 
     :param ways: makes the ways to nodes from options and the seconds that a node may spend on any one stage
@@ -64,8 +64,8 @@ class _Auto:
 
 
 TRANSPORTS = {
-    "auto": Kind(_Auto, _typed_ssh),
-    "ssh": Kind(_ssh, _typed_ssh),
-    "local": Kind(_local, lambda options, node: ()),
+    "auto": TransportKind(_Auto, _typed_ssh),
+    "ssh": TransportKind(_ssh, _typed_ssh),
+    "local": TransportKind(_local, lambda options, node: ()),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's."""

@@ -21,7 +21,7 @@ from pathlib import Path
 import asyncssh
 
 from cockpit.base.shell import quote
-from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Tail, UnknownHostKey
+from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
 """Unauthenticated connections to one sshd at a time: MaxStartups starts to drop them at 10."""
@@ -87,7 +87,7 @@ class SshHops:
             via = ""
             if isinstance(jump, str) and jump:
                 via = jump
-                progress.reach(Stage.JUMP)
+                progress.reach(ConnectStage.JUMP)
                 tunnel = await self._jump(jump)
                 options = await self._options_for(host, user, tunnel=tunnel)
             # One gate for each sshd: behind a jump host a dead node must not hold up the others.
@@ -147,7 +147,7 @@ class SshHops:
         """Connect; retry after a moment if sshd drops us before the login, as it does when busy."""
         for attempt in range(1, _TRIES + 1):
             client = _Client(progress)
-            progress.reach(Stage.QUEUED)
+            progress.reach(ConnectStage.QUEUED)
             try:
                 async with gate:
                     return await self._dial(options, client, name)
@@ -166,7 +166,7 @@ class SshHops:
 
         :raises LinkError: it stayed in one stage for too long
         """
-        client.progress.reach(Stage.DIALING)
+        client.progress.reach(ConnectStage.DIALING)
         # Pass the tunnel again: without it, asyncssh would itself open the configured jump host once more.
         dialing = asyncio.ensure_future(
             asyncssh.connect(
@@ -265,25 +265,25 @@ class _Client(asyncssh.SSHClient):
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._connection = conn
-        self.progress.reach(Stage.BANNER)
+        self.progress.reach(ConnectStage.BANNER)
 
     def look(self) -> None:
         """Check what the other side has sent: asyncssh has no callback for a banner or for new keys."""
         if self._connection is None:
             return
         if self._connection.get_extra_info("recv_cipher"):
-            self.progress.reach(Stage.LOGIN)
+            self.progress.reach(ConnectStage.LOGIN)
         elif self._connection.get_extra_info("server_version"):
-            self.progress.reach(Stage.KEYS)
+            self.progress.reach(ConnectStage.KEYS)
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.key = key
         return False
 
 
-def _stuck(stage: Stage, name: str, seconds: float) -> LinkError:
+def _stuck(stage: ConnectStage, name: str, seconds: float) -> LinkError:
     """A node that has stayed too long in one stage of a connection."""
-    if stage is Stage.DIALING:
+    if stage is ConnectStage.DIALING:
         what, hint = f"no answer to the connection for {seconds:g} s", "is the node up, a firewall between?"
     else:
         what = f"connected, and then no answer for {seconds:g} s: still waiting for {stage.value}"
@@ -344,12 +344,12 @@ class SshTransport:
         """Connect if there is no connection yet, and start ``command``."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._hops.connect(self._node, self.progress)
-        self.progress.reach(Stage.SHELL)
+        self.progress.reach(ConnectStage.SHELL)
         limit = self._hops.options.stage_timeout
         try:
             process = await asyncio.wait_for(self._connection.create_process(command, encoding=None), limit)
         except (TimeoutError, asyncio.TimeoutError):
-            raise _stuck(Stage.SHELL, self._node, limit) from None
+            raise _stuck(ConnectStage.SHELL, self._node, limit) from None
         except (OSError, asyncssh.Error) as error:
             raise explain(error, self._node) from None
         return _SshPipe(self._node, process)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cockpit.config import Config
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.run.flight import Flight
 from cockpit.tui.run.start import StartScreen
 
 
-class CockpitApp(Host):
+class CockpitApp(BaseApp):
     """The cockpit app: it begins with a start.
 
     :param flight: what it was opened for

@@ -48,7 +48,7 @@ RELOAD_S = 1.0
 """How often theme files are checked for changes."""
 
 
-class Host(App[int]):
+class BaseApp(App[int]):
     """The app without its screens.
 
     :param read_only: do nothing that changes the run

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from cockpit.core.text import RemoteText
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import Command, Id, in_scope
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.panes.dialogs import Answer, Question
@@ -113,7 +113,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
     }
     """
 
-    app = getters.app(Host)
+    app = getters.app(BaseApp)
     last_keys: tuple[Id, ...] = ("help", "leave")
     """The keys that stay longest in the last line."""
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cockpit.base import answers, events, frames, gate, replies, verbs
-from cockpit.base.events import Lines
+from cockpit.base.events import RecordLines
 from cockpit.base.gate import (
     FILE_NAME,
     PATH,
@@ -24,13 +24,13 @@ from cockpit.base.gate import (
     Maybe,
     Number,
     Of,
-    Row,
+    RowOf,
     Whole,
     bound,
     plain,
     read,
 )
-from cockpit.core.run.events import Record, parsed
+from cockpit.core.run.events import RecordReader, parsed
 from cockpit.errors import CockpitError
 
 DEFINITIONS = [
@@ -67,7 +67,7 @@ class Outer:
 
     name: str = bound(RUN_NAME)
     inner: Inner = bound(Of(Inner))
-    rows: tuple[Inner, ...] = bound(ListOf(Row(Inner), 2), ())
+    rows: tuple[Inner, ...] = bound(ListOf(RowOf(Inner), 2), ())
     by_rank: dict[int, float] = bound(MapOf(Digits(Whole(0, 99)), Number(0, 10), 3), {})
     flag: bool | None = bound(Maybe(Flag()), None)
 
@@ -150,7 +150,7 @@ def written(found: Any) -> Any:
     told = {
         name: [line.as_json() for line in each.lines]
         for name, each in lines.items()
-        if isinstance(each, Lines)
+        if isinstance(each, RecordLines)
     }
     return {**plain(found), **told}
 
@@ -201,7 +201,7 @@ def test_json_that_breaks_parsers(text: bytes) -> None:
 
 
 def test_a_node_speaks_of_its_own_ranks_only() -> None:
-    record = Record("a", [0, 1])
+    record = RecordReader("a", [0, 1])
     told = [{"t": 1, "e": "rank_started", "rank": rank} for rank in (0, 5, 1)]
     found = record.feed(b"".join(json.dumps(line).encode() + b"\n" for line in told))
     assert [event.fact.rank for event in found if isinstance(event.fact, events.RankStarted)] == [0, 1]
@@ -212,7 +212,7 @@ def test_a_node_speaks_of_its_own_ranks_only() -> None:
 def test_a_record_reads_the_same_in_any_pieces(lines: list[bytes], cuts: list[int]) -> None:
     good = b'{"t": 1, "e": "note", "text": "x"}'
     data = b"".join(line.replace(b"\n", b"") + b"\n" + good + b"\n" for line in lines)
-    whole, pieces = Record("a", [0]), Record("a", [0])
+    whole, pieces = RecordReader("a", [0]), RecordReader("a", [0])
     found = []
     rest = data
     for cut in cuts:

@@ -15,12 +15,12 @@ from cockpit.cli.verbs import ps
 from cockpit.engine.launch.all_or_none import unfinished
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
-from cockpit.transport.base import LinkError, Stage
+from cockpit.transport.base import ConnectStage, LinkError
 from tests.transport.sshserver import Place
 from tests.waiting import soon
 
 
-def stays(roll: Roll, node: str, stage: Stage, seconds: float) -> None:
+def stays(roll: Roll, node: str, stage: ConnectStage, seconds: float) -> None:
     """A node has been at one stage for so long."""
     roll.awaited[node].reach(stage)
     roll.awaited[node].since -= seconds
@@ -44,8 +44,8 @@ def test_errors_as_they_come_and_who_is_awaited(
             for node in ("gpu01", "gpu02"):
                 roll.answer(node)
             for node in ("gpu03", "gpu04", "gpu05"):
-                stays(roll, node, Stage.DIALING, 12)
-            stays(roll, "gpu06", Stage.LOGIN, 3)
+                stays(roll, node, ConnectStage.DIALING, 12)
+            stays(roll, "gpu06", ConnectStage.LOGIN, 3)
             roll.fail("gpu08", LinkError("connection refused", where="gpu08", hint="start sshd"))
             await soon(lambda: heard("cockpit: gpu08: connection refused; start sshd\n"))
             await soon(lambda: heard("2 of 8 nodes answered, 1 failed; no answer yet: "))

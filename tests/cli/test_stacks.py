@@ -22,7 +22,7 @@ from cockpit import paths
 from cockpit.base.stacks import kinds
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import dump_json, pack
-from cockpit.cli.status_line import Progress
+from cockpit.cli.status_line import StatusLine
 from cockpit.cli.verbs import stacks
 from cockpit.core.stacks import verdict
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
@@ -315,12 +315,12 @@ def test_a_terminal_is_told_which_node_is_waited_for(job: list[Any], monkeypatch
 
 def test_progress_fits_the_line_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch, 30)
-    progress = Progress()
+    progress = StatusLine()
     progress.show("a" * 80)
     progress.clear()
     assert terminal.getvalue() == "\r\x1b[K" + "a" * 29 + "\r\x1b[K"
     monkeypatch.setenv("TERM", "dumb")
-    Progress().show("a")
+    StatusLine().show("a")
     assert terminal.getvalue().count("a") == 29
 
 

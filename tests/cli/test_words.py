@@ -22,7 +22,7 @@ def hostfile(tmp_path: Path) -> str:
     return str(path)
 
 
-def launch(*words: str) -> launch_options.Launch:
+def launch(*words: str) -> launch_options.LaunchOptions:
     """What ``run`` and ``plan`` make of their words."""
     return launch_options.parse(launch_options.parser("plan", ""), list(words))
 

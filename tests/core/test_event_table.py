@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cockpit.base import events
-from cockpit.base.events import KINDS, OWN, RECORD, Fact, Line, read_line
-from cockpit.core.run.event_table import TABLE, Clock, Entry, our_time, witnessed
+from cockpit.base.events import KINDS, OWN, RECORD, Fact, RecordLine, read_line
+from cockpit.core.run.event_table import TABLE, Entry, WhoseClock, our_time, witnessed
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
@@ -24,7 +24,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.StopRequested("enough", "ada"),
     events.Stage("term"),
     events.Report("a.nsys-rep", state="ready"),
-    events.Survivors((events.Process(7, "python", "D"),)),
+    events.Survivors((events.Survivor(7, "python", "D"),)),
     events.Note("the clock jumped"),
     events.Ended(),
     events.Planned({"a": (0,)}),
@@ -71,7 +71,7 @@ def test_every_definition_has_one_row_and_every_row_a_definition() -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS.values()))
 def test_what_a_node_records_is_on_its_clock_and_everything_else_on_ours(kind: str) -> None:
     fact = {**RECORD, **OWN}[kind]
-    assert TABLE[fact].clock is (Clock.NODE if kind in RECORD else Clock.OURS)
+    assert TABLE[fact].clock is (WhoseClock.NODE if kind in RECORD else WhoseClock.OURS)
 
 
 @pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
@@ -92,7 +92,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
 
 @pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])
 def test_the_definition_of_each_kind_is_its_way_through_a_record(fact: Fact) -> None:
-    assert read_line(Line(2.0, fact).as_json(), {**RECORD, **OWN}) == Line(2.0, fact)
+    assert read_line(RecordLine(2.0, fact).as_json(), {**RECORD, **OWN}) == RecordLine(2.0, fact)
 
 
 @pytest.mark.parametrize("fact", OF_EACH_KIND, ids=lambda fact: KINDS[type(fact)])

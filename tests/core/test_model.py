@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.events import NodeSample, RankSample, Sample
-from cockpit.core.run.events import Event, Record
+from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.errors import Exit
 
@@ -75,7 +75,7 @@ def test_a_rank_that_is_started_again_has_not_failed() -> None:
 
 def test_a_node_speaks_for_itself_only() -> None:
     told = b'{"t": 1, "e": "rank_exited", "node": "b", "rank": 0, "code": 1}\n'
-    (event,) = Record("a", [0]).feed(told)
+    (event,) = RecordReader("a", [0]).feed(told)
     assert event.node == "a"
     lied = model(exited(1, "a", 2, 1), exited(1, "c", 0, 1), exited(1, "a", 99, 1))
     assert not any(rank.failed for rank in lied.ranks.values())

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.core.logs import level_words
-from cockpit.core.logs.search import Row, Rows
+from cockpit.core.logs.search import Expression, Rows
 from tests.logs.judged import levels
 
 REGEXES = (*level_words.ERROR, *level_words.WARNING)
-ROWS = Rows([Row(regex, regex) for regex in REGEXES])
+ROWS = Rows([Expression(regex, regex) for regex in REGEXES])
 
 
 def alone(line: bytes) -> set[str]:
@@ -64,7 +64,14 @@ def test_texts_that_overlap_hide_no_row(line: bytes) -> None:
 
 
 def test_a_text_within_another_is_seen() -> None:
-    rows = Rows([Row(1, "xylophone"), Row(2, "phone book"), Row(3, "zebra|phone"), Row(4, r"E\d\d")])
+    rows = Rows(
+        [
+            Expression(1, "xylophone"),
+            Expression(2, "phone book"),
+            Expression(3, "zebra|phone"),
+            Expression(4, r"E\d\d"),
+        ]
+    )
     assert sorted(tells for tells, _ in rows.found_in(b"a xylophone book")) == [1, 2, 3]
     assert [(tells, match.start()) for tells, match in rows.found_in(b"in E12")] == [(4, 3)]
     assert rows.hint(b"nothing of it") is None

@@ -24,7 +24,7 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.take import Ask, Stacks, Target
+from cockpit.engine.stacks.take import Ask, RankProcess, Sampler
 
 RANKS = 64
 """Ranks of the node that sends a bomb; the other node has one, after them."""
@@ -180,8 +180,8 @@ class _Job:
     async def link(self, node: str) -> Any:
         return self._links[node]
 
-    async def targets(self, node: str, link: Any) -> list[Target]:
-        return [Target(rank, 1000 + rank, 7) for rank in self._ranks[node]]
+    async def targets(self, node: str, link: Any) -> list[RankProcess]:
+        return [RankProcess(rank, 1000 + rank, 7) for rank in self._ranks[node]]
 
 
 async def _late(late: list[float]) -> None:
@@ -197,7 +197,7 @@ async def _sample(name: str, root: Path) -> dict[str, Any]:
     parts = BOMBS[name]()
     if name != "endless":
         parts = iter(list(parts))
-    stacks = Stacks(_Job(parts), Ask(), root)
+    stacks = Sampler(_Job(parts), Ask(), root)
     ticking = asyncio.create_task(_late(late))
     began = time.perf_counter()
     sample = await stacks.take()

@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import collect
-from cockpit.engine.launch.start import Request, start
+from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link, Stream
 from cockpit.engine.links.roll import Roll
@@ -22,9 +22,9 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import model_now
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.stacks.take import Ask, Stacks
+from cockpit.engine.stacks.take import Ask, Sampler
 from cockpit.errors import CockpitError
-from cockpit.plans.launch import Job
+from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.transport.base import LinkError, Reach, UnknownHostKey
 from tests.engine.test_session import Heard
@@ -66,9 +66,9 @@ async def running(folder: Path, size: int = 1000) -> AsyncIterator[tuple[Session
     place = Place(folder)
     hosts = (Host("gpu1", (0,)), Host("gpu2", (0,)))
     run = f"one-link-{uuid4().hex[:8]}"
-    job = Job(run, hosts, (str(train), str(size)), str(folder), "command", sys.executable)
+    job = LaunchJob(run, hosts, (str(train), str(size)), str(folder), "command", sys.executable)
     async with place.server("gpu*") as counts:
-        wish = Request(job, "hostfile", Reach("ssh", {"config": str(place.config)}), str(folder / "nodes"))
+        wish = Wanted(job, "hostfile", Reach("ssh", {"config": str(place.config)}), str(folder / "nodes"))
         session = await start(wish, Stages())
         try:
             session.watch()
@@ -86,7 +86,7 @@ def test_stacks_collect_and_questions_use_the_links_of_the_session(tmp_path: Pat
     async def main() -> None:
         async with running(tmp_path) as (session, counts):
             party = RunParty(session.manifest, session.model, session.pool.at_hand)
-            sample = await Stacks(party, Ask(), tmp_path / "stacks").take()
+            sample = await Sampler(party, Ask(), tmp_path / "stacks").take()
             assert sorted(sample.dumps) == [0, 1], sample.silent
             collected = await collect(session.folder, session.pool, tmp_path / "reports")
             assert collected.complete, collected

@@ -29,7 +29,7 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import parties, saved, take
 from cockpit.engine.stacks.parties import RunParty, open_run
-from cockpit.engine.stacks.take import Ask, Recorded, Stacks, Target
+from cockpit.engine.stacks.take import Ask, RankProcess, ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.waiting import soon
@@ -110,8 +110,8 @@ class FakeParty:
     async def link(self, node: str) -> Any:
         return self.links[node]
 
-    async def targets(self, node: str, link: Any) -> list[Target]:
-        return [Target(rank, 1000 + rank, 7) for rank in self.ranks(node)]
+    async def targets(self, node: str, link: Any) -> list[RankProcess]:
+        return [RankProcess(rank, 1000 + rank, 7) for rank in self.ranks(node)]
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -122,7 +122,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_what_a_quick_node_says_is_there_before_a_slow_one_answers(tmp_path: Path) -> None:
     async def scene() -> None:
         quick, slow = FakeLink("gpu01"), FakeLink("gpu02")
-        stacks = Stacks(FakeParty([quick, slow]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([quick, slow]), Ask(), tmp_path)
         taking = asyncio.create_task(stacks.take())
         quick.answer.queue.put_nowait(pack([dump(0)]))
         await soon(lambda: stacks.snapshot.samples and 0 in stacks.snapshot.samples[0].dumps)
@@ -159,7 +159,7 @@ def test_a_node_speaks_once_for_each_of_its_own_ranks_and_for_no_other(
 ) -> None:
     async def scene() -> None:
         links = [FakeLink("gpu01"), FakeLink("gpu02")]
-        stacks = Stacks(FakeParty(links), Ask(), tmp_path)
+        stacks = Sampler(FakeParty(links), Ask(), tmp_path)
         for part in parts:
             links[0].answer.queue.put_nowait(part)
         for good in (pack([dump(2), dump(3)]), None):
@@ -177,12 +177,12 @@ def test_a_node_speaks_once_for_each_of_its_own_ranks_and_for_no_other(
 
 def test_a_node_cannot_take_a_rank_from_another_one(tmp_path: Path) -> None:
     class Greedy(FakeParty):
-        async def targets(self, node: str, link: Any) -> list[Target]:
-            return [Target(rank, 1000 + rank, 7, number) for number, rank in enumerate(range(4))]
+        async def targets(self, node: str, link: Any) -> list[RankProcess]:
+            return [RankProcess(rank, 1000 + rank, 7, number) for number, rank in enumerate(range(4))]
 
     async def scene() -> None:
         links = [FakeLink("gpu01"), FakeLink("gpu02")]
-        stacks = Stacks(Greedy(links), Ask(), tmp_path)
+        stacks = Sampler(Greedy(links), Ask(), tmp_path)
         for link, part in zip(links, (pack([dump(0), dump(1)]), pack([dump(2), dump(3)])), strict=True):
             link.answer.queue.put_nowait(part)
             link.answer.queue.put_nowait(None)
@@ -219,7 +219,7 @@ def test_a_node_of_a_run_is_asked_about_its_own_ranks_only() -> None:
             model.apply(started(node, rank))
         link: Any = Lies()
         party = RunParty(manifest, model, AsyncMock(return_value=link))
-        assert await party.targets("gpu02", link) == [Target(1, 66, 7, 0)]
+        assert await party.targets("gpu02", link) == [RankProcess(1, 66, 7, 0)]
 
     play(scene)
 
@@ -231,7 +231,7 @@ def test_a_mistake_of_ours_with_one_node_costs_no_other_one(tmp_path: Path, wher
             self.fails("link", node)
             return await super().link(node)
 
-        async def targets(self, node: str, link: Any) -> list[Target]:
+        async def targets(self, node: str, link: Any) -> list[RankProcess]:
             self.fails("targets", node)
             return await super().targets(node, link)
 
@@ -245,7 +245,7 @@ def test_a_mistake_of_ours_with_one_node_costs_no_other_one(tmp_path: Path, wher
 
     async def scene() -> None:
         links = [FakeLink("gpu01"), FakeLink("gpu02")]
-        stacks = Stacks(Faulty(links), Ask(), tmp_path)
+        stacks = Sampler(Faulty(links), Ask(), tmp_path)
         for good in (pack([dump(2), dump(3)]), None):
             links[1].answer.queue.put_nowait(good)
         sample = await stacks.take()
@@ -265,7 +265,7 @@ def test_a_node_that_is_slow_with_every_rank_is_given_up_in_the_end(tmp_path: Pa
 
     async def scene() -> None:
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Hasty(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Hasty(), tmp_path)
         link.answer.queue.put_nowait(pack([dump(0)]))
         sample = await stacks.take()
         assert sample.silent["gpu01"] == "not through within 0.3 s"
@@ -279,7 +279,7 @@ def test_a_snapshot_holds_no_more_than_it_may_and_says_so(
 ) -> None:
     async def scene() -> None:
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
 
         async def taken() -> Sample:
             for part in (pack([dump(0), dump(1)]), None):
@@ -321,7 +321,7 @@ def test_why_a_node_did_not_answer_is_said_and_the_others_count(
 ) -> None:
     async def scene() -> None:
         links = [FakeLink("gpu01"), FakeLink("gpu02")]
-        stacks = Stacks(FakeParty(links), Ask(), tmp_path)
+        stacks = Sampler(FakeParty(links), Ask(), tmp_path)
         links[0].answer.queue.put_nowait(part)
         for good in (pack([dump(2), dump(3)]), None):
             links[1].answer.queue.put_nowait(good)
@@ -339,7 +339,7 @@ def test_a_node_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 
     async def scene() -> None:
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Hasty(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Hasty(), tmp_path)
         sample = await stacks.take()
         assert "no answer within" in sample.silent["gpu01"]
         assert link.answer.closed
@@ -350,7 +350,7 @@ def test_a_node_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 def test_cancel_keeps_what_has_come(tmp_path: Path) -> None:
     async def scene() -> None:
         link, quick = FakeLink("gpu01"), FakeLink("gpu02")
-        stacks = Stacks(FakeParty([link, quick]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([link, quick]), Ask(), tmp_path)
         taking = asyncio.create_task(stacks.take())
         for part in (pack([dump(2), dump(3)]), None):
             quick.answer.queue.put_nowait(part)
@@ -373,7 +373,7 @@ def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
         spy = payload.spy()
         assert spy is not None
         link = FakeLink("gpu01", machine=spy.machine, has_spy=False)
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
         for _ in range(2):
             for part in (pack([dump(0), dump(1)]), None):
                 link.answer.queue.put_nowait(part)
@@ -387,7 +387,7 @@ def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
 def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:
     async def scene() -> None:
         link = FakeLink("gpu01", machine="ppc64le", has_spy=False)
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
         sample = await stacks.take()
         assert "not for ppc64le; install it there" in sample.silent["gpu01"]
         assert link.sent == 0
@@ -398,7 +398,7 @@ def test_no_py_spy_for_that_machine(tmp_path: Path) -> None:
 def test_one_rank_alone_is_no_sample(tmp_path: Path) -> None:
     async def scene() -> None:
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path)
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
         for part in (pack([dump(1)]), None):
             link.answer.queue.put_nowait(part)
         found = await stacks.look(1, native=True)
@@ -416,13 +416,13 @@ def test_a_rank_that_went_away_between_two_samples(tmp_path: Path) -> None:
     async def scene() -> None:
         link = FakeLink("gpu01")
         party = FakeParty([link])
-        stacks = Stacks(party, Ask(), tmp_path)
+        stacks = Sampler(party, Ask(), tmp_path)
         for part in (pack([dump(0), dump(1)]), None, pack([dump(0)]), None):
             link.answer.queue.put_nowait(part)
         await stacks.take()
 
-        async def fewer(node: str, link: Any) -> list[Target]:
-            return [Target(0, 1000, 7)]
+        async def fewer(node: str, link: Any) -> list[RankProcess]:
+            return [RankProcess(0, 1000, 7)]
 
         party.targets = fewer  # type: ignore[method-assign]
         await stacks.take()
@@ -434,7 +434,7 @@ def test_a_rank_that_went_away_between_two_samples(tmp_path: Path) -> None:
 def test_only_the_ranks_that_were_asked_are_in_the_snapshot(tmp_path: Path) -> None:
     async def scene() -> None:
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Ask(ranks=0b10), tmp_path)
+        stacks = Sampler(FakeParty([link]), Ask(ranks=0b10), tmp_path)
         for part in (pack([dump(1)]), None):
             link.answer.queue.put_nowait(part)
         await stacks.take()
@@ -450,7 +450,7 @@ def test_a_snapshot_that_cannot_be_kept_is_said_and_still_shown(tmp_path: Path) 
     async def scene() -> None:
         (tmp_path / "file").write_text("")
         link = FakeLink("gpu01")
-        stacks = Stacks(FakeParty([link]), Ask(), tmp_path / "file" / "stacks")
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path / "file" / "stacks")
         for part in (pack([dump(0), dump(1)]), None):
             link.answer.queue.put_nowait(part)
         sample = await stacks.take()
@@ -627,7 +627,7 @@ def test_a_recorded_snapshot_says_what_it_cannot_tell(tmp_path: Path) -> None:
     saved.save(made_up(), folder)
 
     async def scene() -> None:
-        recorded = Recorded(folder)
+        recorded = ReplayedStacks(folder)
         assert (await recorded.look(1)).notes == ("continued",)
         with pytest.raises(CockpitError, match="taken without native"):
             await recorded.look(1, native=True)

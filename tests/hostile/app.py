@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from cockpit import paths
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.hostile.app_cases import Case, dumps
@@ -31,14 +31,14 @@ def bad_characters(shown: str) -> Iterator[str]:
             yield f"U+{ord(char):04X}"
 
 
-def lives(app: Host, name: str) -> None:
+def lives(app: BaseApp, name: str) -> None:
     """The app goes on, nothing of it raised, and what it shows is text."""
     goes_on(app, name)
     bad = list(bad_characters(text_of(app)))
     assert not bad, f"{name}: on the screen: {bad}"
 
 
-def goes_on(app: Host, name: str) -> None:
+def goes_on(app: BaseApp, name: str) -> None:
     """The app goes on, and nothing of it raised."""
     assert app.is_running, f"{name}: the app ended"
     assert not app._exit, f"{name}: the app ends"

@@ -12,8 +12,8 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import OWN, RECORD, Fact
 from cockpit.base.gate import (
     Digits,
+    FieldKind,
     Flag,
-    Kind,
     ListOf,
     Malformed,
     MapOf,
@@ -27,7 +27,7 @@ from cockpit.base.gate import (
 )
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack, unpack
-from cockpit.core.run.events import Event, Record
+from cockpit.core.run.events import Event, RecordReader
 from cockpit.engine.stacks.take import clean
 from cockpit.transport.base import LinkError
 from tests.tui.stage import Stage
@@ -136,7 +136,7 @@ def _of_fact(name: str, fact: type[Fact]) -> tuple[str, Make]:
                 told["ranks"] = dict(zip(map(str, ranks), told["ranks"].values(), strict=False))
             if name in RECORD:
                 line = json.dumps({**told, "t": at, "e": name}).encode() + b"\n"
-                record = Record(node, ranks)
+                record = RecordReader(node, ranks)
                 for event in record.feed(line):
                     stage.told(event)
                 if record.bad:
@@ -216,7 +216,7 @@ def spoilt(definition: type[Any], rng: random.Random, mutation: str) -> dict[str
     return told
 
 
-def _value(kind: Kind, rng: random.Random, mutation: str) -> Any:
+def _value(kind: FieldKind, rng: random.Random, mutation: str) -> Any:
     """A value that is of this kind, just so."""
     if isinstance(kind, Maybe):
         return None if mutation == "none" else _value(kind.kind, rng, mutation)

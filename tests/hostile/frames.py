@@ -14,7 +14,7 @@ from cockpit.base.frames import Decoder
 from cockpit.base.gate import fields
 from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.verbs import VERBS
-from cockpit.core.run.events import Record
+from cockpit.core.run.events import RecordReader
 from cockpit.engine.links.link import Link, RemoteError, _Done, _Pending
 from cockpit.transport.base import LinkError
 from cockpit.transport.local import LocalTransport
@@ -128,7 +128,7 @@ def lines(count: int, seed: int) -> Outcome:
     outcome = Outcome()
     for number in range(0, count, 50):
         rng = random.Random(f"{seed}.line.{number}")
-        record = Record("bad", RANKS)
+        record = RecordReader("bad", RANKS)
         told = [mutations.line(rng) for _ in range(50)]
         outcome.counts["run record", "lines"] += len(told)
         data = b"\n".join(told) + b"\n"

@@ -40,7 +40,7 @@ BOUNDS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "text": (gate.Text, "read", _any_text),
     "entries": (gate.ListOf, "read", _any_length),
     "own ranks": (
-        events.Record,
+        events.RecordReader,
         "_own",
         lambda self, line: events.Event(line.t, self._node, line.fact),
     ),

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cockpit.base.answers import Address
-from cockpit.base.events import KINDS, RECORD, Fact, Line, Lines, Recorded
+from cockpit.base.events import KINDS, RECORD, Fact, Recorded, RecordLine, RecordLines
 from cockpit.base.fields import LogName
 from cockpit.base.gate import (
     Digits,
+    FieldKind,
     Flag,
-    Kind,
     ListOf,
     MapOf,
     Maybe,
     Number,
     Of,
-    Row,
+    RowOf,
     Text,
     Whole,
     fields,
@@ -136,7 +136,7 @@ def odd_characters(text: str) -> list[str]:
 # Good values
 
 
-def good(kind: Kind, rng: random.Random) -> Any:
+def good(kind: FieldKind, rng: random.Random) -> Any:
     """Some JSON value that a kind allows."""
     if isinstance(kind, Flag):
         return rng.random() < 0.5
@@ -158,7 +158,7 @@ def good(kind: Kind, rng: random.Random) -> Any:
         return str(good(kind.kind, rng))
     if isinstance(kind, Of):
         return good_object(kind.definition, rng)
-    if isinstance(kind, Row):
+    if isinstance(kind, RowOf):
         return list(good_object(kind.definition, rng, whole=True).values())
     if isinstance(kind, LogName):
         return rng.choice(_LOGS)
@@ -184,7 +184,7 @@ def good_line(rng: random.Random, ranks: tuple[int, ...] = (0, 1)) -> dict[str, 
     return line
 
 
-def _element(kind: Kind, rng: random.Random) -> Any:
+def _element(kind: FieldKind, rng: random.Random) -> Any:
     return good_line(rng) if isinstance(kind, Recorded) else good(kind.kind, rng)  # type: ignore[attr-defined]
 
 
@@ -201,7 +201,7 @@ class Place:
 
     holder: Any
     key: Any
-    kind: Kind
+    kind: FieldKind
 
     @property
     def missing(self) -> bool:
@@ -218,7 +218,7 @@ class Place:
             del self.holder[self.key]
 
 
-def places(holder: Any, key: Any, kind: Kind) -> Iterator[Place]:
+def places(holder: Any, key: Any, kind: FieldKind) -> Iterator[Place]:
     """The place of a value, and of every value in it; of long lists the first few."""
     yield Place(holder, key, kind)
     value = holder[key]
@@ -234,7 +234,7 @@ def places(holder: Any, key: Any, kind: Kind) -> Iterator[Place]:
     elif isinstance(kind, MapOf):
         for name in list(value)[:3]:
             yield from places(value, name, kind.value)
-    elif isinstance(kind, Row):
+    elif isinstance(kind, RowOf):
         for number, (_, each, _) in enumerate(fields(kind.definition)):
             yield from places(value, number, each)
     elif isinstance(kind, Of):
@@ -276,7 +276,7 @@ def huge(place: Place, rng: random.Random) -> Any:
         name, one = str(good(kind.name, rng)), json.dumps(good(kind.value, rng))
         many = min(kind.most + 1, _ROOM // (len(one) + len(name) + 12))
         return Raw("{" + ",".join(f"{json.dumps(name + str(n))}:{one}" for n in range(many)) + "}")
-    if isinstance(kind, (Of, Row)):
+    if isinstance(kind, (Of, RowOf)):
         return {f"x{number}": number for number in range(50_000)}
     return Raw("9" * 4000)
 
@@ -317,7 +317,7 @@ def wrong_fact(fact: Fact) -> str:
     return wrong(type(fact), fact) if KINDS.get(type(fact)) in RECORD else f"a {type(fact).__name__}"
 
 
-def holds(kind: Kind, value: Any) -> bool:
+def holds(kind: FieldKind, value: Any) -> bool:
     """Whether a checked value is one that a kind allows."""
     return _HOLDS[type(kind)](kind, value)
 
@@ -347,16 +347,16 @@ def _map(kind: Any, value: Any) -> bool:
 
 
 def _lines(kind: Any, value: Any) -> bool:
-    if type(value) is not Lines or type(value.bad) is not int or len(value.lines) > kind.most:
+    if type(value) is not RecordLines or type(value.bad) is not int or len(value.lines) > kind.most:
         return False
-    return all(isinstance(line, Line) and not wrong_fact(line.fact) for line in value.lines)
+    return all(isinstance(line, RecordLine) and not wrong_fact(line.fact) for line in value.lines)
 
 
 def _address(_: Any, value: Any) -> bool:
     return type(value) is str and bool(re.fullmatch(r"[0-9A-Za-z.:%_-]{1,100}", value))
 
 
-_HOLDS: dict[type[Kind], Callable[[Any, Any], bool]] = {
+_HOLDS: dict[type[FieldKind], Callable[[Any, Any], bool]] = {
     Flag: lambda _, value: type(value) is bool,
     Whole: _whole,
     Number: _number,
@@ -366,7 +366,7 @@ _HOLDS: dict[type[Kind], Callable[[Any, Any], bool]] = {
     MapOf: _map,
     Digits: lambda kind, value: holds(kind.kind, value),
     Of: lambda kind, value: not wrong(kind.definition, value),
-    Row: lambda kind, value: not wrong(kind.definition, value),
+    RowOf: lambda kind, value: not wrong(kind.definition, value),
     Recorded: _lines,
     LogName: lambda _, value: type(value) is str and is_followed(value),
     Address: _address,

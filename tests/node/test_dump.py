@@ -66,7 +66,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
 
     def put(script: str) -> Path:
         path = spies.fake(tmp_path / "fake-spy", script)
-        monkeypatch.setattr(pyspy._Known, "spy", pyspy.Spy(str(path), "node", "0.4.3"))
+        monkeypatch.setattr(pyspy._Known, "spy", pyspy.PySpy(str(path), "node", "0.4.3"))
         return path
 
     return put

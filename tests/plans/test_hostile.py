@@ -20,7 +20,7 @@ from cockpit.plans.environment import gather
 from cockpit.plans.launch import DIR
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.nodes.hostfile import Host, parse
-from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
+from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script
 
@@ -117,14 +117,14 @@ def as_node(launcher: str, field: str, text: str) -> list[NodePlan]:
         facts = taken("gpu01", {field: f"/{text}" if field in PATHS else text})
         facts = replace(facts, address=FACTS.address, port=FACTS.port)
     bind = "auto" if launcher == "deepspeed" else None
-    job = Job("r", HOSTS, ("train.py",), "/", launcher, profiler=Nsys(), bind_cores=bind)
+    job = LaunchJob("r", HOSTS, ("train.py",), "/", launcher, profiler=Nsys(), bind_cores=bind)
     return list(build_plans(job, [facts] * 2))
 
 
 def as_person(launcher: str, field: str, text: str) -> list[NodePlan]:
     """Plans of a person who writes this in one place; nothing they write is shell but the setup."""
     env: dict[str, str] = {}
-    job = Job("r", HOSTS, ("train.py",), "/", launcher)
+    job = LaunchJob("r", HOSTS, ("train.py",), "/", launcher)
     changes: dict[str, Any] = {}
     if field == "env":
         env = dict(gather({}, [], [f"A={text}"]).values)
@@ -217,7 +217,7 @@ def test_each_way_to_smuggle_a_command(launcher: str, around: tuple[str, str]) -
 
 
 def test_a_plan_cannot_hold_what_is_no_address_and_no_port() -> None:
-    [plan, _] = build_plans(Job("r", HOSTS, ("x",), "/", "command"), [FACTS] * 2)
+    [plan, _] = build_plans(LaunchJob("r", HOSTS, ("x",), "/", "command"), [FACTS] * 2)
     wrong: dict[str, list[Any]] = {
         "master_addr": ["", "a b", "$(x)", "-x", "a\n", None, 5],
         "master_port": ["29500", True, 0, 65536, 1.0, None],

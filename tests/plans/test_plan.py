@@ -17,12 +17,12 @@ from cockpit.plans.launchers import deepspeed, torchrun
 from cockpit.plans.launchers.base import ambiguous
 from cockpit.plans.nodes import filters
 from cockpit.plans.nodes.hostfile import parse
-from cockpit.plans.plan import DIR, Job, NodeFacts, NodePlan, build_plans, host_of, report_name
+from cockpit.plans.plan import DIR, LaunchJob, NodeFacts, NodePlan, build_plans, host_of, report_name
 from cockpit.plans.profilers.nsys import Nsys
 from tests.needs import require_module
 
 HOSTS = parse("node[1-2] slots=2")
-JOB = Job("run-1", HOSTS, ("train.py", "--steps", "5"), "/work")
+JOB = LaunchJob("run-1", HOSTS, ("train.py", "--steps", "5"), "/work")
 FACTS = NodeFacts(
     address="10.0.0.1",
     port=4321,

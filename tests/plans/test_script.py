@@ -23,7 +23,7 @@ from cockpit.base.shell import quote
 from cockpit.plans.environment import gather
 from cockpit.plans.launchers.command import SLOTS_SH
 from cockpit.plans.nodes.hostfile import Host, parse
-from cockpit.plans.plan import Job, NodeFacts, NodePlan, build_plans
+from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
 from tests.needs import require, require_module
@@ -42,11 +42,11 @@ os.execvp(argv[0], argv[:k] + local + argv[k:])
 """
 
 
-def job(tmp: Path, program: tuple[str, ...], **more: Any) -> Job:
+def job(tmp: Path, program: tuple[str, ...], **more: Any) -> LaunchJob:
     values: dict[str, Any] = {"launcher": "command", "hosts": (Host("n", (0,)),), "python": sys.executable}
     values.update(more)
     env = {"OUT": str(tmp), **values.pop("env", {})}
-    return Job("r", program=program, cwd=values.pop("cwd", str(tmp)), env=env, **values)
+    return LaunchJob("r", program=program, cwd=values.pop("cwd", str(tmp)), env=env, **values)
 
 
 def execute(plan: NodePlan, folder: Path, wrapped: bool, env: dict[str, str] | None = None) -> int:

@@ -10,17 +10,17 @@ import pytest
 from cockpit.base.answers import FactsAnswer
 from cockpit.core.finding import findings
 from cockpit.errors import Exit
-from cockpit.plans.launch import Job, NodeFacts
+from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.unfit import UNFIT, refusal
 
-JOB = Job("otter", tuple(parse("a slots=1")), ("train.py",), "/work")
+JOB = LaunchJob("otter", tuple(parse("a slots=1")), ("train.py",), "/work")
 FACTS = NodeFacts(python="/opt/my python", deepspeed="0.19", torch="2.9", profiler="/nsys")
 ANSWER = FactsAnswer("/opt/my python", "3.11.7", (0,), free_bytes=Nsys.room)
 
 
-def lines(job: Job, facts: NodeFacts = FACTS, **answer: Any) -> list[str]:
+def lines(job: LaunchJob, facts: NodeFacts = FACTS, **answer: Any) -> list[str]:
     """What is wrong with a node that has these facts and answered this, the first thing first."""
     inputs = {"job": job, "facts": facts, "answer": replace(ANSWER, **answer)}
     return [found.what for found in findings(UNFIT, inputs)]

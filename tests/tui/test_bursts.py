@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from cockpit.tui import typeahead
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.run.screen import RunScreen
@@ -37,7 +37,7 @@ ENTER, ESCAPE = "\r", "\x1b"
 NAMES = {ENTER: "enter", ESCAPE: "escape", "\t": "tab"}
 
 
-def burst(app: Host, text: str) -> None:
+def burst(app: BaseApp, text: str) -> None:
     """Give the app all of these keys before it looks at the first one."""
     for char in text:
         printable = char.isprintable()
@@ -50,7 +50,7 @@ async def nothing_waits(app: CockpitApp, pilot: Pilot[Any]) -> None:
     await settled(pilot)
 
 
-async def all_handled(app: Host, pilot: Pilot[Any]) -> None:
+async def all_handled(app: BaseApp, pilot: Pilot[Any]) -> None:
     """Wait for every key's turn."""
     deadline = time.monotonic() + 120
     while app.message_queue_size or not app.typeahead.idle:

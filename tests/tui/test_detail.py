@@ -31,7 +31,7 @@ from cockpit.tui.look import themes
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
-from cockpit.tui.run.command_list import Command, CommandList
+from cockpit.tui.run.command_list import CommandList, Ran
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.launched import launched_commands
@@ -602,7 +602,7 @@ SCRIPT = "#!/bin/bash\ncd -- /home/me || exit 90\nexec deepspeed --no_ssh \\\n  
 @pytest.mark.parametrize("width", [45, 90])
 def test_commands_can_be_read_and_copied(width: int) -> None:
     pane = CommandList()
-    told = [Command(T0, "launch on gpu01", SCRIPT), Command(T0 + 1, HOSTILE, HOSTILE)]
+    told = [Ran(T0, "launch on gpu01", SCRIPT), Ran(T0 + 1, HOSTILE, HOSTILE)]
 
     async def script(pilot: Pilot[None], bench: Bench) -> None:
         assert bench.screen_text()[0] == "no command was run yet"
@@ -653,11 +653,11 @@ def test_what_was_typed_comes_first_and_all_of_it_can_be_pasted(tmp_path: Path) 
 
 def test_a_list_that_grows_is_drawn_again() -> None:
     pane = CommandList()
-    told = [Command(T0, "one", "true")]
+    told = [Ran(T0, "one", "true")]
 
     async def script(pilot: Pilot[None], bench: Bench) -> None:
         pane.show(told)
-        told.append(Command(T0 + 1, "two", "false"))
+        told.append(Ran(T0 + 1, "two", "false"))
         pane.show(told)
         await pilot.pause()
         assert bench.screen_text()[4] == "  false"
@@ -670,7 +670,7 @@ def test_a_command_taller_than_the_pane_is_scrolled_through() -> None:
     tall = "\n".join(f"line {number}" for number in range(30))
 
     async def script(pilot: Pilot[None], bench: Bench) -> None:
-        pane.show([Command(T0, "tall", tall), Command(T0 + 1, "next", "true")])
+        pane.show([Ran(T0, "tall", tall), Ran(T0 + 1, "next", "true")])
         pane.home()
         await pilot.pause()
         seen = set(bench.screen_text())

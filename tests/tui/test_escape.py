@@ -9,7 +9,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key
 
 from cockpit.config import Config
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.escape import EscapeParser
 
 
@@ -58,6 +58,6 @@ def test_escape_and_a_key_in_one_write_are_two_keys(
 
 def test_the_app_reads_its_terminal_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linux_driver, "XTermParser", None)
-    driver: type[Driver] = Host(Config()).get_driver_class()
+    driver: type[Driver] = BaseApp(Config()).get_driver_class()
     assert driver is LinuxDriver
     assert vars(linux_driver)["XTermParser"] is EscapeParser

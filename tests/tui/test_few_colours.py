@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.color import Color, rgb_to_lab
 
 from cockpit.config import Config
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.look import themes
 from cockpit.tui.look.few_colours import FewColours
 from tests.tui.test_themes import BEHIND, COLOURED, OURS, contrast, shipped
@@ -24,7 +24,7 @@ class Terminal:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, term: str, colours: str = "") -> None:
         monkeypatch.setenv("TERM", term)
         monkeypatch.setenv("COLORTERM", colours)
-        self.app = Host(Config(ascii=False))
+        self.app = BaseApp(Config(ascii=False))
 
     def style(self, style: Style) -> Style:
         """A style after the app's filters."""

@@ -21,7 +21,7 @@ from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.look.units import clock_text, day_text, number_text, part_text, size_text, span_text
-from cockpit.tui.run.detail_lines import Sight, detail_lines
+from cockpit.tui.run.detail_lines import About, detail_lines
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
 from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases
@@ -149,7 +149,7 @@ def test_any_environment_is_lines_of_harmless_text(got: dict[str, str], width: i
     model.apply(Event(0.0, "", Planned({"gpu01": (0,)})))
     model.apply(Event(0.0, "gpu01", RankStarted(0, pid=1)))
     entry = NodeEntry("gpu01", "/tmp/x", [0], host="gpu01")
-    sight = Sight("gpu01", 0, model, Trends(), Metrics(), entry, {}, EnvironAnswer(got, 3), 10.0)
+    sight = About("gpu01", 0, model, Trends(), Metrics(), entry, {}, EnvironAnswer(got, 3), 10.0)
     lines = [line.text for line in detail_lines(sight, width, ascii_only)]
     assert list(bad_characters("\n".join(lines))) == []
     for name in got:

@@ -10,8 +10,8 @@ from cockpit.engine.launch.start import Stages
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
+from cockpit.transport.base import ConnectStage as Way
 from cockpit.transport.base import LinkError, Progress
-from cockpit.transport.base import Stage as Way
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen

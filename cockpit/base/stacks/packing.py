@@ -28,7 +28,7 @@ from cockpit.base.gate import (
     RANK,
     TICKS,
     TIME,
-    Kind,
+    FieldKind,
     ListOf,
     Malformed,
     MapOf,
@@ -91,11 +91,11 @@ class TooLarge(ValueError):
     """It is more than one answer may hold."""
 
 
-class Anything(Kind):
+class Anything(FieldKind):
     """What is checked where it is used."""
 
     def read(self, value: Any) -> Any:
-        """See :meth:`Kind.read`."""
+        """See :meth:`FieldKind.read`."""
         return value
 
 

@@ -14,7 +14,7 @@ from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.take import Ask, Stacks
+from cockpit.engine.stacks.take import Ask, Sampler
 from cockpit.errors import CockpitError, Exit
 
 
@@ -78,5 +78,5 @@ async def _attach_job(args: argparse.Namespace) -> str:
         if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
             what = "cockpit did not start this job, so there are no logs and no exit codes to show here"
             raise CockpitError(what, where=party.title, hint=f"its stacks: {party.command}")
-        await terminal.show_stacks(Stacks(party, Ask(), root))
+        await terminal.show_stacks(Sampler(party, Ask(), root))
         return ""

@@ -10,7 +10,7 @@ from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
-from cockpit.cli.status_line import Progress
+from cockpit.cli.status_line import StatusLine
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
@@ -45,7 +45,7 @@ async def fetch(
     folder: RunFolder, pool: LinkPool, target: Path | None = None, *, as_json: bool = False
 ) -> Exit:
     """Collect with progress on stderr and the outcome on stdout."""
-    progress = Progress()
+    progress = StatusLine()
     pool.roll.call(node.name for node in folder.manifest.nodes)
 
     def show(so_far: Collected) -> None:

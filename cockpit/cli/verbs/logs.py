@@ -21,7 +21,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
-from cockpit.engine.logs.reader import Piece, Reader
+from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.engine.turns import Turn
@@ -151,7 +151,7 @@ class _Show:
         """Print what has arrived of unfinished lines."""
         await self._print(piece for piece in self._reader.unfinished() if piece.at >= since)
 
-    async def _print(self, pieces: Iterable[Piece]) -> None:
+    async def _print(self, pieces: Iterable[LogPiece]) -> None:
         turn = Turn()
         batch = -1
         at = None

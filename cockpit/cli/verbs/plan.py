@@ -9,7 +9,7 @@ from cockpit import paths
 from cockpit.cli import launch_options
 from cockpit.cli.output import out_json, out_lines, say
 from cockpit.errors import CockpitError, Exit
-from cockpit.plans.launch import Job
+from cockpit.plans.launch import LaunchJob
 from cockpit.plans.plan import build_plans
 from cockpit.plans.script import paste_script, plan_json, secrets_text
 
@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-def _write_secrets(job: Job) -> str:
+def _write_secrets(job: LaunchJob) -> str:
     """Write the secrets to a file of mode 0600 that the scripts read; return its path."""
     file: Path = paths.private_dir(paths.plans()) / f"{job.run}.env"
     try:

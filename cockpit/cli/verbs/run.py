@@ -16,7 +16,7 @@ from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.launch.prepare import Times
-from cockpit.engine.launch.start import Request, start
+from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, Exit, ManyErrors
@@ -102,7 +102,7 @@ def _parser() -> Parser:
     return made
 
 
-async def _run(launch: launch_options.Launch, output: Output) -> int:
+async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
     args, job = launch.args, launch.job
     stages = _Stages(output)
     try:
@@ -134,10 +134,10 @@ def _interrupted(run: str) -> CockpitError:
     return CockpitError(what, where=run, hint=hint, code=Exit.LEFT)
 
 
-def request(launch: launch_options.Launch) -> Request:
+def request(launch: launch_options.LaunchOptions) -> Wanted:
     """What the command line asks to launch."""
     args = launch.args
-    return Request(
+    return Wanted(
         launch.job,
         args.hostfile,
         reach(args),

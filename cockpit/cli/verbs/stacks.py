@@ -18,7 +18,7 @@ from cockpit.cli import job_options, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, rank_set, seconds
-from cockpit.cli.status_line import Progress
+from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
@@ -32,7 +32,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.parties import open_run
-from cockpit.engine.stacks.take import Ask, Party, Recorded, Stacks
+from cockpit.engine.stacks.take import Ask, Party, ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
 EPILOG = """examples:
@@ -129,7 +129,7 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
     if args.tui and args.ranks is not None:
         raise CockpitError("--ranks goes with text, --json and files", hint="in the app: / and the ranks")
     if args.tui:
-        return asyncio.run(terminal.show_stacks(Recorded(path)))
+        return asyncio.run(terminal.show_stacks(ReplayedStacks(path)))
     snapshot = saved.load(path)
     _check_ranks(snapshot.ranks, args.ranks, snapshot.title)
     at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
@@ -153,10 +153,10 @@ async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
     ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
     trouble: CockpitError | None = None
     folder = ""
-    progress = Progress()
+    progress = StatusLine()
     async with _party(meant, args) as (party, root):
         _check_ranks(party.places(), args.ranks, party.title)
-        stacks = Stacks(party, ask, args.output or root)
+        stacks = Sampler(party, ask, args.output or root)
         if args.tui:
             return await terminal.show_stacks(stacks)
         whole = await _samples(stacks, args, progress)
@@ -196,7 +196,7 @@ async def _party(meant: Path | RunFolder, args: argparse.Namespace) -> AsyncIter
         yield run, meant.path / "stacks"
 
 
-async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress) -> bool:
+async def _samples(stacks: Sampler, args: argparse.Namespace, progress: StatusLine) -> bool:
     """Take the samples; False if Ctrl-C ended that: what has arrived by then stays."""
     loop = asyncio.get_running_loop()
     left = asyncio.Event()
@@ -229,7 +229,7 @@ async def _samples(stacks: Stacks, args: argparse.Namespace, progress: Progress)
     return True
 
 
-async def _sample(stacks: Stacks, which: str, progress: Progress) -> None:
+async def _sample(stacks: Sampler, which: str, progress: StatusLine) -> None:
     task = asyncio.create_task(stacks.take())
     try:
         while not task.done():
@@ -242,7 +242,7 @@ async def _sample(stacks: Stacks, which: str, progress: Progress) -> None:
         progress.clear()
 
 
-def _how_far(stacks: Stacks, which: str) -> str:
+def _how_far(stacks: Sampler, which: str) -> str:
     sample = stacks.snapshot.samples[-1]
     asked = {rank: place.node for rank, place in stacks.snapshot.ranks.items() if not place.why}
     late = (node for rank, node in asked.items() if rank not in sample.dumps)

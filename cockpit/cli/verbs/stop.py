@@ -8,7 +8,7 @@ import socket
 from dataclasses import replace
 
 from cockpit.base.answers import StopAnswer
-from cockpit.base.events import Process
+from cockpit.base.events import Survivor
 from cockpit.base.gate import plain
 from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
@@ -103,7 +103,7 @@ def _is_left(node: Node) -> bool:
 def _report(
     manifest: Manifest,
     model: RunModel,
-    survivors: dict[str, tuple[Process, ...]],
+    survivors: dict[str, tuple[Survivor, ...]],
     errors: dict[str, CockpitError],
     *,
     as_json: bool,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 
-from cockpit.core.logs.search import Row, Rows
+from cockpit.core.logs.search import Expression, Rows
 
 
 class Weight(IntEnum):
@@ -141,7 +141,7 @@ _ROWS: dict[Weight, tuple[str, ...]] = {
 }
 
 
-SIGNS = Rows([Row(weight, pattern) for weight, patterns in _ROWS.items() for pattern in patterns])
+SIGNS = Rows([Expression(weight, pattern) for weight, patterns in _ROWS.items() for pattern in patterns])
 """The weight of a line with a word that reports an end."""
 
 PASSED_ON = re.compile(

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from cockpit.core.logs import level_words
 from cockpit.core.logs.excerpt import TEXT_MAX
-from cockpit.core.logs.search import Row, Rows
+from cockpit.core.logs.search import Expression, Rows
 
 
 class Level(IntEnum):
@@ -18,8 +18,8 @@ class Level(IntEnum):
     ERROR = 2
 
 
-_ERRORS = [Row(Level.ERROR, regex) for regex in level_words.ERROR]
-_WARNINGS = [Row(Level.WARNING, regex) for regex in level_words.WARNING]
+_ERRORS = [Expression(Level.ERROR, regex) for regex in level_words.ERROR]
+_WARNINGS = [Expression(Level.WARNING, regex) for regex in level_words.WARNING]
 _ROWS = Rows([*_ERRORS, *_WARNINGS])
 _OF = {Level.ERROR: Rows(_ERRORS), Level.WARNING: Rows(_WARNINGS)}
 _QUIET = re.compile(level_words.QUIET.encode())

@@ -15,7 +15,7 @@ from operator import itemgetter
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.progress.durations import time_left
 from cockpit.core.logs.progress.line import plan_of
-from cockpit.core.logs.progress.plan import Kind, Plan
+from cockpit.core.logs.progress.plan import Plan, Trust
 from cockpit.core.logs.progress.rank import STALE, News, RankLog, newest_states
 from cockpit.core.logs.progress.reading import Reading, reading_of
 from cockpit.core.logs.progress.series import Series
@@ -45,10 +45,10 @@ def read_line(line: bytes) -> Reading | None:
     """The numbers of one line, None if none are of training."""
     line = _bounded(last_state(_clean(line)))
     plan = plan_of(line)
-    if plan is None or plan.kind in (Kind.HEADING, Kind.SPEED):
+    if plan is None or plan.kind in (Trust.HEADING, Trust.SPEED):
         return None
     said = plan.read(line)
-    if not said or (plan.kind is Kind.ALONE and "loss" not in said):
+    if not said or (plan.kind is Trust.ALONE and "loss" not in said):
         return None
     left = time_left(line)
     return reading_of(said if left is None else {**said, "eta_s": left})

@@ -17,7 +17,7 @@ _SHORT = 3
 """Texts with fewer characters are too frequent to look for."""
 
 
-class Row(NamedTuple, Generic[T]):
+class Expression(NamedTuple, Generic[T]):
     """An expression in text without newlines, and what a match means."""
 
     tells: T
@@ -31,7 +31,7 @@ class Rows(Generic[T]):
         character and has no alternatives outside of groups
     """
 
-    def __init__(self, rows: Iterable[Row[T]]) -> None:
+    def __init__(self, rows: Iterable[Expression[T]]) -> None:
         self._rows = tuple(rows)
 
     @cached_property

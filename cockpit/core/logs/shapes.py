@@ -30,7 +30,7 @@ DASH = "–".encode()
 """What separates the least and the greatest number."""
 
 
-class Kind(IntEnum):
+class PartKind(IntEnum):
     """The kind of a part of a line that may differ between ranks.
 
     ``MOMENT`` is a time, an address, a colour or the bar of a progress bar; ``NAME`` the number of a rank, a
@@ -47,7 +47,7 @@ class Kind(IntEnum):
 Span = tuple[int, int]
 """From a byte up to another one."""
 
-Part = tuple[int, int, Kind]
+Part = tuple[int, int, PartKind]
 """A part that may differ: a span, and what it holds."""
 
 
@@ -64,7 +64,7 @@ class Shape:
     def __init__(self, key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> None:
         self._key = b"\n" + key  # equal to no line
         self._kept = kept
-        self._counts = [(start, end) for start, end, kind in parts if kind is Kind.COUNT]
+        self._counts = [(start, end) for start, end, kind in parts if kind is PartKind.COUNT]
         self._pick: Callable[[bytes], tuple[bytes, ...]] | None = None
         self.parts = parts
 
@@ -116,7 +116,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LABEL, _WORD, _TIME, _NUMBER, _OTHER, _ADDRESS = range(1, 7)
-_KINDS = {_TIME: Kind.MOMENT, _ADDRESS: Kind.MOMENT, _OTHER: None}
+_KINDS = {_TIME: PartKind.MOMENT, _ADDRESS: PartKind.MOMENT, _OTHER: None}
 
 # What counts up and is the same on all ranks; a line of a file is a place in the program.
 _COUNTER = re.compile(
@@ -164,10 +164,10 @@ def record_shape(text: bytes) -> Shape:
         body = prefixes.body(line, head) if at else line[max(0, line.find(prefixes.TRACEBACK)) :]
         start = len(line) - len(body) if body is not None else 0
         read = _read(_alike(line), start) if len(line) <= LINE_MAX else None
-        key, digits, differing = read or (line[start:], [], [(0, start, Kind.PREFIX)])
+        key, digits, differing = read or (line[start:], [], [(0, start, PartKind.PREFIX)])
         keys.append(key)
         kept += [(at + start, at + end) for start, end in digits]
-        parts += [(at + start, at + end, min(kind, Kind.NAME)) for start, end, kind in differing]
+        parts += [(at + start, at + end, min(kind, PartKind.NAME)) for start, end, kind in differing]
         at += len(line) + 1
     return Shape(b"\n".join(keys), kept, parts)
 
@@ -186,7 +186,7 @@ def told(texts: Sequence[bytes], shapes: Sequence[Shape]) -> list[tuple[list[int
         for place, ((_, _, kind), column) in enumerate(zip(shapes[0].parts, columns, strict=False))
         if len(set(column)) > 1
     ]
-    marks = [marks for each in differing if each.kind >= Kind.COUNT and (marks := each.clusters())]
+    marks = [marks for each in differing if each.kind >= PartKind.COUNT and (marks := each.clusters())]
     if differing and b"\n" not in texts[0] and level_of(_alike(texts[0])) is not Level.PLAIN:
         marks.append(list(map(level_of, texts)))
     found = []
@@ -221,12 +221,12 @@ def _replaced(text: bytes, pieces: Sequence[tuple[Part, bytes]]) -> bytes:
 class _Differing:
     """A part that is not the same in all of the texts."""
 
-    def __init__(self, place: int, kind: Kind, said: Sequence[bytes]) -> None:
+    def __init__(self, place: int, kind: PartKind, said: Sequence[bytes]) -> None:
         self.place = place
         self.kind = kind
         self._said = said
         self._values: list[float] = []
-        if kind >= Kind.NAME:
+        if kind >= PartKind.NAME:
             plain = [each.replace(b",", b"") for each in said] if b"," in b"".join(said) else said
             self._values = list(map(float, plain))
 
@@ -252,9 +252,9 @@ class _Differing:
         if len(group) < len(said):
             said = [said[index] for index in group]
             values = [values[index] for index in group] if values else values
-        if self.kind is Kind.PREFIX:
+        if self.kind is PartKind.PREFIX:
             return min(said) if len(set(map(prefixes.speaker, said))) == 1 else b""
-        if self.kind is Kind.MOMENT:
+        if self.kind is PartKind.MOMENT:
             return min(said)
         least, greatest = min(values), max(values)
         if least == greatest:
@@ -289,12 +289,12 @@ def _shape(alike: bytes) -> Shape | None:
     read = _read(alike, start)
     if read is not None and not _tabular(*read):
         return Shape(*read)
-    return Shape(b"", [(start, len(alike))], [(0, start, Kind.PREFIX)]) if start else None
+    return Shape(b"", [(start, len(alike))], [(0, start, PartKind.PREFIX)]) if start else None
 
 
 def _tabular(key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> bool:
     """Whether it is a row of a table, or only figures: then the figures are its content."""
-    numbers = sum([kind >= Kind.NAME for _, _, kind in parts])
+    numbers = sum([kind >= PartKind.NAME for _, _, kind in parts])
     letters = len(key.translate(None, _NO_LETTERS))
     edged = key.lstrip().startswith(_RULES) and key.rstrip().endswith(_RULES)
     return numbers > 0 and (edged or letters < 3 or 2 * letters < 3 * numbers)
@@ -302,7 +302,7 @@ def _tabular(key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> bool:
 
 def _read(alike: bytes, start: int) -> tuple[bytes, list[Span], list[Part]] | None:
     """Take a line apart whose prefix ends at ``start``, for a :class:`Shape`; None: too many numbers."""
-    parts: list[Part] = [(0, start, Kind.PREFIX)]
+    parts: list[Part] = [(0, start, PartKind.PREFIX)]
     key: list[bytes] = []
     kept: list[Span] = []
     label, after, done = b"", start, start
@@ -324,7 +324,7 @@ def _read(alike: bytes, start: int) -> tuple[bytes, list[Span], list[Part]] | No
             if b"1" not in label:
                 continue
             rank = _RANK.fullmatch(label)
-            kind = Kind.NAME if rank else None
+            kind = PartKind.NAME if rank else None
             first += rank.start(1) if rank else 0
         if kind is None:
             kept.append((first, last))
@@ -336,15 +336,15 @@ def _read(alike: bytes, start: int) -> tuple[bytes, list[Span], list[Part]] | No
     return b"".join(key), kept, parts
 
 
-def _number(alike: bytes, first: int, last: int, label: bytes) -> Kind | None:
+def _number(alike: bytes, first: int, last: int, label: bytes) -> PartKind | None:
     """What a number is; None: it belongs to the shape."""
     if alike[first:last].translate(None, _DIGITS):
-        return Kind.MEASURE
+        return PartKind.MEASURE
     before = alike[first - 1 : first]
     if _COUNTER.match(label) or (before == b":" and _SOURCE_FILE.match(label)):
         return None
     if _OF.match(alike, last) or (before in b" /" and alike[:first].rstrip(b" ").endswith(b"/")):
         return None
     if _NAMED.match(label) or (before in _OPEN and alike[last : last + 1] in _CLOSE):
-        return Kind.NAME
-    return Kind.MEASURE if _UNIT.match(alike, last) else Kind.COUNT
+        return PartKind.NAME
+    return PartKind.MEASURE if _UNIT.match(alike, last) else PartKind.COUNT

@@ -20,7 +20,7 @@ _REASON = 8
 """Lines after a summary that may continue it."""
 
 
-class Frame(NamedTuple):
+class TracebackFrame(NamedTuple):
     """A place in the code: path, line number, name of the function."""
 
     path: bytes
@@ -38,7 +38,7 @@ class Traceback(NamedTuple):
     start: int
     end: int
     summary: bytes
-    frames: tuple[Frame, ...]
+    frames: tuple[TracebackFrame, ...]
 
 
 _STYLE = re.compile(rb"\x1b\[[\d;:]*m")
@@ -103,7 +103,7 @@ def read_tracebacks(lines: Sequence[bytes]) -> list[Traceback]:
 
 def _read(lines: Sequence[bytes], at: int, prefix: bytes) -> Traceback | None:
     """The traceback with its first frame at ``at``; None if its summary does not come."""
-    frames: list[Frame] = []
+    frames: list[TracebackFrame] = []
     indent = junk = 0
     passed: Traceback | None = None
     for index in range(at, len(lines)):
@@ -114,9 +114,9 @@ def _read(lines: Sequence[bytes], at: int, prefix: bytes) -> Traceback | None:
         frame = text and _FRAME.match(text)
         if frame:
             indent = indent or len(frame[1])
-            frames.append(Frame(frame[2], frame[3], frame[4] or b""))
+            frames.append(TracebackFrame(frame[2], frame[3], frame[4] or b""))
         elif text and (box := _BOX_FRAME.match(text)):
-            frames.append(Frame(box["path"], box["line"], box["name"] or b""))
+            frames.append(TracebackFrame(box["path"], box["line"], box["name"] or b""))
         elif text is not None and (not text.strip() or _leading(text) > max(0, indent - 2)):
             continue  # source, markers, boxes
         elif text and _SUMMARY.match(text.lstrip()):
@@ -162,7 +162,7 @@ def _next(lines: Sequence[bytes], at: int, prefix: bytes) -> bytes:
     return (body(lines[at], prefix) or b"").strip() if at < len(lines) else b""
 
 
-def shown(frames: Sequence[Frame]) -> tuple[str, ...]:
+def shown(frames: Sequence[TracebackFrame]) -> tuple[str, ...]:
     """The last frames of the user's code; if there are none, the last frames."""
     wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
     return tuple(
@@ -171,14 +171,14 @@ def shown(frames: Sequence[Frame]) -> tuple[str, ...]:
     )
 
 
-def dumped(lines: Sequence[bytes], at: int) -> list[Frame]:
+def dumped(lines: Sequence[bytes], at: int) -> list[TracebackFrame]:
     """The frames, outermost first, that the faulthandler printed after ``at`` of the thread that crashed."""
-    frames: list[Frame] = []
+    frames: list[TracebackFrame] = []
     of_it = False
     for line in lines[at + 1 : at + 500]:
         frame = _FRAME.search(line) if of_it else None
         if frame is not None:
-            frames.insert(0, Frame(frame[2], frame[3], frame[4] or b""))
+            frames.insert(0, TracebackFrame(frame[2], frame[3], frame[4] or b""))
         elif of_it:
             break
         of_it = of_it or b"Current thread " in line

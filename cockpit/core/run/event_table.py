@@ -33,7 +33,7 @@ UNRECORDED = "its supervisor was killed: exits of ranks may go unrecorded"
 """The note of a node whose supervisor is gone."""
 
 
-class Clock(Enum):
+class WhoseClock(Enum):
     """Whose clock a time is on."""
 
     NODE = "node"
@@ -81,7 +81,7 @@ class EventKind(NamedTuple):
     :param whole: it is about the whole run, not one node
     """
 
-    clock: Clock
+    clock: WhoseClock
     reduce: Reduce | None
     tell: Tell | None
     whole: bool = False
@@ -288,7 +288,7 @@ def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events
     return Entry(at, "; ".join(found), "error", node) if found else None
 
 
-def survivor_text(node: str, process: events.Process) -> str:
+def survivor_text(node: str, process: events.Survivor) -> str:
     """One line about a process that no signal ended."""
     return f"{node}: survivor: {process.name} (pid {process.pid}, state {process.state})"
 
@@ -308,7 +308,7 @@ def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.D
     return _of_node(at, node, "its run record has lines that make no sense; they are ignored", "warning")
 
 
-NODE, OURS = Clock
+NODE, OURS = WhoseClock
 
 TABLE: dict[type[Fact], EventKind] = {
     events.SupervisorStarted: EventKind(NODE, _launched, None),

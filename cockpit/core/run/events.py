@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, Line, read_line
+from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, RecordLine, read_line
 from cockpit.base.gate import NODE_NAME, Malformed
 
 _JOURNALED = {**RECORD, **OWN}
@@ -39,7 +39,7 @@ class Event:
 
     def as_json(self) -> dict[str, Any]:
         """The event as one flat object of a journal."""
-        return {**Line(self.at, self.fact).as_json(), "node": self.node}
+        return {**RecordLine(self.at, self.fact).as_json(), "node": self.node}
 
     @classmethod
     def of(cls, at: float, kind: str, node: str, fields: Mapping[str, Any]) -> Event:
@@ -53,7 +53,7 @@ class Event:
         return cls(line.t, node, line.fact)
 
 
-class Record:
+class RecordReader:
     """Reads a node's run record as its bytes arrive; lines that make no sense are counted.
 
     :param node: the node whose record it is
@@ -89,7 +89,7 @@ class Record:
             self.bad += 1
             return None
 
-    def events(self, lines: Iterable[Line]) -> list[Event]:
+    def events(self, lines: Iterable[RecordLine]) -> list[Event]:
         """The events of lines that the gate has already read."""
         found = []
         for line in lines:
@@ -99,7 +99,7 @@ class Record:
                 self.bad += 1
         return found
 
-    def _own(self, line: Line) -> Event:
+    def _own(self, line: RecordLine) -> Event:
         if isinstance(line.fact, ABOUT_RANKS) and line.fact.rank not in self._ranks:
             raise Malformed("not a rank of this node")
         return Event(line.t, self._node, line.fact)

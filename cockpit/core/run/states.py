@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cockpit.base.events import GpuSample, NodeSample, Process, RankSample, Report
+from cockpit.base.events import GpuSample, NodeSample, RankSample, Report, Survivor
 from cockpit.errors import Exit
 
 
@@ -97,7 +97,7 @@ class Node:
     lost: str = ""
     """Why nothing more can arrive although it did not end."""
     reports: Mapping[str, Report] = field(default_factory=dict)
-    survivors: tuple[Process, ...] = ()
+    survivors: tuple[Survivor, ...] = ()
     supervisor_gone: bool = False
     """The supervisor vanished: what happens from now on may go unrecorded."""
     notes: tuple[str, ...] = ()

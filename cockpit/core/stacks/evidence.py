@@ -31,7 +31,7 @@ EVIDENCE = 6
 
 
 @dataclass(frozen=True)
-class Part:
+class ClassPart:
     """The ranks of a class that a rule is about.
 
     :param kind: what they do, a word of :data:`cockpit.base.stacks.kinds.KINDS`
@@ -136,20 +136,20 @@ class Case:
         return max(0.0, self.taken[-1].at - self.taken[0].at) if self.taken else 0.0
 
     @cached_property
-    def waits(self) -> list[Part]:
+    def waits(self) -> list[ClassPart]:
         """Classes that wait for other ranks, the largest first."""
         return self._parts(lambda kind: kind in WAITING)
 
     @cached_property
-    def others(self) -> list[Part]:
+    def others(self) -> list[ClassPart]:
         """Classes that do something else, the likeliest suspects first."""
         suspects = self._parts(lambda kind: kind not in WAITING)
         return sorted(suspects, key=lambda one: (not one.frozen, count(one.ranks), one.ranks & -one.ranks))
 
-    def _parts(self, wanted: Callable[[str], bool]) -> list[Part]:
+    def _parts(self, wanted: Callable[[str], bool]) -> list[ClassPart]:
         among = self.live & ~self.holders
         parts = [
-            Part(one, one.ranks & among, kind, self._stuck(one, kind))
+            ClassPart(one, one.ranks & among, kind, self._stuck(one, kind))
             for one, kind in ((one, kind_of(one)) for one in self.classes)
             if one.frames and wanted(kind) and one.ranks & among
         ]
@@ -253,12 +253,12 @@ class Case:
         where = self.blocked or "collectives"
         return f"{number_text(self.waiting, 'waits', 'wait')} in {where}"
 
-    def part_fact(self, part: Part) -> str:
+    def part_fact(self, part: ClassPart) -> str:
         """What a class does, as evidence."""
         at = f" at {part.where}" if part.where else ""
         return f"{ranks_words(part.ranks)}: {part.text}{at}"
 
-    def suspect_fact(self, part: Part) -> str:
+    def suspect_fact(self, part: ClassPart) -> str:
         """Whether a suspect moves, as evidence."""
         if self.looks < 2:
             return ""
@@ -344,7 +344,7 @@ def place_text(frame: Frame | None) -> str:
     return f"{frame.place} {frame.name}" if frame is not None else ""
 
 
-def union(parts: Iterable[Part]) -> int:
+def union(parts: Iterable[ClassPart]) -> int:
     """The ranks of all of them."""
     ranks = 0
     for one in parts:

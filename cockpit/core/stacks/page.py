@@ -15,7 +15,7 @@ from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.text import titled_threads, tree_masks
 from cockpit.core.stacks.tree import StackTree
-from cockpit.core.stacks.tree_lines import Row, rows
+from cockpit.core.stacks.tree_lines import TreeRow, rows
 
 STYLE = """
 :root { color-scheme: light dark; --dim: #5f6675; --line: #d5d9e2; --odd: #b3261e; --waits: #1a5fb4; }
@@ -120,7 +120,7 @@ def _tree(snapshot: Snapshot, odd: int) -> Iterator[str]:
     yield from _rows("every", rows(tree, odd=odd, library=True), odd)
 
 
-def _rows(which: str, found: list[Row], odd: int) -> Iterator[str]:
+def _rows(which: str, found: list[TreeRow], odd: int) -> Iterator[str]:
     shown = tree_masks(found)
     room = max(map(len, shown.values()))
     yield f'<pre class="{which}">'

@@ -8,7 +8,7 @@ from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.kinds import Doing, doing
 from cockpit.core.finding import Step
-from cockpit.core.stacks.evidence import DEAD, Case, Part, bad_child, place_text
+from cockpit.core.stacks.evidence import DEAD, Case, ClassPart, bad_child, place_text
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})
 """System calls that may wait for the lock of a file."""
@@ -36,7 +36,7 @@ class Story(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def story(case: Case, part: Part, dump: Dump) -> Story:
+def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     """What a suspect does.
 
     :param part: the ranks that are where it is

@@ -12,7 +12,7 @@ from cockpit.core.ranks import mask_within
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.tree import StackTree
-from cockpit.core.stacks.tree_lines import Row, rows
+from cockpit.core.stacks.tree_lines import TreeRow, rows
 
 LIST_ROOM = 40
 """Columns of a rank set in the lists of classes and of missing ranks."""
@@ -100,7 +100,7 @@ def titled_threads(
             yield f"{whose}, thread {thread.name}{active}{gil}", thread
 
 
-def _tree_lines(found: list[Row]) -> Iterator[str]:
+def _tree_lines(found: list[TreeRow]) -> Iterator[str]:
     shown = tree_masks(found)
     room = max(map(len, shown.values()))
     for row in found:
@@ -112,7 +112,7 @@ def _tree_lines(found: list[Row]) -> Iterator[str]:
         yield f"{shown[row.ranks]:<{room}}  {row.guides}{text}"
 
 
-def tree_masks(found: list[Row]) -> dict[int, str]:
+def tree_masks(found: list[TreeRow]) -> dict[int, str]:
     """What is written for the ranks of each row of a tree."""
     return {row.ranks: _mask(row.ranks, TREE_ROOM) for row in found}
 

@@ -24,7 +24,7 @@ _ABOVE = Frame("as above", "", 0)
 
 
 @dataclass(frozen=True)
-class Row:
+class TreeRow:
     """One line of the tree.
 
     :param key: its place
@@ -66,7 +66,7 @@ def _below_key(key: Key, frame: Frame) -> Key:
 
 def rows(
     tree: StackTree, opened: Set[Key] = frozenset(), odd: int = 0, *, library: bool = False
-) -> list[Row]:
+) -> list[TreeRow]:
     """The lines of a tree, parents before their children.
 
     What is folded: chains of library frames that the same ranks go through, and what the branches of one call
@@ -103,7 +103,7 @@ class _Step(NamedTuple):
 
 class _Walk:
     def __init__(self, tree: StackTree, opened: Set[Key], odd: int, library: bool) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[TreeRow] = []
         self.todo: list[_Step] = []
         self._opened = opened
         self._odd = odd
@@ -159,7 +159,9 @@ class _Walk:
         missing = step.above & ~ranks
         guides = step.indent + ("└ " if step.last else "├ ") if step.key else ""
         here = ranks if missing else 0
-        row = Row(key, guides, ranks, here, missing, frame, folded, word, self._only_odd(step.branch), note)
+        row = TreeRow(
+            key, guides, ranks, here, missing, frame, folded, word, self._only_odd(step.branch), note
+        )
         self.rows.append(row)
 
     def _only_odd(self, branch: Branch) -> bool:

@@ -19,7 +19,7 @@ from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
     EVIDENCE,
     Case,
-    Part,
+    ClassPart,
     bad_child,
     by_reason,
     ended_words,
@@ -388,7 +388,7 @@ def _mismatch(case: Case) -> Finding | None:
     )
 
 
-def _groups(parts: Iterable[Part], name: Callable[[Part], str]) -> list[tuple[str, int]]:
+def _groups(parts: Iterable[ClassPart], name: Callable[[ClassPart], str]) -> list[tuple[str, int]]:
     """The ranks of each name, the largest group first; empty if there is only one name."""
     found: dict[str, int] = defaultdict(int)
     for one in parts:

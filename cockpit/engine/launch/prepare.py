@@ -15,7 +15,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans.launch import Job, NodeFacts
+from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.plan import NodePlan, build_plans, host_of
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import launch_script, profile
@@ -42,7 +42,9 @@ class Times:
     """For a profiler to write its report after the ranks have ended."""
 
 
-async def prepare(job: Job, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll) -> Prepared:
+async def prepare(
+    job: LaunchJob, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll
+) -> Prepared:
     """Ask the nodes and plan.
 
     :param node_dir: folder on the nodes for run folders, instead of their own temporary folder if not empty

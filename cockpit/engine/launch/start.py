@@ -16,14 +16,14 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import ManyErrors
-from cockpit.plans.launch import Job
+from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
 from cockpit.transport import hostkeys
 from cockpit.transport.base import Reach, UnknownHostKey
 
 
 @dataclass(frozen=True)
-class Request:
+class Wanted:
     """What to launch, and how.
 
     :param node_dir: folder on the nodes for run folders; empty: each node's own temporary folder
@@ -31,7 +31,7 @@ class Request:
     :param command: the words a person typed for it, without secrets
     """
 
-    job: Job
+    job: LaunchJob
     hostfile: str
     reach: Reach = field(default_factory=Reach)
     node_dir: str = ""
@@ -59,7 +59,7 @@ class Stages(Protocol):
         ...
 
 
-async def start(request: Request, stages: Stages) -> Session:
+async def start(request: Wanted, stages: Stages) -> Session:
     """Launch a job on all its nodes, or leave nothing behind.
 
     :return: the session, launched and not yet watched; the caller closes it
@@ -108,7 +108,7 @@ async def _open(pool: LinkPool, names: list[str], stages: Stages) -> dict[str, L
             hostkeys.trust(new.values())
 
 
-def _manifest(request: Request, prepared: Prepared, links: dict[str, Link], pythons: list[str]) -> Manifest:
+def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pythons: list[str]) -> Manifest:
     job = request.job
     nodes = [
         NodeEntry(

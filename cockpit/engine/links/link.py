@@ -19,7 +19,7 @@ from cockpit.base.shell import quote
 from cockpit.base.verbs import NAMES, Answer, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import LinkError, Pipe, Progress, Stage, Transport
+from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Transport
 
 _NOISE_LIMIT = 1 << 20
 
@@ -175,7 +175,7 @@ class Link:
 
     async def _connect(self) -> Decoder:
         self._pipe = await self.transport.open(payload.COMMAND)
-        self.progress.reach(Stage.AGENT)
+        self.progress.reach(ConnectStage.AGENT)
         try:
             decoder = await asyncio.wait_for(self._boot(self._pipe), self.times.start)
         except (TimeoutError, asyncio.TimeoutError):
@@ -185,7 +185,7 @@ class Link:
                 where=self.node,
                 hint=f"does its login shell wait for something? try: ssh {self.node} true",
             ) from None
-        self.progress.reach(Stage.ANSWER)
+        self.progress.reach(ConnectStage.ANSWER)
         return decoder
 
     async def _boot(self, pipe: Pipe) -> Decoder:

@@ -127,7 +127,7 @@ _ELF_MACHINES = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
 
 
 @dataclass(frozen=True)
-class Spy:
+class SentPySpy:
     """The py-spy sent to nodes that have none: one static binary.
 
     :param machine: what it runs on, as ``uname -m`` writes it
@@ -140,7 +140,7 @@ class Spy:
 
 
 @lru_cache(maxsize=1)
-def spy() -> Spy | None:
+def spy() -> SentPySpy | None:
     """The py-spy installed beside this Python, or on the PATH; None if there is none for Linux."""
     beside = Path(sys.executable).parent / "py-spy"
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
@@ -151,7 +151,7 @@ def spy() -> Spy | None:
         return None
     machine = _ELF_MACHINES.get(int.from_bytes(data[18:20], "little"), "")
     # The fastest level: sizes differ by less than a tenth between levels, and a person is waiting.
-    return Spy(machine, sha256(data).hexdigest(), zlib.compress(data, 3))
+    return SentPySpy(machine, sha256(data).hexdigest(), zlib.compress(data, 3))
 
 
 def _add(target: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
-from cockpit.transport.base import LinkError, Progress, Reach, Stage, UnknownHostKey, Ways
+from cockpit.transport.base import ConnectStage, LinkError, Progress, Reach, UnknownHostKey, Ways
 from cockpit.transport.registry import TRANSPORTS
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _resolve_many() -> None:
 
 def _late(node: str, progress: Progress, elapsed_s: float) -> LinkError:
     """A node that may well be healthy, but is not waited for because another one refused."""
-    if progress.stage is Stage.QUEUED:
+    if progress.stage is ConnectStage.QUEUED:
         return LinkError(f"not reached yet after {elapsed_s:.0f} s", where=node)
     what = f"no answer yet after {elapsed_s:.0f} s: still waiting for {progress.stage.value}"
     return LinkError(what, where=node, hint=f"try: ssh {node} true")

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from cockpit.core.ranks import nodes_text
 from cockpit.errors import CockpitError
-from cockpit.transport.base import Progress, Stage
+from cockpit.transport.base import ConnectStage, Progress
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Roll:
     async def heard(self, node: str, asking: Awaitable[T]) -> T:
         """A node's answer to a question over a link."""
         progress = Progress()
-        progress.reach(Stage.ANSWER)
+        progress.reach(ConnectStage.ANSWER)
         self.on_its_way(node, progress)
         try:
             answer = await asking
@@ -77,10 +77,10 @@ class Roll:
 
     def silent(self) -> list[str]:
         """The pending nodes, by what they are waiting for: ``gpu[07,12] for 12 s (the connection)``."""
-        groups: dict[Stage, dict[str, float]] = {}
+        groups: dict[ConnectStage, dict[str, float]] = {}
         for node, progress in self.awaited.items():
             groups.setdefault(progress.stage, {})[node] = progress.waited_s
-        order = list(Stage)
+        order = list(ConnectStage)
         return [
             f"{nodes_text(nodes)} for {max(nodes.values()):.0f} s ({stage.value})"
             for stage, nodes in sorted(groups.items(), key=lambda group: order.index(group[0]))

@@ -54,7 +54,7 @@ class Page:
     resume: Position
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """Bytes of a log as they came: whole lines, or a part of a long or unfinished one.
 
     :param batch: the batch they are in; the number of batches if their line is unfinished
@@ -234,7 +234,7 @@ class Reader:
 
     # As it came
 
-    def pieces(self, batch: int) -> Iterator[Piece]:
+    def pieces(self, batch: int) -> Iterator[LogPiece]:
         """What the query selects of the bytes of all lines from a batch on, to its last byte.
 
         :raises CockpitError: the spool cannot be read
@@ -245,7 +245,7 @@ class Reader:
                 for start, end in self._selected(segment):
                     yield from self._bytes(number, at, segment.source, start, end)
 
-    def unfinished(self) -> Iterator[Piece]:
+    def unfinished(self) -> Iterator[LogPiece]:
         """The same of lines that no newline has ended.
 
         :raises CockpitError: the spool cannot be read
@@ -313,9 +313,9 @@ class Reader:
             return self._read_long(line)[0]
         return excerpt(self._logs.read(line.source, line.start, line.length).rstrip(b"\n"))[0]
 
-    def _bytes(self, batch: int, at: float, number: int, start: int, end: int) -> Iterator[Piece]:
+    def _bytes(self, batch: int, at: float, number: int, start: int, end: int) -> Iterator[LogPiece]:
         while start < end and (data := self._logs.read(number, start, min(_STEP, end - start))):
-            yield Piece(batch, at, self._logs.sources[number], start, data)
+            yield LogPiece(batch, at, self._logs.sources[number], start, data)
             start += len(data)
 
     # Batches

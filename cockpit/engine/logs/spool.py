@@ -10,7 +10,7 @@ from cockpit import paths
 from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
 from cockpit.config import Quotas
 from cockpit.engine.files import OpenFiles, append
-from cockpit.engine.quotas import QuotaReached, Room, exceeded
+from cockpit.engine.quotas import QuotaReached, Space, exceeded
 from cockpit.errors import CockpitError, os_error
 
 OPEN_FILES = 64
@@ -37,7 +37,7 @@ class Shelf:
     def __init__(self, folder: Path, quotas: Quotas) -> None:
         self.files = OpenFiles(OPEN_FILES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.quotas = quotas
-        self.room = Room(folder, quotas)
+        self.room = Space(folder, quotas)
 
     def close(self) -> None:
         """Close the files."""

@@ -26,7 +26,7 @@ from cockpit.base.gate import (
     SECONDS,
     TIME,
     WORD,
-    Kind,
+    FieldKind,
     ListOf,
     Malformed,
     MapOf,
@@ -37,7 +37,7 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.record import EVENTS
-from cockpit.core.run.events import Event, Record, journaled
+from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
 from cockpit.engine.records.lock import Writer
@@ -103,11 +103,11 @@ class NewerCockpit(CockpitError):
         self.version = version
 
 
-class _Object(Kind):
+class _Object(FieldKind):
     """A JSON object that is shown and passed on; those who know its fields check them."""
 
     def read(self, value: Any) -> dict[str, Any]:
-        """See :meth:`cockpit.base.gate.Kind.read`."""
+        """See :meth:`cockpit.base.gate.FieldKind.read`."""
         if not isinstance(value, dict):
             raise Malformed("expected an object")
         return value
@@ -345,14 +345,14 @@ class RunFolder:
             if event is not None:
                 yield event
 
-    def recorded(self, node: NodeEntry, record: Record | None = None) -> Iterator[Event]:
+    def recorded(self, node: NodeEntry, record: RecordReader | None = None) -> Iterator[Event]:
         """The node's run record as far as it is spooled; damaged lines are ignored, and counted at the end.
 
         If it cannot be read, that becomes a note of the node: others must not suffer.
 
         :param record: reads it, and can continue with what comes next
         """
-        record = record or Record(node.name, node.ranks)
+        record = record or RecordReader(node.name, node.ranks)
         try:
             for data in chunks(self.spool_dir(node) / EVENTS):
                 yield from record.feed(data)

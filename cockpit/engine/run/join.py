@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains, RunFacts
-from cockpit.core.run.events import Event, Record
+from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, retried, settle
@@ -86,7 +86,7 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
     :raises CockpitError: the node cannot say
     """
     answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
-    record = Record(node.name, node.ranks)
+    record = RecordReader(node.name, node.ranks)
     found = record.events(answer.events.lines + answer.found.lines)
     if answer.gone is not None:
         found = list(RunFolder(paths.runs() / manifest.run).recorded(node))

@@ -16,7 +16,7 @@ from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.run.event_table import witnessed
-from cockpit.core.run.events import Event, Record
+from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import InternalError, LinkPool, pause_s, retried, settle
@@ -96,7 +96,7 @@ class Session:
         shelf = Shelf(folder.path, quotas or load().quotas)
         self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
-        self._records = {name: Record(name, entry.ranks) for name, entry in self._nodes.items()}
+        self._records = {name: RecordReader(name, entry.ranks) for name, entry in self._nodes.items()}
         self._strangers: set[str] = set()
         self._found: dict[str, tuple[Fact, ...]] = {}
         self._stop: events.StopAsked | None = None

@@ -20,7 +20,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.take import Target
+from cockpit.engine.stacks.take import RankProcess
 from cockpit.errors import CockpitError, Exit
 
 
@@ -58,13 +58,13 @@ class RunParty:
         """The run folder on a node."""
         return self._dirs[node]
 
-    async def targets(self, node: str, link: Link) -> list[Target]:
+    async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """Processes with the run's tags; if one cannot be read any more, what the run record says."""
         answer = await link.call(verbs.Seek(self.run, node))
         jobs = group({node: answer})
         ranks = self._model.ranks
         found = {
-            rank: Target(rank, place.pid, place.ticks, place.local_rank)
+            rank: RankProcess(rank, place.pid, place.ticks, place.local_rank)
             for job in jobs
             for rank, place in job.ranks.items()
             # A child that outlives its rank has that rank's environment: the run record knows better.
@@ -72,7 +72,7 @@ class RunParty:
         }
         for rank in self._model.on(node):
             if rank.rank not in found and rank.state in LIVE and rank.pid and rank.ticks:
-                found[rank.rank] = Target(rank.rank, rank.pid, rank.ticks)
+                found[rank.rank] = RankProcess(rank.rank, rank.pid, rank.ticks)
         return [found[rank] for rank in sorted(found)]
 
 
@@ -159,11 +159,11 @@ class JobParty:
         """None: these ranks have no supervisor of ours."""
         return ""
 
-    async def targets(self, node: str, link: Link) -> list[Target]:
+    async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """The job's processes on this node now: a rank may have been started again."""
         jobs = group({node: await link.call(verbs.Seek())})
         return [
-            Target(rank, place.pid, place.ticks, place.local_rank)
+            RankProcess(rank, place.pid, place.ticks, place.local_rank)
             for job in jobs
             if job.key == self.job.key
             for rank, place in sorted(job.ranks.items())

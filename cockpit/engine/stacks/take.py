@@ -67,7 +67,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Target:
+class RankProcess:
     """A rank's process on a node."""
 
     rank: int
@@ -114,7 +114,7 @@ class Party(Protocol):
         """
         ...
 
-    async def targets(self, node: str, link: Link) -> list[Target]:
+    async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """The job's processes on this node now.
 
         :raises CockpitError: the node cannot say
@@ -122,7 +122,7 @@ class Party(Protocol):
         ...
 
 
-class Stacks:
+class Sampler:
     """Takes samples of a job's ranks.
 
     :param party: the job
@@ -292,7 +292,7 @@ class Stacks:
             # A bug of ours.
             sample.silent[node] = clean(f"internal error: {error!r}")
 
-    async def _targets(self, node: str, link: Link, ask: Ask) -> list[Target]:
+    async def _targets(self, node: str, link: Link, ask: Ask) -> list[RankProcess]:
         """The ranks of a node that are asked; it cannot take one that another node has."""
         known = self.snapshot.ranks
         targets = [
@@ -310,7 +310,7 @@ class Stacks:
         return targets
 
     async def _dumps(
-        self, node: str, link: Link, targets: list[Target], sample: Sample, ask: Ask, room: Room
+        self, node: str, link: Link, targets: list[RankProcess], sample: Sample, ask: Ask, room: Room
     ) -> None:
         asked = {target.rank for target in targets}
         wanted = set(asked)
@@ -406,7 +406,7 @@ def clean(text: str) -> str:
     return RemoteText.of(text).shown(limit=TEXT_LIMIT)
 
 
-class Recorded:
+class ReplayedStacks:
     """A snapshot from disk, shown as a live one is."""
 
     recorded = True

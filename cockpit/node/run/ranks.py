@@ -99,7 +99,7 @@ def recorded(definition: Type[T], path: str, rank: int) -> T:
     return found
 
 
-class Rank:
+class Attempt:
     """One attempt at one rank."""
 
     def __init__(self, start: Start) -> None:
@@ -133,7 +133,7 @@ class Ranks:
         self._emit = emit
         self._trouble = trouble
         self._notes = 0
-        self._all: Dict[Tuple[int, int, int], Rank] = {}
+        self._all: Dict[Tuple[int, int, int], Attempt] = {}
         self._seen: Set[Tuple[int, int]] = set()
         self._bad: Dict[str, Tuple[int, int]] = {}
         self._reaped: Dict[Identity, Tuple[int, Any]] = {}
@@ -143,7 +143,7 @@ class Ranks:
         """Whether any rank ever started."""
         return bool(self._all)
 
-    def live(self) -> List[Rank]:
+    def live(self) -> List[Attempt]:
         """Ranks that started and whose end is not known yet."""
         return [rank for rank in self._all.values() if not rank.ended]
 
@@ -196,7 +196,7 @@ class Ranks:
             self._emit("note", text="more records that cannot be read are ignored without a word")
 
     def _started(self, start: Start) -> None:
-        self._all[start.rank, start.attempt, start.pid] = Rank(start)
+        self._all[start.rank, start.attempt, start.pid] = Attempt(start)
         self._emit("rank_started", **start.told())
 
     def _exited(self, end: End) -> None:
@@ -238,6 +238,6 @@ class Ranks:
             there = procfs.exists(*rank.training)
             self._lost(rank, "it does not end, not even when killed" if there else "its status is not known")
 
-    def _lost(self, rank: Rank, why: str) -> None:
+    def _lost(self, rank: Attempt, why: str) -> None:
         self._emit("rank_lost", rank=rank.rank, attempt=rank.attempt, pid=rank.training[0], why=why)
         rank.ended = True

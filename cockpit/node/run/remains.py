@@ -17,7 +17,7 @@ PROCESSES = 200
 """Processes that are reported by name."""
 
 
-class Remains(NamedTuple):
+class Leftovers(NamedTuple):
     """What lives of a run on this node.
 
     :param supervisor: its pid and start time
@@ -51,7 +51,7 @@ def named(process: procfs.Stat) -> Dict[str, Any]:
     return {"pid": process.pid, "name": process.name, "state": process.state}
 
 
-def find(folder: str, run: str, node: str) -> Remains:
+def find(folder: str, run: str, node: str) -> Leftovers:
     """Look for what lives of a run's node, whose run folder is or was ``folder``."""
     processes = procfs.tagged(run, node, folder)
     wrappers = {}
@@ -68,7 +68,7 @@ def find(folder: str, run: str, node: str) -> Remains:
         for child in below.get(pid, ())
         if child.state not in "ZX" and child.pid not in wrappers
     }
-    return Remains(_supervisor(folder), ranks, processes)
+    return Leftovers(_supervisor(folder), ranks, processes)
 
 
 def supervised(pid: int) -> str:

@@ -39,7 +39,7 @@ def status(call: Call) -> Dict[str, Any]:
         return {"record": None, "events": [], "alive": alive, "gone": found.told(error.what)}
 
 
-def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Remains:
+def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Leftovers:
     """What lives of a run whose folder cannot be read, for the reason given.
 
     :raises NodeError: ``error`` itself, if it has another reason or nothing is left

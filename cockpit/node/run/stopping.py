@@ -14,7 +14,7 @@ from typing import Callable, List, Optional, Set
 
 from cockpit.node import procfs
 from cockpit.node.run import remains
-from cockpit.node.run.ranks import Emit, Identity, Rank, Ranks
+from cockpit.node.run.ranks import Attempt, Emit, Identity, Ranks
 
 WRAPPERS_S = 2.0
 """Seconds wrappers and launcher have to record and end by themselves after the ranks were killed."""
@@ -24,7 +24,7 @@ GIVE_UP_S = 5.0
 """Seconds after the last SIGKILL; whatever still lives then cannot be killed."""
 
 
-class Stop:
+class StagedStop:
     """The staged stop of one run on this node; :meth:`tick` never blocks.
 
     :param agent_forwards: the parent of the wrappers passes SIGTERM on to the ranks (torchrun does;
@@ -126,7 +126,7 @@ class Stop:
             for identity in new:
                 procfs.send(*identity, signal.SIGTERM)
 
-    def _target(self, rank: Rank) -> Identity:
+    def _target(self, rank: Attempt) -> Identity:
         candidates = [rank.wrapper]
         if self._agent_forwards and rank.parent[0] != os.getpid():
             candidates.insert(0, rank.parent)

@@ -46,7 +46,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _FALLOC_FL_KEEP_SIZE = 1
 
 
-class Lines:
+class JsonLines:
     """A file of JSON lines. What a full disk refuses is kept and retried, so that it does not end the run.
 
     :param room: bytes of disk reserved ahead of its end, if the file system supports that
@@ -94,8 +94,8 @@ class Supervisor:
         self._folder = folder
         self._user_umask = user_umask
         self._began = time.time()
-        self._events = Lines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
-        self._sizes_file = Lines(os.path.join(folder, record.SIZES))
+        self._events = JsonLines(os.path.join(folder, record.EVENTS), EVENTS_ROOM)
+        self._sizes_file = JsonLines(os.path.join(folder, record.SIZES))
         self._sizes: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
@@ -119,7 +119,7 @@ class Supervisor:
             text = "orphans of the launcher go to init, their exit status will be unknown: " + trouble
             self._emit("note", text=text)
         self._launch()
-        self._stop = stopping.Stop(
+        self._stop = stopping.StagedStop(
             self._ranks,
             self._emit,
             agent_forwards=self._spec["launcher"] == "torchrun",

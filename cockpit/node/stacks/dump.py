@@ -149,7 +149,7 @@ class _Seen(NamedTuple):
 
     way: str = "kernel"
     threads: Tuple[Thread, ...] = ()
-    place: Optional[pyspy_output.Place] = None
+    place: Optional[pyspy_output.UserLine] = None
     error: str = ""
     what: str = ""
     hint: str = ""
@@ -192,7 +192,7 @@ class _Look:
             notes=seen.notes,
         )
 
-    def see(self, facts: kernel.Facts, *, native: bool, variables: bool) -> _Seen:
+    def see(self, facts: kernel.ProcessFacts, *, native: bool, variables: bool) -> _Seen:
         """The threads of the process, by the first way that works."""
         letter = facts.process.state
         if letter in "ZX":
@@ -242,7 +242,7 @@ class _Look:
         time.sleep(_SETTLE_S / 2)
         return bool(hard & set(kernel.waits_hard(self._pid)))
 
-    def _read(self, way: str, result: Result, facts: kernel.Facts) -> _Seen:
+    def _read(self, way: str, result: Result, facts: kernel.ProcessFacts) -> _Seen:
         home = os.path.expanduser("~") if facts.uid == os.geteuid() else ""
         pids = (self._pid, facts.ns_pid)
         try:
@@ -258,7 +258,7 @@ class _Look:
             threads = (main, *threads[1:])
         return _Seen(way, threads, told.place)
 
-    def _failed(self, result: Result, facts: kernel.Facts) -> _Seen:
+    def _failed(self, result: Result, facts: kernel.ProcessFacts) -> _Seen:
         """Why there was no answer."""
         letter = kernel.state(self._pid, self._ticks)
         if not letter:
@@ -293,7 +293,7 @@ class _Look:
             told.append(child)
         return told
 
-    def _source(self, place: Optional[pyspy_output.Place]) -> str:
+    def _source(self, place: Optional[pyspy_output.UserLine]) -> str:
         if place is None or not place.path.startswith("/"):
             return ""
         root = "/proc/%d/root" % self._pid if kernel.has_other_files(self._pid) else ""

@@ -74,7 +74,7 @@ _PATH_AT = {"open": 0, "stat": 0, "lstat": 0, "openat": 1, "newfstatat": 1, "sta
 """Calls with a path, and which argument it is."""
 
 
-class Facts(NamedTuple):
+class ProcessFacts(NamedTuple):
     """:class:`Process`, with what else decides how a process can be looked at.
 
     :param process: the part that is sent
@@ -89,7 +89,7 @@ class Facts(NamedTuple):
     ns_pid: int
 
 
-def look(pid: int, ticks: int) -> Optional[Facts]:
+def look(pid: int, ticks: int) -> Optional[ProcessFacts]:
     """Look at this very process; None when it is not there any more."""
     fields = _fields(pid)
     if fields is None or int(fields[19]) != ticks:
@@ -109,7 +109,7 @@ def look(pid: int, ticks: int) -> Optional[Facts]:
         main_cpu_s=_main_cpu_s(pid),
         switches=_number(found.get("voluntary_ctxt_switches", "")),
     )
-    return Facts(
+    return ProcessFacts(
         process,
         tracer=_number(found.get("TracerPid", "")),
         uid=_number(found.get("Uid", "")),

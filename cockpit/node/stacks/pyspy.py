@@ -29,7 +29,7 @@ SEARCH_S = 3.0
 """Time limit for finding the node's own py-spy: PATH may have folders on a silent server."""
 
 
-class Spy(NamedTuple):
+class PySpy(NamedTuple):
     """A py-spy that can be run.
 
     :param source: ``node``: it was there; ``cache``: a cockpit has sent it
@@ -44,7 +44,7 @@ class _Known:
     """What this agent has found so far."""
 
     lock = threading.Lock()
-    spy: Optional[Spy] = None
+    spy: Optional[PySpy] = None
     searched = False
 
 
@@ -70,7 +70,7 @@ def spy(call: Call) -> Dict[str, Any]:
     return {"ready": True, "from": found.source, "version": found.version}
 
 
-def ready() -> Spy:
+def ready() -> PySpy:
     """The py-spy of this agent.
 
     :raises NodeError: there is none
@@ -83,11 +83,11 @@ def ready() -> Spy:
         return _Known.spy
 
 
-def _own_once() -> Optional[Spy]:
+def _own_once() -> Optional[PySpy]:
     if _Known.searched:
         return None
     _Known.searched = True
-    found: List[Optional[Spy]] = [None]
+    found: List[Optional[PySpy]] = [None]
 
     def search() -> None:
         found[0] = _own()
@@ -99,7 +99,7 @@ def _own_once() -> Optional[Spy]:
     return found[0]
 
 
-def _own() -> Optional[Spy]:
+def _own() -> Optional[PySpy]:
     """The py-spy that is installed here, if it is new enough and nobody else could have put it there."""
     places = [
         shutil.which("py-spy"),
@@ -115,7 +115,7 @@ def _own() -> Optional[Spy]:
         except OSError:
             continue
         if version is not None and version >= OLDEST:
-            return Spy(path, "node", "%d.%d.%d" % version)
+            return PySpy(path, "node", "%d.%d.%d" % version)
     return None
 
 
@@ -139,7 +139,7 @@ def _place(digest: str) -> str:
     return os.path.join(private_folder.base(), "bin", "py-spy-" + digest[:16])
 
 
-def _cached(digest: str) -> Optional[Spy]:
+def _cached(digest: str) -> Optional[PySpy]:
     """The binary that an earlier cockpit sent, if it is still that one."""
     path = _place(digest)
     try:
@@ -161,7 +161,7 @@ def _held(number: int) -> str:
     return "/proc/%d/fd/%d" % (os.getpid(), number)
 
 
-def _take_in(payload: bytes, digest: str) -> Spy:
+def _take_in(payload: bytes, digest: str) -> PySpy:
     try:
         inflater = zlib.decompressobj()
         data = inflater.decompress(payload, BINARY_LIMIT)
@@ -181,9 +181,9 @@ def _take_in(payload: bytes, digest: str) -> Spy:
     return found
 
 
-def _tried(path: str) -> Optional[Spy]:
+def _tried(path: str) -> Optional[PySpy]:
     version = _version(path)
-    return Spy(path, "cache", "%d.%d.%d" % version) if version else None
+    return PySpy(path, "cache", "%d.%d.%d" % version) if version else None
 
 
 def _private(path: str) -> None:

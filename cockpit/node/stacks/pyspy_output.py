@@ -47,7 +47,7 @@ _KNOWN = re.compile(
 _ADDRESS = re.compile(r"0x[0-9a-f]+\Z")
 
 
-class Place(NamedTuple):
+class UserLine(NamedTuple):
     """Where a line of user code is.
 
     :param path: as the process knows it, absolute
@@ -57,17 +57,17 @@ class Place(NamedTuple):
     line: int
 
 
-class Told(NamedTuple):
+class PySpyAnswer(NamedTuple):
     """What py-spy says about a process.
 
     :param place: where the line of code is that says most about its main thread
     """
 
     threads: Tuple[Thread, ...]
-    place: Optional[Place]
+    place: Optional[UserLine]
 
 
-def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> Told:
+def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> PySpyAnswer:
     """The output of ``py-spy dump --json``.
 
     :param pids: numbers that the main thread may have: in our pid namespace and in its own
@@ -86,7 +86,7 @@ def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> Told:
 
     threads.sort(key=order)
     place = _place(threads[0][0], threads[0][1], cwd) if threads else None
-    return Told(tuple(thread for thread, _ in threads), place)
+    return PySpyAnswer(tuple(thread for thread, _ in threads), place)
 
 
 def _frames(told: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -135,11 +135,11 @@ def _absolute(path: str, cwd: str) -> str:
     return path if path.startswith(("/", "<")) or not cwd else os.path.normpath(os.path.join(cwd, path))
 
 
-def _place(thread: Thread, told: Dict[str, Any], cwd: str) -> Optional[Place]:
+def _place(thread: Thread, told: Dict[str, Any], cwd: str) -> Optional[UserLine]:
     wanted = source_frame(thread.frames)
     for frame, raw in zip(reversed(thread.frames), reversed(_frames(told))):
         if frame == wanted:
-            return Place(_absolute(str(raw["filename"]), cwd), frame.line)
+            return UserLine(_absolute(str(raw["filename"]), cwd), frame.line)
     return None
 
 

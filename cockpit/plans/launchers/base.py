@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cockpit.base.record import RANKWRAP
-from cockpit.plans.launch import DIR, Place
+from cockpit.plans.launch import DIR, PlannedNode
 
 
 @dataclass(frozen=True)
-class Command:
+class LauncherCommand:
     """One node's command line in both forms, and what comes with it.
 
     :param argv: as typed by a person
@@ -42,13 +42,13 @@ class Launcher:
     :param binds: whether it can bind ranks to cores
     """
 
-    command: Callable[[Place], Command]
+    command: Callable[[PlannedNode], LauncherCommand]
     package: str = ""
     ours: str = ""
     binds: bool = False
 
 
-def rank_command(place: Place) -> tuple[int, tuple[str, ...]]:
+def rank_command(place: PlannedNode) -> tuple[int, tuple[str, ...]]:
     """K and the command of one rank."""
     program = place.job.program
     if program[0] == "-m":
@@ -58,7 +58,7 @@ def rank_command(place: Place) -> tuple[int, tuple[str, ...]]:
     return 1, program
 
 
-def wrapped(place: Place) -> tuple[str, ...]:
+def wrapped(place: PlannedNode) -> tuple[str, ...]:
     """The command of one rank behind its wrapper."""
     k, words = rank_command(place)
     return (f"{DIR}/{RANKWRAP}", str(k), *words)
@@ -91,13 +91,13 @@ def typed(program: tuple[str, ...], guard: list[str], no_python: str) -> list[st
     return [*guard, *program] if program[0].endswith(".py") else [no_python, *guard, *program]
 
 
-def beside(place: Place, tool: str) -> str:
+def beside(place: PlannedNode, tool: str) -> str:
     """A program in the folder of the ranks' python."""
     folder = os.path.dirname(place.python)
     return f"{folder}/{tool}" if folder.startswith("/") else tool
 
 
-def devices(place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
+def devices(place: PlannedNode) -> tuple[dict[str, str], tuple[str, ...]]:
     """DeepSpeed itself shows its ranks their slots' devices; the others take the first devices."""
     slots = place.host.slots
     if slots == tuple(range(len(slots))):

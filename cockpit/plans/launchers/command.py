@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cockpit.base.shell import fill
-from cockpit.plans.launch import DIR, Place
-from cockpit.plans.launchers.base import Command, Launcher, devices, rank_command, wrapped
+from cockpit.plans.launch import DIR, PlannedNode
+from cockpit.plans.launchers.base import Launcher, LauncherCommand, devices, rank_command, wrapped
 
 SLOTS_SH = "slots.sh"
 
@@ -40,7 +40,7 @@ exit "$cockpit_status"
 """
 
 
-def _command(place: Place) -> Command:
+def _command(place: PlannedNode) -> LauncherCommand:
     ranks = place.ranks
     script = fill(
         _SLOTS,
@@ -54,7 +54,7 @@ def _command(place: Place) -> Command:
     start = ("bash", f"{DIR}/{SLOTS_SH}")
     env, notes = devices(place)
     typed = (*start, *rank_command(place)[1])
-    return Command(typed, (*start, *wrapped(place)), env=env, files={SLOTS_SH: script}, notes=notes)
+    return LauncherCommand(typed, (*start, *wrapped(place)), env=env, files={SLOTS_SH: script}, notes=notes)
 
 
 COMMAND = Launcher(_command)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 
 from cockpit.errors import CockpitError
-from cockpit.plans.launch import DIR, Place
-from cockpit.plans.launchers.base import Command, Launcher, ambiguous, beside, typed, wrapped
+from cockpit.plans.launch import DIR, PlannedNode
+from cockpit.plans.launchers.base import Launcher, LauncherCommand, ambiguous, beside, typed, wrapped
 from cockpit.plans.nodes import hostfile
 
 HOSTFILE = "hostfile"
@@ -28,7 +28,7 @@ _OURS = """
 """
 
 
-def _deepspeed(place: Place) -> Command:
+def _deepspeed(place: PlannedNode) -> LauncherCommand:
     job, facts = place.job, place.facts
     program = job.program
     if re.fullmatch(r"python[0-9.]*", os.path.basename(program[0])):
@@ -62,7 +62,7 @@ def _deepspeed(place: Place) -> Command:
         # The deepspeed runner consumes one of them, launch.py the other.
         guard = ["--"] if direct else ["--", "--"]
     run = ["--no_python", *guard, *wrapped(place)]
-    return Command(
+    return LauncherCommand(
         (*start, *typed(program, guard, "--no_python")), (*start, *run), files=files, notes=tuple(notes)
     )
 
@@ -75,7 +75,7 @@ def _include(hosts: Iterable[hostfile.Host]) -> str:
     return "@".join(map(entry, hosts))
 
 
-def _binding(place: Place) -> tuple[list[str], list[str]]:
+def _binding(place: PlannedNode) -> tuple[list[str], list[str]]:
     wish, facts = place.job.bind_cores, place.facts
     if wish is None:
         return [], []

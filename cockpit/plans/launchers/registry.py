@@ -5,8 +5,8 @@ from __future__ import annotations
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.errors import CockpitError
-from cockpit.plans.launch import Job, NodeFacts, Place
-from cockpit.plans.launchers.base import Command
+from cockpit.plans.launch import LaunchJob, NodeFacts, PlannedNode
+from cockpit.plans.launchers.base import LauncherCommand
 from cockpit.plans.launchers.command import COMMAND
 from cockpit.plans.launchers.deepspeed import DEEPSPEED
 from cockpit.plans.launchers.torchrun import TORCHRUN
@@ -27,7 +27,7 @@ _HINTS = {
 }
 
 
-def check(job: Job) -> None:
+def check(job: LaunchJob) -> None:
     """Whether there is such a launcher, and it takes what it is given.
 
     :raises CockpitError: an unknown launcher, or an option that it cannot have
@@ -51,7 +51,7 @@ def check(job: Job) -> None:
         raise CockpitError("is for the deepspeed launcher", where="--bind-cores", hint="leave it out")
 
 
-def unfit(job: Job, facts: NodeFacts) -> Finding | None:
+def unfit(job: LaunchJob, facts: NodeFacts) -> Finding | None:
     """What the launcher lacks on a node, and what would help."""
     package = LAUNCHERS[job.launcher].package
     if not package or getattr(facts, package):
@@ -61,6 +61,6 @@ def unfit(job: Job, facts: NodeFacts) -> Finding | None:
     return Finding(f"no_{package}", f"no {package} in {python}", certainty="sure", steps=steps)
 
 
-def command(place: Place) -> Command:
+def command(place: PlannedNode) -> LauncherCommand:
     """The command line of a node, in both forms."""
     return LAUNCHERS[place.job.launcher].command(place)

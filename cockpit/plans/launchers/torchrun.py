@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cockpit.plans.launch import Place
-from cockpit.plans.launchers.base import Command, Launcher, ambiguous, beside, devices, typed, wrapped
+from cockpit.plans.launch import PlannedNode
+from cockpit.plans.launchers.base import Launcher, LauncherCommand, ambiguous, beside, devices, typed, wrapped
 
 # Long options that argparse there knows, for ambiguous().
 _OPTIONS = """
@@ -18,7 +18,7 @@ _OURS = """
 """
 
 
-def _torchrun(place: Place) -> Command:
+def _torchrun(place: PlannedNode) -> LauncherCommand:
     job, facts = place.job, place.facts
     program = job.program
     if facts is None:
@@ -33,7 +33,9 @@ def _torchrun(place: Place) -> Command:
     guard = ["--"] if ambiguous(program, _OPTIONS) else []
     run = ["--no-python", *guard, *wrapped(place)]
     env, notes = devices(place)
-    return Command((*start, *typed(program, guard, "--no-python")), (*start, *run), env=env, notes=notes)
+    return LauncherCommand(
+        (*start, *typed(program, guard, "--no-python")), (*start, *run), env=env, notes=notes
+    )
 
 
 TORCHRUN = Launcher(_torchrun, "torch", _OURS)

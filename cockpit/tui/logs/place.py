@@ -24,7 +24,7 @@ Task = Callable[[], bool]
 """Reads a little each time it is called; True: it is done, and its changes are made."""
 
 
-class Line(NamedTuple):
+class ScreenLine(NamedTuple):
     """A line of the screen.
 
     :param number: of the row in the window it was read in
@@ -49,7 +49,7 @@ class LogPlace:
         """The newest lines are on the screen, without a cursor."""
         self.cursor: int | None = None
         """The number of the row it is on."""
-        self.lines: list[Line] = []
+        self.lines: list[ScreenLine] = []
         """What is on the screen; it stays there until the next read is complete."""
         self.gave_up = False
         """The reader stopped a search for rows further up."""
@@ -116,7 +116,7 @@ class LogPlace:
         self.lines = []
         while number < window.end and len(self.lines) < self.height:
             row = window.row(number)
-            self.lines += [Line(number, at, row) for at in range(part, self._parts(row))]
+            self.lines += [ScreenLine(number, at, row) for at in range(part, self._parts(row))]
             number, part = number + 1, 0
         del self.lines[self.height :]
 

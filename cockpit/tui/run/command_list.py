@@ -12,7 +12,7 @@ from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 
 
 @dataclass(frozen=True)
-class Command:
+class Ran:
     """Something cockpit did, as a person would type it.
 
     :param at: unix seconds on our clock
@@ -25,20 +25,20 @@ class Command:
     text: str
 
 
-class CommandList(ListPane[Command]):
+class CommandList(ListPane[Ran]):
     """Commands in the order they ran, the newest last."""
 
     FOLLOWS = True
 
-    def show(self, commands: Sequence[Command]) -> None:
+    def show(self, commands: Sequence[Ran]) -> None:
         """Show these."""
         self.show_items(tuple(commands))  # the caller goes on filling its list
 
-    def item_lines(self, item: Command, before: Command | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Ran, before: Ran | None, width: int) -> Sequence[Line]:
         """Time and title, below them the command, indented; an empty line between two commands."""
         return list(self._lines(item, before, width))
 
-    def _lines(self, item: Command, before: Command | None, width: int) -> Iterator[Line]:
+    def _lines(self, item: Ran, before: Ran | None, width: int) -> Iterator[Line]:
         if before is not None:
             yield Line(heading=True)
         title = RemoteText.of(item.title).shown(limit=400)

@@ -11,13 +11,13 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.tui.panes.text_pane import Line, Piece, TextPane
-from cockpit.tui.run.detail_lines import Sight, detail_lines
+from cockpit.tui.run.detail_lines import About, detail_lines
 
 
 class Detail(TextPane):
     """The node or rank that is selected; everything scrolls."""
 
-    _sight: Sight | None = None
+    _sight: About | None = None
 
     def show(
         self,
@@ -41,7 +41,7 @@ class Detail(TextPane):
         :param now: unix seconds
         """
         before = self._sight
-        self._sight = Sight(node, rank, model, trends, metrics, entry, plan, environ, now)
+        self._sight = About(node, rank, model, trends, metrics, entry, plan, environ, now)
         self.rebuild()
         if before is None or (before.node, before.rank) != (node, rank):
             self.home()

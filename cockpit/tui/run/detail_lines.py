@@ -36,7 +36,7 @@ _BLANK = Line()
 
 
 @dataclass(frozen=True)
-class Sight:
+class About:
     """Everything a detail is made of.
 
     :param rank: None: the detail is the node's
@@ -57,7 +57,7 @@ class Sight:
     now: float
 
 
-def detail_lines(sight: Sight, width: int, ascii_only: bool = False) -> list[Line]:
+def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Line]:
     """The lines of a detail."""
     node = sight.model.nodes.get(sight.node)
     if node is None:
@@ -131,7 +131,7 @@ class _Paper:
 # A rank
 
 
-def _rank(sight: Sight, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]:
+def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]:
     local = node.ranks.index(rank.rank) if rank.rank in node.ranks else 0
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     yield from paper.flow(
@@ -163,7 +163,7 @@ def _age(node: Node, rank: Rank | None, now: float, paper: _Paper) -> Iterator[L
         yield from paper.text(f"measured {span_text(age)} ago", "label" if node.over else "warning")
 
 
-def _rank_measures(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
+def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
     sample, trends = rank.sample or RankSample(), sight.trends
     points = trends.rank(rank.rank, "cpu_percent")
     value = _percent(sample.cpu_percent, points)
@@ -188,7 +188,7 @@ def _rank_measures(sight: Sight, node: Node, rank: Rank, local: int, paper: _Pap
         yield from paper.measure("step", steps, value, "rank", high=high)
 
 
-def _gpu_of(sight: Sight, node: Node, rank: Rank, local: int) -> int | None:
+def _gpu_of(sight: About, node: Node, rank: Rank, local: int) -> int | None:
     """The GPU that the rank's process is on; if the driver does not say, that of its slot."""
     for index, gpu in enumerate(node.gpus):
         if rank.pid and rank.pid in gpu.processes:
@@ -218,7 +218,7 @@ def _used(of: NodeSample | GpuSample) -> str:
     return part_text(used, total) if total else size_text(used)
 
 
-def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
+def _process(sight: About, node: Node, rank: Rank, local: int, paper: _Paper) -> Iterator[Line]:
     yield from paper.heading("Process")
     yield from paper.row("local rank", f"{local} on {safe(node.name)}")
     if rank.started_at is not None:
@@ -237,7 +237,7 @@ def _process(sight: Sight, node: Node, rank: Rank, local: int, paper: _Paper) ->
     yield from paper.row("its log", safe(f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}", 4000))
 
 
-def _readings(sight: Sight, rank: int, paper: _Paper) -> Iterator[Line]:
+def _readings(sight: About, rank: int, paper: _Paper) -> Iterator[Line]:
     """What the rank's own log says about the training."""
     reading = sight.metrics.latest_of(rank)
     step = "" if reading.step is None else f"{reading.step:,}"
@@ -267,7 +267,7 @@ def _plain(value: float | None, unit: str = "") -> str:
 # A node
 
 
-def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
+def _node(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
     states = Counter(
         (paper.glyphs.of(rank), rank.text, state_name(rank)) for rank in sight.model.on(node.name)
     )
@@ -299,7 +299,7 @@ def _node(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
             yield from _variable(name, value, paper)
 
 
-def _node_measures(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
+def _node_measures(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
     sample, trends = node.sample or NodeSample(), sight.trends
     points = trends.node(node.name, "load")
     value = "" if sample.load is None else f"{sample.load:,.1f}"
@@ -327,7 +327,7 @@ def _gpus(node: Node, paper: _Paper) -> Iterator[Line]:
         yield from hanging((Piece(head),), safe(gpu.name), paper.width, "label")
 
 
-def _link(sight: Sight, node: Node, paper: _Paper) -> Iterator[Line]:
+def _link(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
     yield from paper.heading("Link")
     if node.lost:
         yield from paper.row("node", f"lost: {safe(node.lost)}", "error")
@@ -383,7 +383,7 @@ def _reports(node: Node, paper: _Paper) -> Iterator[Line]:
 # Both
 
 
-def _command(sight: Sight, paper: _Paper) -> Iterator[Line]:
+def _command(sight: About, paper: _Paper) -> Iterator[Line]:
     argv = sight.plan.get("argv") or ()
     if not argv:
         return
@@ -395,7 +395,7 @@ def _command(sight: Sight, paper: _Paper) -> Iterator[Line]:
     yield from paper.text(safe(" ".join(map(render_word, argv)), 20_000))
 
 
-def _environment(sight: Sight, rank: Rank, paper: _Paper) -> Iterator[Line]:
+def _environment(sight: About, rank: Rank, paper: _Paper) -> Iterator[Line]:
     environ = sight.environ
     if isinstance(environ, EnvironAnswer):
         got = environ.environ

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from cockpit.engine.launch.start import Request, Stages, start
+from cockpit.engine.launch.start import Stages, Wanted, start
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 
@@ -51,7 +51,7 @@ class Flight(Protocol):
 class Launching:
     """A new run."""
 
-    request: Request
+    request: Wanted
     collects: bool = False
     leaving: str = ""
     launches: ClassVar[bool] = True

@@ -46,7 +46,7 @@ _CLOSE = ((1, 10), (1, 7))
 _LINK = 12
 
 
-class Piece(NamedTuple):
+class GridPiece(NamedTuple):
     """Some harmless text.
 
     :param role: what it means; a suffix ``+first``, ``+mark`` or ``+cursor`` is laid over its colour
@@ -181,7 +181,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: ".".join(parts[: len(parts) - shared]) for name, parts in labels.items()}
 
 
-def head_line(columns: Columns) -> list[Piece]:
+def head_line(columns: Columns) -> list[GridPiece]:
     """What the columns are."""
     text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
     names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
@@ -189,10 +189,10 @@ def head_line(columns: Columns) -> list[Piece]:
         text += " " + "".join(name[0] for name in names)
     elif columns.bar:
         text += "".join(f"{name:>{columns.bar}}" for name in names)
-    return [Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
+    return [GridPiece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
 
 
-def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
+def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[GridPiece]:
     """One line of a node.
 
     :param part: which one, if it takes several
@@ -201,7 +201,7 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
     start = part * columns.per_line
     numbers = node.ranks[start : start + columns.per_line]
     pieces += _cells(node, numbers, model.ranks, look)
-    pieces.append(Piece(" " * (columns.cells - _span(len(numbers))), ""))
+    pieces.append(GridPiece(" " * (columns.cells - _span(len(numbers))), ""))
     if part == 0:
         pieces += [*_measures(node, columns, look), _link(node, columns, look)]
     return pieces
@@ -212,38 +212,40 @@ def stale(node: Node) -> bool:
     return node.link in ("stale", "gone") and not node.over
 
 
-def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[GridPiece]:
     """The cursor, and ``◆`` if the node is marked, ``◇`` if one of its ranks is."""
     ascii_only = look.glyphs.ascii
     here = look.cursor is not None and look.cursor[0] == node.name
-    yield Piece((">" if ascii_only else "▌") if here else " ", "cursor")
+    yield GridPiece((">" if ascii_only else "▌") if here else " ", "cursor")
     sign = " "
     if look.marks and part == 0:
         if (node.name, None) in look.marks:
             sign = "*" if ascii_only else "◆"
         elif any(name == node.name for name, _ in look.marks):
             sign = "+" if ascii_only else "◇"
-    yield Piece(sign, "mark")
+    yield GridPiece(sign, "mark")
 
 
-def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[GridPiece]:
     if part:
         # Below the name: the first rank of this line, to find one's way in a large node.
-        yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
+        yield GridPiece(
+            f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head"
+        )
         return
     here = look.cursor is not None and look.cursor[0] == node.name
     text = cut_middle(
         look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
     )
-    yield Piece(
+    yield GridPiece(
         set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
     )
 
 
-def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:
+def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[GridPiece]:
     """The ranks of a line; those that look the same are one piece."""
     old = stale(node)
-    pieces: list[Piece] = []
+    pieces: list[GridPiece] = []
     text, role = "", ""
     for place, rank_number in enumerate(numbers):
         rank = ranks[rank_number]
@@ -265,15 +267,15 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
             text += f" {sign}" if gap else sign
             continue
         if text:
-            pieces.append(Piece(text, role))
+            pieces.append(GridPiece(text, role))
         if gap:
-            pieces.append(Piece(" ", ""))
+            pieces.append(GridPiece(" ", ""))
         text, role = sign, state
-    pieces.append(Piece(text, role))
+    pieces.append(GridPiece(text, role))
     return pieces
 
 
-def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
+def _measures(node: Node, columns: Columns, look: Look) -> Iterator[GridPiece]:
     """Bars of a node's cores, memory and GPUs; blank if it has reported nothing."""
     if not columns.bar:
         return
@@ -286,17 +288,17 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
     ]
     old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S
     if columns.bar == 1:
-        yield Piece(" ", "")
+        yield GridPiece(" ", "")
     for share, role in shares if columns.gpu else shares[:2]:
         sign = " " if share is None else bar(share, look.glyphs.ascii)
         if columns.bar == 1:
-            yield Piece(sign, "stale" if old else role)
+            yield GridPiece(sign, "stale" if old else role)
         elif columns.bar < NUMBERED:
-            yield Piece(f"  {sign} ", "stale" if old else role)
+            yield GridPiece(f"  {sign} ", "stale" if old else role)
         else:
             number = "" if share is None else f"{share:.0%}"
-            yield Piece(f" {sign}", "stale" if old else role)
-            yield Piece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
+            yield GridPiece(f" {sign}", "stale" if old else role)
+            yield GridPiece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
@@ -311,11 +313,11 @@ def _gpu_share(node: Node) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _link(node: Node, columns: Columns, look: Look) -> Piece:
+def _link(node: Node, columns: Columns, look: Look) -> GridPiece:
     long, short, role = _link_words(node, look)
     # Keep a blank between the link and what precedes it.
     text = long if len(long) < columns.link else short[: max(0, columns.link - 1)]
-    return Piece(f"{text:>{columns.link}}" if columns.link else "", role)
+    return GridPiece(f"{text:>{columns.link}}" if columns.link else "", role)
 
 
 def _link_words(node: Node, look: Look) -> tuple[str, str, str]:

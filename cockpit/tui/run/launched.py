@@ -12,21 +12,21 @@ from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.folder import Manifest
 from cockpit.plans.script import render_word
 from cockpit.transport.registry import TRANSPORTS
-from cockpit.tui.run.command_list import Command
+from cockpit.tui.run.command_list import Ran
 
 
-def launched_commands(manifest: Manifest) -> list[Command]:
+def launched_commands(manifest: Manifest) -> list[Ran]:
     """What was run to launch: what was typed, then on this machine for each node, and on each node."""
-    found = [Command(manifest.created, "run", join(manifest.command))] if manifest.command else []
+    found = [Ran(manifest.created, "run", join(manifest.command))] if manifest.command else []
     for node in manifest.nodes:
         typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
         text = join([*typed, COMMAND]) if typed else COMMAND
-        found.append(Command(manifest.created, f"agent on {node.name}", text))
+        found.append(Ran(manifest.created, f"agent on {node.name}", text))
     dirs = {node.name: node.dir for node in manifest.nodes}
     for plan in manifest.plans:
         node_name = str(plan.get("node"))
         text = _launch(plan, dirs.get(node_name, ""))
-        found.append(Command(manifest.created, f"launch on {node_name}", text))
+        found.append(Ran(manifest.created, f"launch on {node_name}", text))
     return found
 
 

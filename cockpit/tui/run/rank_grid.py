@@ -23,9 +23,9 @@ from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
 from cockpit.tui.run.grid_lines import (
     Columns,
+    GridPiece,
     Look,
     Mark,
-    Piece,
     columns_for,
     head_line,
     node_line,
@@ -146,7 +146,7 @@ class RankGrid(MovingPane):
         """Whether anybody has moved the cursor: only then is something selected."""
         self._styles: dict[str, Style] = {}
         self._laid: _Layout | None = None
-        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
+        self._strips: dict[int, tuple[list[GridPiece], Strip]] = {}
         """What was last drawn in each line; -1 is the head."""
 
     # What is drawn
@@ -281,7 +281,7 @@ class RankGrid(MovingPane):
         node = self._model.nodes[self._names[at[0]]]
         return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 
-    def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
+    def _strip(self, line: int, pieces: list[GridPiece], width: int) -> Strip:
         """A line; the same object as before if nothing changed, so that what is made from it is kept."""
         before = self._strips.get(line)
         if before is not None and before[0] == pieces and before[1].cell_length == width:

@@ -28,7 +28,7 @@ from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.stacks.take import Ask, Stacks
+from cockpit.engine.stacks.take import Ask, Sampler
 from cockpit.errors import CockpitError
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title
 from cockpit.tui.commands import RUN, Id
@@ -39,8 +39,8 @@ from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.run import notices, questions
-from cockpit.tui.run.command_list import Command as Ran
 from cockpit.tui.run.command_list import CommandList
+from cockpit.tui.run.command_list import Ran as Ran
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.environs import Environs
 from cockpit.tui.run.event_list import EventList
@@ -345,7 +345,7 @@ class RunScreen(CommandScreen):
         run = self.board.folder.name
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
-        self.app.push_screen(StackScreen(Stacks(party, Ask(), self.board.folder.path / "stacks")))
+        self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
 
     def _do_collect(self) -> None:
         if self._collect is not None and self._collect.is_running:

@@ -22,7 +22,7 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import UnknownHostKey
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.door import explained
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.run.flight import Flight
@@ -49,7 +49,7 @@ class StartScreen(Screen[None]):
     StartScreen VerticalScroll { height: auto; max-height: 24; }
     """
 
-    app = getters.app(Host)
+    app = getters.app(BaseApp)
 
     def __init__(self, flight: Flight) -> None:
         super().__init__()

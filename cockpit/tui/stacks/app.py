@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cockpit.config import Config
-from cockpit.tui.base_app import Host
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.source import Source
 
 
-class StacksApp(Host):
+class StacksApp(BaseApp):
     """Opens with the stack screen; leaving it ends the app.
 
     :param stacks: whose stacks are shown

@@ -13,13 +13,13 @@ from cockpit.core.stacks.snapshot import Sample
 from cockpit.core.text import RemoteText
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part
-from cockpit.tui.stacks.samples import Samples
+from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.words import count_text
 
 
-def head(stacks: Source, samples: Samples) -> Iterator[Part]:
+def head(stacks: Source, samples: SampleCursor) -> Iterator[Part]:
     """The job, the sample that is shown, and how many ranks have answered."""
     snapshot, number = stacks.snapshot, samples.number
     yield _whose(RemoteText.of(snapshot.title).shown())
@@ -47,7 +47,7 @@ def _whose(title: str) -> Part:
     return replace(long, less=short) if short != long else long
 
 
-def waiting_text(stacks: Source, samples: Samples, *, sampling: bool, key: str) -> str:
+def waiting_text(stacks: Source, samples: SampleCursor, *, sampling: bool, key: str) -> str:
     """Why there is no verdict yet.
 
     :param sampling: a sample is being taken, or will be in a moment
@@ -126,7 +126,7 @@ def filter_text(sight: Sight, stacks: Source, pattern: str) -> str:
     return f"/{pattern} · {count(sight.shown):,} of {len(stacks.snapshot.ranks):,} ranks"
 
 
-def why_empty(stacks: Source, samples: Samples, pattern: str, keys: Mapping[str, str]) -> Sequence[str]:
+def why_empty(stacks: Source, samples: SampleCursor, pattern: str, keys: Mapping[str, str]) -> Sequence[str]:
     """Why there is no stack to show, line by line.
 
     :param keys: the key of each command, by its name

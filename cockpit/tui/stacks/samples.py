@@ -12,7 +12,7 @@ PATIENCE_S = 2.0
 """Seconds after which an incomplete sample is shown and judged as it is."""
 
 
-class Samples:
+class SampleCursor:
     """The samples of a snapshot, one of which is shown.
 
     :param stacks: where they come from

@@ -34,12 +34,12 @@ from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import StackDiff, counterpart, has_stack, sides
 from cockpit.tui.stacks.help import ABOUT
 from cockpit.tui.stacks.lookout import Lookout
-from cockpit.tui.stacks.samples import Samples
+from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
-from cockpit.tui.stacks.verdict_bar import Told, VerdictBar, told
+from cockpit.tui.stacks.verdict_bar import BarText, VerdictBar, told
 
 __all__ = ["Source", "StackScreen"]
 
@@ -88,7 +88,7 @@ class StackScreen(CommandScreen):
         self.stacks = stacks
         self.root = root
         self.last_keys = ("leave" if root else "back", "help")
-        self._samples = Samples(stacks)
+        self._samples = SampleCursor(stacks)
         self._sampling: Worker[None] | None = None
         self._alone = AskedAlone()
         self._asking = ""
@@ -482,7 +482,8 @@ class StackScreen(CommandScreen):
     def _draw_verdict(self) -> None:
         found = self._lookout.now.verdict
         self.query_one(VerdictBar).show(
-            Told(waiting=self._waiting()) if found is None else told(self._lookout.now, found), low=self._low
+            BarText(waiting=self._waiting()) if found is None else told(self._lookout.now, found),
+            low=self._low,
         )
 
     def _waiting(self) -> str:

@@ -13,7 +13,7 @@ from cockpit.core.masks import mask_of
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Sample, Snapshot
 from cockpit.core.stacks.tree import StackTree
-from cockpit.core.stacks.tree_lines import Key, Row, rows
+from cockpit.core.stacks.tree_lines import Key, TreeRow, rows
 from cockpit.core.stacks.verdict import verdict
 from cockpit.errors import CockpitError
 
@@ -44,7 +44,7 @@ class Sight:
     shown: int = 0
     moved: int = 0
     folding: Folding = (frozenset(), False)
-    rows: Sequence[Row] = ()
+    rows: Sequence[TreeRow] = ()
 
     @property
     def sample(self) -> Sample | None:

@@ -14,7 +14,7 @@ from cockpit.core.cutting import cut_middle
 from cockpit.core.masks import count
 from cockpit.core.ranks import mask_text, mask_within
 from cockpit.core.stacks.classes import RankClass
-from cockpit.core.stacks.tree_lines import Key, Row, place
+from cockpit.core.stacks.tree_lines import Key, TreeRow, place
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece
 from cockpit.tui.stacks.sight import Folding, Sight
@@ -30,7 +30,7 @@ PLACE = 8
 """Columns below which a file is not worth drawing."""
 
 
-class StackTreePane(ListPane[Row]):
+class StackTreePane(ListPane[TreeRow]):
     """The tree; until a person moves the cursor it is on the innermost frame of the chosen rank."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
@@ -114,11 +114,11 @@ class StackTreePane(ListPane[Row]):
         if not self.touched:
             self._go_to_chosen()
 
-    def key_of(self, item: Row) -> Hashable:
+    def key_of(self, item: TreeRow) -> Hashable:
         """Its place in the tree; the line that stands for folded frames has that of the first of them."""
         return item.key, item.frame is None
 
-    def item_lines(self, item: Row, before: Row | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: TreeRow, before: TreeRow | None, width: int) -> Sequence[Line]:
         """The ranks, the frame, and what there is to say about it."""
         return [Line(tuple(self._pieces(item, width)))]
 
@@ -126,7 +126,7 @@ class StackTreePane(ListPane[Row]):
         """Nobody's stack is here."""
         return [Line((Piece(self.empty, "label"),))]
 
-    def _pieces(self, row: Row, width: int) -> Iterator[Piece]:
+    def _pieces(self, row: TreeRow, width: int) -> Iterator[Piece]:
         own = self._chosen is not None and row.ranks >> self._chosen & 1
         role = "odd" if row.odd else "title" if own else ""
         ranks = mask_within(row.ranks, self._columns)
@@ -157,7 +157,7 @@ class StackTreePane(ListPane[Row]):
             yield Piece(" " * max(2, left + 2))
             yield Piece(note, note_role)
 
-    def _note(self, row: Row, room: int) -> tuple[str, str]:
+    def _note(self, row: TreeRow, room: int) -> tuple[str, str]:
         """What stands at the right."""
         arrived = self._arrived.get(row.key, 0) if row.frame is not None else 0
         if arrived:
@@ -179,7 +179,7 @@ class Lazy(Sequence[Line]):
     :param make: makes one
     """
 
-    def __init__(self, items: Sequence[Row], make: Callable[[Row], Line]) -> None:
+    def __init__(self, items: Sequence[TreeRow], make: Callable[[TreeRow], Line]) -> None:
         self._items = items
         self._make = make
         self._made: dict[int, Line] = {}
@@ -202,7 +202,7 @@ class Lazy(Sequence[Line]):
         return line
 
 
-def _arrivals(found: Sequence[Row], moved: int) -> Iterator[tuple[Key, int]]:
+def _arrivals(found: Sequence[TreeRow], moved: int) -> Iterator[tuple[Key, int]]:
     left = moved
     # From below, the innermost line of a rank comes first.
     for row in reversed(found):

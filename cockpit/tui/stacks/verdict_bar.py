@@ -30,7 +30,7 @@ CERTAINTY = {"sure": "sure", "likely": "likely", "unsure": "warn"}
 
 
 @dataclass(frozen=True)
-class Told:
+class BarText:
     """What the bar says.
 
     :param place: where the rank is that it is about: its node and local rank
@@ -46,7 +46,7 @@ class Told:
     waiting: str = ""
 
 
-def told(sight: Sight, verdict: Finding) -> Told:
+def told(sight: Sight, verdict: Finding) -> BarText:
     """What the bar says about a verdict on what is shown."""
     place = source = ""
     if count(verdict.ranks) > 1:
@@ -57,7 +57,7 @@ def told(sight: Sight, verdict: Finding) -> Told:
         dump = sight.dump(rank)
         source = dump.source if dump is not None else ""
     tone = "odd" if verdict.ranks else "good" if verdict.severity == "info" else ""
-    return Told(verdict, place, source, tone)
+    return BarText(verdict, place, source, tone)
 
 
 class VerdictBar(Widget):
@@ -85,11 +85,11 @@ class VerdictBar(Widget):
     def __init__(self, *, keys: Callable[[str], str], id: str | None = None) -> None:
         super().__init__(id=id)
         self._keys = keys
-        self._told = Told()
+        self._told = BarText()
         self._low = False
         self._cache: tuple[int, list[list[tuple[str, str]]]] = (0, [])
 
-    def show(self, told: Told, *, low: bool = False) -> None:
+    def show(self, told: BarText, *, low: bool = False) -> None:
         """Draw this; ``low``: in as few lines as can be."""
         if (told, low) != (self._told, self._low):
             self._told, self._low = told, low

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from cockpit.core.logs.progress import wordings
 from cockpit.core.logs.progress.durations import time_left
 from cockpit.core.logs.progress.names import NEAR, Name, name_of, unit_of
-from cockpit.core.logs.progress.plan import NUMBER, PARTS, Kind, Plan
-from cockpit.core.logs.progress.wordings import Place
+from cockpit.core.logs.progress.plan import NUMBER, PARTS, Plan, Trust
+from cockpit.core.logs.progress.wordings import Order
 
 NUMBERS = 160
 """A line with more numbers is not read."""
@@ -54,7 +54,7 @@ class _Step(NamedTuple):
     """A number that may be the step; the smallest one is taken."""
 
     lacks_total: bool
-    place: Place
+    place: Order
     number: int
     total: int | None = None
     told: bool = False
@@ -73,7 +73,7 @@ class _Line:
         self.parts = False
         self.trains = False
         # field: (place, number, factor), and whether a heading gives it
-        self.found: dict[str, tuple[Place, int, float]] = {}
+        self.found: dict[str, tuple[Order, int, float]] = {}
         self.named: set[str] = set()
         self.steps: list[_Step] = []
         self.bar: tuple[str, int, int | None] | None = None
@@ -87,10 +87,10 @@ class _Line:
         step = min(self.steps, default=None, key=lambda each: each[:3])
         loss = self.found.get("loss")
         if self.bar is not None:
-            step = _Step(False, Place.FIRST, self.bar[1], self.bar[2])
+            step = _Step(False, Order.FIRST, self.bar[1], self.bar[2])
         elif step is None and loss is not None:
             step = self._unnamed_step()
-        if step is not None and step.lacks_total and step.place is Place.LAST and "epoch" not in self.found:
+        if step is not None and step.lacks_total and step.place is Order.LAST and "epoch" not in self.found:
             step = None
         if "time" in self.found and not self._times_a_step(step is not None):
             del self.found["time"]
@@ -98,8 +98,8 @@ class _Line:
             self.found.pop("step_s", None)
         kind = self._kind(step)
         if kind is None:
-            return Plan(Kind.ALONE, self.count, (), eta=True) if _TIME_LEFT.fullmatch(self.line) else None
-        plain = loss is not None and loss[0] is Place.FIRST
+            return Plan(Trust.ALONE, self.count, (), eta=True) if _TIME_LEFT.fullmatch(self.line) else None
+        plain = loss is not None and loss[0] is Order.FIRST
         return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain)
 
     def _places(self, step: _Step | None) -> tuple[tuple[str, int, float], ...]:
@@ -140,24 +140,24 @@ class _Line:
     def _label(self) -> bytes:
         return self.gaps[self.found["loss"][1]][-24:] if "loss" in self.found else b""
 
-    def _kind(self, step: _Step | None) -> Kind | None:
+    def _kind(self, step: _Step | None) -> Trust | None:
         fields = self.found.keys() - {"epoch", "total", "time"}
         counted = step is not None or "epoch" in self.found
         if self.bar is not None:
-            return Kind.TOLD if self.bar[0] or fields - {"step_s", "rate"} else Kind.BARE
+            return Trust.TOLD if self.bar[0] or fields - {"step_s", "rate"} else Trust.BARE
         if "loss" in fields:
-            return Kind.TOLD if counted or len(fields) > 1 else Kind.ALONE
+            return Trust.TOLD if counted or len(fields) > 1 else Trust.ALONE
         if "lr" in fields and (self._named(step) or "epoch" in self.found):
-            return Kind.TOLD
+            return Trust.TOLD
         if fields and (self._named(step) or "epoch" in self.found or self.trains):
-            return Kind.TOLD if self.trains else Kind.SPEED
+            return Trust.TOLD if self.trains else Trust.SPEED
         if counted and not fields and self._heads(step):
-            return Kind.HEADING
-        return Kind.ALONE if fields & self.named or ("epoch" in self.found and step is None) else None
+            return Trust.HEADING
+        return Trust.ALONE if fields & self.named or ("epoch" in self.found and step is None) else None
 
     @staticmethod
     def _named(step: _Step | None) -> bool:
-        return step is not None and step.place is not Place.LAST
+        return step is not None and step.place is not Order.LAST
 
     def _heads(self, step: _Step | None) -> bool:
         """Whether a lone step, or epoch, is a heading for numbers to come; ``steps: 10`` is a setting."""
@@ -208,7 +208,7 @@ class _Line:
             return False
         index = len(NUMBER.findall(before))
         if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
-            self.found["epoch"] = Place.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
+            self.found["epoch"] = Order.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
 
@@ -229,12 +229,12 @@ class _Line:
         of = index + 1 < self.count and _OF.fullmatch(after) is not None and self.gaps[index + 2][:1] != b"/"
         count = 2 if of else 1
         if before == b"] [" and self.gaps[index - 1].endswith(b".py:") and after.startswith(b"] "):
-            self.steps.append(_Step(True, Place.THIRD, index))
+            self.steps.append(_Step(True, Order.THIRD, index))
             return 1, False
         if before[:1] == b")" and index and not name.field:
             name = self._outside(index, name)
         if after_epoch and _AFTER_EPOCH.fullmatch(before) and of and not self._of_samples(index):
-            self.steps.append(_Step(False, Place.FIRST, index, index + 1))
+            self.steps.append(_Step(False, Order.FIRST, index, index + 1))
             return 2, False
         if name.words in (b"train", b"training") and self._pair_follows(index + 1):
             name = Name("epoch")
@@ -303,7 +303,7 @@ class _Line:
             where = "epoch"
         elif where in ("", "time", "samples_s", "tokens_s") and unit.kind in _SPEEDS:
             where, factor = unit.kind, unit.factor
-            place = Place.SECOND
+            place = Order.SECOND
         elif where in ("time", "step_s"):
             factor *= unit.factor if unit.kind in ("time", "step_s") else 1.0
         elif unit.kind == "scaled":
@@ -324,14 +324,14 @@ class _Line:
                 continue
             boxed = before.rstrip().endswith(b"[") and _IN_BRACKETS.match(after)
             if boxed and after == b"][" and self.gaps[index + 3].strip() == b"/":
-                self.found.setdefault("epoch", (Place.FIRST, index, 1.0))
+                self.found.setdefault("epoch", (Order.FIRST, index, 1.0))
                 index += 2
                 boxed = _IN_BRACKETS.match(self.gaps[index + 2])
             drawn = _DRAWN.match(after) or (after.isspace() and "step_s" in self.found)
             if (boxed and not self._of_samples_at(index)) or drawn:
-                return _Step(False, Place.LAST, index, index + 1)
+                return _Step(False, Order.LAST, index, index + 1)
         if not self.gaps[0].strip() and self.gaps[1].startswith(b" | ") and "lr" in self.found:
-            return _Step(True, Place.THIRD, 0)
+            return _Step(True, Order.THIRD, 0)
         return None
 
     def _of_samples_at(self, index: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cockpit.core.logs.progress import wordings
-from cockpit.core.logs.progress.wordings import Place
+from cockpit.core.logs.progress.wordings import Order
 
 NEAR = 96
 """Bytes before a number that are searched for its name."""
@@ -42,7 +42,7 @@ class Name:
     """
 
     field: str = ""
-    place: Place = Place.FIRST
+    place: Order = Order.FIRST
     factor: float = 1.0
     free: bytes = b""
     aside: bool = False
@@ -112,7 +112,7 @@ def _field_of(part: bytes) -> Name:
     return Name()
 
 
-def _known(name: bytes) -> tuple[tuple[str, Place] | None, float]:
+def _known(name: bytes) -> tuple[tuple[str, Order] | None, float]:
     """The field of a whole name, and the factor to seconds if a unit of time is part of it."""
     words = name.split()
     while words:
@@ -121,7 +121,7 @@ def _known(name: bytes) -> tuple[tuple[str, Place] | None, float]:
         if known is not None and (known[0] != "time" or whole == name):
             return known, 1.0
         if words[0] in wordings.TIMES and words[1:] and all(word in wordings.STEPS for word in words[1:]):
-            return ("step_s", Place.FIRST), wordings.TIMES[words[0]]
+            return ("step_s", Order.FIRST), wordings.TIMES[words[0]]
         if words[-1] in wordings.TIMES:
             known = wordings.NAMES.get(b" ".join(words[:-1]))
             if known is not None and known[0] == "step_s":
@@ -150,9 +150,9 @@ def _loss(part: bytes) -> Name | None:
             return Name()
         if near and near[-1].isalpha() and near[-1] not in _BEFORE_LOSS:
             return Name()
-        place = Place.FIRST if words == [b"loss"] and not joined and not near else Place.SECOND
+        place = Order.FIRST if words == [b"loss"] and not joined and not near else Order.SECOND
         if words[named] == b"nll" or not wordings.LOSS_MEAN.isdisjoint([*near[-1:], *joined]):
-            place = Place.LAST
+            place = Order.LAST
         return Name("loss", place, free=b" ".join(tokens[:at]))
     return None
 
@@ -171,7 +171,7 @@ def _lr(part: bytes) -> Name | None:
             return Name()
         if at and tokens[at - 1] in wordings.NOT_BEFORE:
             return Name()
-        return Name("lr", Place.FIRST if joined == [b"lr"] else Place.SECOND, free=b" ".join(tokens[:at]))
+        return Name("lr", Order.FIRST if joined == [b"lr"] else Order.SECOND, free=b" ".join(tokens[:at]))
     return None
 
 

@@ -21,7 +21,7 @@ PARTS = re.compile(rb"(?<![\w.])(" + _NUMBER + rb")")
 _MOST = 1e15
 
 
-class Kind(Enum):
+class Trust(Enum):
     """How far to trust a line by itself."""
 
     TOLD = "told"
@@ -47,7 +47,7 @@ class Plan:
     :param plain: it is called a loss and nothing more
     """
 
-    kind: Kind
+    kind: Trust
     count: int
     places: tuple[tuple[str, int, float], ...]
     eta: bool = False

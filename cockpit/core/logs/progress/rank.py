@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from cockpit.core.logs.progress.durations import time_left
-from cockpit.core.logs.progress.plan import Kind, Plan
+from cockpit.core.logs.progress.plan import Plan, Trust
 from cockpit.core.logs.progress.reading import Reading
 from cockpit.core.logs.progress.series import Series
 
@@ -103,24 +103,24 @@ class RankLog:
                 news.timed = lines[-1]
             return
         self._told += len(lines)
-        if plan.kind is Kind.HEADING:
+        if plan.kind is Trust.HEADING:
             if plan.eta and (left := time_left(lines[-1])) is not None:
                 said["eta_s"] = left
             self._heading = said, self._told
             return
-        if plan.kind is Kind.SPEED and not self._is_training(said):
+        if plan.kind is Trust.SPEED and not self._is_training(said):
             return
-        if plan.kind is Kind.BARE and self._is_aside(said):
+        if plan.kind is Trust.BARE and self._is_aside(said):
             self._held = said
             return
         losses = plan.losses(lines) if len(lines) > 1 else [said["loss"]] if "loss" in said else []
-        if plan.kind is Kind.ALONE and losses:
+        if plan.kind is Trust.ALONE and losses:
             if plan.plain:
                 self._plain = self._told
             elif self._told - self._plain < HEADED:
                 return  # a part of the plain loss that was printed with it
         above = self._above(said)
-        if not above and plan.kind is Kind.ALONE and not (losses := self._confirmed(plan, losses)):
+        if not above and plan.kind is Trust.ALONE and not (losses := self._confirmed(plan, losses)):
             return
         self._count(said, losses)
         news.add({**above, **said}, losses)
@@ -200,9 +200,9 @@ class RankLog:
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:
     """Lines with numbers; of each bar without a word, only the first and the newest state."""
-    if all(plan.kind is not Kind.BARE for plan in {plan for plan, _ in told}):
+    if all(plan.kind is not Trust.BARE for plan in {plan for plan, _ in told}):
         return told
-    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Kind.BARE]
+    bars = [index for index, (plan, _) in enumerate(told) if plan.kind is Trust.BARE]
     totals = [_total(told[index][1]) for index in bars]
     newer = zip(bars[1:], totals[1:], totals[2:], strict=False)
     passed = {index for index, total, after in newer if total == after}

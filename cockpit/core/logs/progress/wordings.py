@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Place(IntEnum):
+class Order(IntEnum):
     """Of several numbers for one field, the one with the lowest place is shown."""
 
     FIRST = 0
@@ -26,67 +26,71 @@ def _names(text: str) -> frozenset[bytes]:
     return frozenset(b" ".join(name.split()) for name in text.encode().split(b","))
 
 
-_FIELDS: tuple[tuple[str, Place, str], ...] = (
+_FIELDS: tuple[tuple[str, Order, str], ...] = (
     (
         "step",
-        Place.FIRST,
+        Order.FIRST,
         "global step, global steps, num updates, nupdates, global step max steps, current steps, current"
         " step, total timesteps, global batch",
     ),
-    ("step", Place.SECOND, "step, step i, steps, update, updates, optimizer step, optim step, opt step"),
-    ("step", Place.THIRD, "iteration, iterations, iter, iters, itr, it, iter num, niter, train step"),
-    ("step", Place.LAST, "batch, batch idx, mini batch, minibatch"),
+    ("step", Order.SECOND, "step, step i, steps, update, updates, optimizer step, optim step, opt step"),
+    ("step", Order.THIRD, "iteration, iterations, iter, iters, itr, it, iter num, niter, train step"),
+    ("step", Order.LAST, "batch, batch idx, mini batch, minibatch"),
     (
         "total",
-        Place.FIRST,
+        Order.FIRST,
         "max steps, max step, total steps, total iterations, total iters, max iters, train steps, num"
         " training steps",
     ),
-    ("epoch", Place.FIRST, "epoch, ep, progress or epoch, cur epoch, current epoch, epoch num, epoch idx"),
+    (
+        "epoch",
+        Order.FIRST,
+        "epoch, ep, progress or epoch, cur epoch, current epoch, epoch num, epoch idx",
+    ),
     (
         "samples_s",
-        Place.FIRST,
+        Order.FIRST,
         "currsamplespersec, cursamplespersec, samples per sec, samples per second, samples s, samples sec,"
         " samples second, sample s, images s, images sec, img s, img sec, imgs s, imgs sec, images per sec,"
         " images per second, examples s, examples sec, examples per second, seq s, seqs s, sequences s,"
         " sequences per second, ips, interval samples per second",
     ),
-    ("samples_s", Place.LAST, "samplespersec"),
+    ("samples_s", Order.LAST, "samplespersec"),
     (
         "tokens_s",
-        Place.FIRST,
+        Order.FIRST,
         "tokens s, tokens sec, tokens second, tok s, tok sec, toks s, token s, tokens per sec, tokens per"
         " second, tokens per s, tok per sec, token per sec",
     ),
     (
         "tokens_s",
-        Place.SECOND,
+        Order.SECOND,
         "tps, tgs, device tps, tokens per gpu per second, tokens gpu s, tokens s gpu, tokens s device,"
         " tokens sec gpu, tok s gpu, tokens per second per device, tokens per sec per gpu, tokens per second"
         " per gpu, device tokens per second, interval tokens per second per device",
     ),
     (
         "step_s",
-        Place.FIRST,
+        Order.FIRST,
         "step time, time per step, time step, sec step, secs step, s step, s it, s iter, sec it, iter time,"
         " iteration time, time per iteration, time per iter, elapsed time per iteration, train step timing"
         " in s, step timing, timing s step, train speed s it, seconds per step, seconds per iteration",
     ),
     (
         "step_s",
-        Place.SECOND,
+        Order.SECOND,
         "batch time, dt, time per batch, batch t, batch cost, avg batch cost, step avg, seconds",
     ),
-    ("time", Place.LAST, "time, sec, btime"),
+    ("time", Order.LAST, "time, sec, btime"),
     (
         "rate",
-        Place.FIRST,
+        Order.FIRST,
         "steps per second, steps per sec, steps s, steps sec, it s, it sec, iter s, iters s, train speed"
         " iter s, interval steps per second, iterations per second",
     ),
 )
 
-NAMES: dict[bytes, tuple[str, Place]] = {
+NAMES: dict[bytes, tuple[str, Order]] = {
     name: (field, place) for field, place, names in _FIELDS for name in _names(names)
 }
 """Whole names, with the field of each. "rate" is steps per second, "time" beside a loss is that of a step."""
