@@ -15,7 +15,7 @@ _CHAINED = (b"During handling of the above exception,", b"The above exception wa
 _GOES_ON = (b" ", b"\t", b"Traceback (most", *_CHAINED)
 
 
-class Block(bytes):
+class TracebackBlock(bytes):
     """The lines of one traceback, with newlines between them."""
 
 
@@ -35,7 +35,7 @@ class Records:
         return bool(self._lines)
 
     def add(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Take the next lines; return what is complete: lines, and tracebacks as :class:`Block`."""
+        """Take the next lines; return what is complete: lines, and tracebacks as :class:`TracebackBlock`."""
         if not self._lines and prefixes.TRACEBACK not in b"\n".join(lines):
             return lines
         items: list[bytes] = []
@@ -57,7 +57,7 @@ class Records:
     def release(self) -> list[bytes]:
         """Give up waiting for the end; return what there is of it."""
         lines, self._lines = self._lines, []
-        return [Block(b"\n".join(lines))] if lines else []
+        return [TracebackBlock(b"\n".join(lines))] if lines else []
 
     def _body(self, line: bytes) -> bytes | None:
         """The open traceback's part of this line; None: the line does not belong to it."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import NamedTuple
 
-from cockpit.core.logs.blocks import Block, Records
+from cockpit.core.logs.blocks import Records, TracebackBlock
 from cockpit.core.logs.shapes import Shape, record_shape, shape_of, told
 
 Source = tuple[str, int | None]
@@ -249,7 +249,7 @@ class Folder:
         shape = group = None
         key = line
         if self._shapes:
-            shape = record_shape(line) if isinstance(line, Block) else shape_of(line)
+            shape = record_shape(line) if isinstance(line, TracebackBlock) else shape_of(line)
         if shape is not None:
             common, key = shape.of(line)
             if common is not key:

@@ -30,6 +30,7 @@ from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Ask, Sampler
 from cockpit.errors import CockpitError
+from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
@@ -192,7 +193,7 @@ class RunScreen(CommandScreen):
                 self._do_collect,
                 needs(
                     lambda: self.board.manifest.profile,
-                    "the run was not profiled: cockpit run --profile nsys",
+                    f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}",
                 ),
             ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
