@@ -1,4 +1,4 @@
-"""A person's settings: TOML, in the config folder, overridden by the working directory's ``cockpit.toml``."""
+"""A person's settings, their defaults and quotas: TOML, overridden by the working directory's file."""
 
 from __future__ import annotations
 

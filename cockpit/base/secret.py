@@ -1,4 +1,4 @@
-"""What must never be shown: variables that hold secrets, recognised by their names."""
+"""What counts as a secret: variables recognised by their names, whose values are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank sets and node sets, written and read: ``0-5,7`` and ``gpu[01-16]``."""
+"""Rank sets and node sets, read, expanded and printed: ``0-5,7`` and ``gpu[01-16]``."""
 
 from __future__ import annotations
 

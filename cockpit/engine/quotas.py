@@ -1,4 +1,4 @@
-"""Quotas on this machine: bytes and files spooled per node, free space; the errors when one is reached."""
+"""Keeping to the quotas of ``config``: free space, bytes and files; the errors when one is reached."""
 
 from __future__ import annotations
 

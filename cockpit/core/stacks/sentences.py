@@ -1,4 +1,4 @@
-"""What is wrong with a rank, in words ("rank 3 is stopped …"): the sentence, and what to type next."""
+"""What a suspect rank does, as one more sentence of the verdict; and what to type next."""
 
 from __future__ import annotations
 

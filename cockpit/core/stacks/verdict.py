@@ -1,4 +1,4 @@
-"""The verdict: which rank holds up the others, as far as stacks and process states show it.
+"""The verdict: rules that say which rank holds up the others ("rank 3 is stopped") and why.
 
 One rule after the other looks at the facts of a snapshot, the surest evidence first: ranks that have ended,
 that are stopped, that are not in the collective that all others wait in, that are in a different one. None of

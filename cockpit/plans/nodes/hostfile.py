@@ -1,4 +1,4 @@
-"""The hostfile: DeepSpeed's grammar (0.19.8), and ranges like ``gpu[01-16] slots=8``, expanded.
+"""The hostfile: DeepSpeed's grammar (0.19.8), and node sets in it; ``core.ranks`` expands these.
 
 Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.
