@@ -231,7 +231,7 @@ class _Job:
         return self._links[node]
 
     async def targets(self, node: str, link: Any) -> list[Any]:
-        from cockpit.engine.stacks.take import RankProcess
+        from cockpit.engine.stacks.ask import RankProcess
 
         return [RankProcess(rank, 41_000 + rank, 90_000 + rank) for rank in self._ranks[node]]
 
@@ -243,7 +243,8 @@ def _shows(app: App[Any], text: str) -> bool:
 async def stacks(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each: from the key, as the screen is pushed, to what is on it."""
     from cockpit.base.stacks.packing import pack
-    from cockpit.engine.stacks.take import Ask, Sampler
+    from cockpit.engine.stacks.ask import Ask
+    from cockpit.engine.stacks.take import Sampler
     from cockpit.tui.stacks.app import StacksApp
     from cockpit.tui.stacks.screen import StackScreen
     from tests.tui.stack_scenes import reads, waits

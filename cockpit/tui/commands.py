@@ -201,7 +201,7 @@ EVERY: tuple[Command, ...] = (
         "filter",
         "Log",
         "A regular expression, live while you type; a leading ! inverts; small letters match capitals too. "
-        "@0,13-15 or @gpu[01-04] before it: of these ranks or nodes alone.",
+        "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes.",
         20,
         panes=("grid", "log"),
     ),

@@ -24,7 +24,8 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.core.stacks.text import as_lines
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.take import Ask, RankProcess, Sampler
+from cockpit.engine.stacks.ask import Ask, RankProcess
+from cockpit.engine.stacks.take import Sampler
 
 RANKS = 64
 """Ranks of the node that sends a bomb; the other node has one, after them."""

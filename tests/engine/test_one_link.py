@@ -21,8 +21,9 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import model_now
 from cockpit.engine.run.session import Listener, Session
+from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.stacks.take import Ask, Sampler
+from cockpit.engine.stacks.take import Sampler
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import Host

@@ -28,8 +28,9 @@ from cockpit.engine.links.link import RemoteError
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import parties, saved, take
+from cockpit.engine.stacks.ask import Ask, RankProcess
 from cockpit.engine.stacks.parties import RunParty, open_run
-from cockpit.engine.stacks.take import Ask, RankProcess, ReplayedStacks, Sampler
+from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
 from tests.waiting import soon

@@ -28,7 +28,7 @@ from cockpit.base.gate import (
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack, unpack
 from cockpit.core.run.events import Event, RecordReader
-from cockpit.engine.stacks.take import clean
+from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError
 from tests.tui.stage import Stage
 

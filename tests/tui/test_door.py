@@ -486,7 +486,7 @@ def test_a_log_that_cannot_be_read_says_so_and_the_others_go_on(monkeypatch: pyt
             read = book.logs.read
 
             def unreadable(number: int, start: int, length: int) -> bytes:
-                if book.logs.sources[number] == ("gpu01", 0):
+                if book.logs.files[number].source == ("gpu01", 0):
                     raise CockpitError("cannot read the spool: Input/output error", where="rank-0.log")
                 return read(number, start, length)
 

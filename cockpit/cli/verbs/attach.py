@@ -14,7 +14,8 @@ from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.run.join import adopt
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.take import Ask, Sampler
+from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.take import Sampler
 from cockpit.errors import CockpitError, Exit
 
 

@@ -31,8 +31,9 @@ from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import open_run
-from cockpit.engine.stacks.take import Ask, Party, ReplayedStacks, Sampler
+from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
 EPILOG = """examples:

@@ -243,9 +243,9 @@ class Logbook:
     def pending(self, query: Query) -> list[Row]:
         """The unfinished lines of a query that are progress bars or prompts, folded."""
         found = {
-            self.logs.sources[line.source]: line
+            self.logs.files[line.source].source: line
             for line in self._collector.unfinished()
-            if query.takes(*self.logs.sources[line.source])
+            if query.takes(*self.logs.files[line.source].source)
             and (query.matcher is None or query.matcher.matches(line.state))
         }
         rows = []

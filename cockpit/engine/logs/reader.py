@@ -260,7 +260,7 @@ class Reader:
         :return: the batch from which on they are, and offsets in logs; a log that is not named has fewer
         :raises CockpitError: the spool cannot be read
         """
-        everyone = range(len(self._logs.sources)) if self._numbers is None else self._numbers
+        everyone = range(len(self._logs.files)) if self._numbers is None else self._numbers
         left = dict.fromkeys(everyone, count)
         begins: dict[Source, int] = {}
 
@@ -268,7 +268,7 @@ class Reader:
             if len(starts) < left[number]:
                 left[number] -= len(starts)
                 return
-            begins[self._logs.sources[number]] = starts[-left[number]] if left[number] else end
+            begins[self._logs.files[number].source] = starts[-left[number]] if left[number] else end
             del left[number]
 
         for rest in self._rests():
@@ -315,7 +315,7 @@ class Reader:
 
     def _bytes(self, batch: int, at: float, number: int, start: int, end: int) -> Iterator[LogPiece]:
         while start < end and (data := self._logs.read(number, start, min(_STEP, end - start))):
-            yield LogPiece(batch, at, self._logs.sources[number], start, data)
+            yield LogPiece(batch, at, self._logs.files[number].source, start, data)
             start += len(data)
 
     # Batches
@@ -358,13 +358,13 @@ class Reader:
 
     def _rows(self, batch: int, lines: list[_Line], first: int, last: int) -> list[Row]:
         at = self._index.at(batch)
-        sources = self._logs.sources
+        files = self._logs.files
         return [
             Row(
                 batch=batch,
                 index=index,
                 at=at,
-                sources=tuple([sources[number] for number in line.sources]),
+                sources=tuple([files[number].source for number in line.sources]),
                 text=line.text,
                 size=line.size,
                 level=level_of(line.said[0]),

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cockpit.base.fields import SIZES as SIZES_OF_FILES
 from cockpit.base.gate import TIME, bound, read
@@ -25,6 +26,19 @@ _OF_ALL = (errno.EMFILE, errno.ENFILE)
 """Errors that say nothing about a file."""
 
 
+class LogFile(NamedTuple):
+    """One log of a run.
+
+    :param id: its number among the run's logs
+    :param source: who writes it: the node, and the rank or None for the launcher's console
+    :param path: of our copy, which may not exist yet
+    """
+
+    id: int
+    source: Source
+    path: str
+
+
 class SpooledLogs:
     """The logs of a run, by number: consoles in the order of the nodes, then ranks in their order.
 
@@ -35,16 +49,18 @@ class SpooledLogs:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folders = {node.name: str(folder.spool_dir(node)) for node in folder.manifest.nodes}
-        consoles: list[Source] = [(name, None) for name in self._folders]
-        ranks = sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks)
-        self.sources: list[Source] = consoles + [(name, rank) for rank, name in ranks]
-        """Who writes each log."""
+        self.files: list[LogFile] = []
+        """Every log, by its number."""
+        self._ids: dict[Source, int] = {}
         self.unreadable: dict[Source, CockpitError] = {}
         """Logs that could not be read, with path, cause and what to do."""
-        self._numbers = {source: number for number, source in enumerate(self.sources)}
         self._files = OpenFiles(OPEN_FILES, os.O_RDONLY)
         self.recent = Recent()
         """What the spool lacks, if somebody else writes it."""
+        for name in self._folders:
+            self.number((name, None))
+        for rank, name in sorted((rank, node.name) for node in folder.manifest.nodes for rank in node.ranks):
+            self.number((name, rank))
 
     def keep(self, number: int, offset: int, data: bytes) -> None:
         """Keep bytes of a log as long as the spool lacks them."""
@@ -63,17 +79,19 @@ class SpooledLogs:
 
     def number(self, source: Source) -> int:
         """The number of a log; one that the manifest does not name comes last."""
-        number = self._numbers.get(source)
+        number = self._ids.get(source)
         if number is None:
-            number = self._numbers[source] = len(self.sources)
-            self.sources.append(source)
+            number = self._ids[source] = len(self.files)
+            node, rank = source
+            name = LAUNCHER_LOG if rank is None else rank_log(rank)
+            self.files.append(LogFile(number, source, f"{self._folders[node]}/{name}"))
         return number
 
     def wanted(self, query: Query) -> frozenset[int] | None:
         """The numbers of the logs that a query is about; None: of all."""
         if not query.narrows:
             return None
-        return frozenset(number for number, source in enumerate(self.sources) if query.takes(*source))
+        return frozenset(file.id for file in self.files if query.takes(*file.source))
 
     def size(self, number: int) -> int:
         """Bytes of a log that are here.
@@ -116,7 +134,7 @@ class SpooledLogs:
         return self.read(number, max(0, self.size(number) - length), length)
 
     def _file(self, number: int) -> int | None:
-        path = self._path(number)
+        path = self.files[number].path
         file = self._files.find(path)
         if file is not None:
             return file
@@ -125,17 +143,13 @@ class SpooledLogs:
         except FileNotFoundError:
             return None
 
-    def _path(self, number: int) -> str:
-        node, rank = self.sources[number]
-        return f"{self._folders[node]}/{LAUNCHER_LOG if rank is None else rank_log(rank)}"
-
     def _failed(self, number: int, error: OSError) -> None:
-        path = self._path(number)
+        _, source, path = self.files[number]
         told = os_error("cannot read the spool", path, error)
         if error.errno in _OF_ALL:
             raise told
         self._files.drop(path)
-        self.unreadable[self.sources[number]] = told
+        self.unreadable[source] = told
 
     def close(self) -> None:
         """Close the files."""

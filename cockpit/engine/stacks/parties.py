@@ -20,7 +20,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
-from cockpit.engine.stacks.take import RankProcess
+from cockpit.engine.stacks.ask import RankProcess
 from cockpit.errors import CockpitError, Exit
 
 

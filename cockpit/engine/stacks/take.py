@@ -8,118 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from cockpit.base import fields, verbs
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import KEPT, Room, TooLarge, unpack
+from cockpit.base.stacks.packing import KEPT, Room
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
-from cockpit.core.text import RemoteText
-from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.ask import Ask, Party, RankProcess
+from cockpit.engine.stacks.probes import PROBES, clean
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 
-SENDING = 16
-"""Nodes that are sent py-spy (3 MB) at the same time."""
-
-TEXT_LIMIT = 500
-"""Characters kept of a name, a path or a value from a node."""
-
 SNAPSHOT_LIMIT = 512 << 20
 """Bytes that the samples of one snapshot may take up, as ``packing.Room`` counts them."""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What is asked of every rank.
-
-    :param native: C and C++ frames too; a rank is held for up to half a second the first time
-    :param locals: local variables, without secrets
-    :param children: the stacks of the ranks' Python children too (data loaders)
-    :param timeout_s: seconds one py-spy may take
-    :param ranks: only these, as a mask; None: all
-    """
-
-    native: bool = False
-    locals: bool = False
-    children: bool = False
-    timeout_s: float = 10.0
-    ranks: int | None = None
-
-    def wants(self, rank: int) -> bool:
-        """Whether a rank is asked."""
-        return self.ranks is None or bool(self.ranks >> rank & 1)
-
-    @property
-    def silence_s(self) -> float:
-        """Seconds without an answer after which a node counts as silent: enough for every way of dumping."""
-        return 4 * self.timeout_s + 5
-
-    def whole_s(self, ranks: int) -> float:
-        """Seconds after which this many ranks of one node are done: it looks at two at once, or more."""
-        return self.silence_s * max(1, (ranks + 1) // 2)
-
-
-@dataclass(frozen=True)
-class RankProcess:
-    """A rank's process on a node."""
-
-    rank: int
-    pid: int
-    ticks: int
-    local_rank: int | None = None
-
-
-class Party(Protocol):
-    """The nodes of one job, and how to reach them."""
-
-    @property
-    def title(self) -> str:
-        """The job's name for people."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """The run's name; empty for a job that cockpit did not start."""
-        ...
-
-    @property
-    def command(self) -> str:
-        """The shell command that takes the same stacks."""
-        ...
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """Every node that is asked."""
-        ...
-
-    def places(self) -> dict[int, Place]:
-        """Every rank the job should have, with what is known about it now."""
-        ...
-
-    def folder(self, node: str) -> str:
-        """The run folder on a node, whose supervisor may trace the ranks; empty if there is none."""
-        ...
-
-    def link(self, node: str, /) -> Awaitable[Link]:
-        """An open link.
-
-        :raises CockpitError: there is none
-        """
-        ...
-
-    async def targets(self, node: str, link: Link) -> list[RankProcess]:
-        """The job's processes on this node now.
-
-        :raises CockpitError: the node cannot say
-        """
-        ...
 
 
 class Sampler:
@@ -137,17 +43,14 @@ class Sampler:
         self.party = party
         self.ask = ask
         self.root = root
-        self.snapshot = Snapshot(
-            time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=_options(ask)
-        )
+        self.snapshot = Snapshot(time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=ask.options)
         self._look_around()
         self.trouble = ""
         """Why the snapshot could not be kept on disk; empty while it can."""
         self._saved: Path | None = None
         self._taking: asyncio.Future[Any] | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._equipped: dict[Link, asyncio.Task[None]] = {}
-        self._gate = asyncio.Semaphore(SENDING)
+        self._probe = PROBES["py-spy"]()
         self._used = [0]
         """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
         # One at a time: computing threads keep the loop waiting, and each takes memory.
@@ -280,7 +183,7 @@ class Sampler:
             link = await self.party.link(node)
             targets = await self._targets(node, link, ask)
             if targets:
-                await self._equip(link)
+                await self._probe.equip(link)
                 await self._dumps(node, link, targets, sample, ask, Room(share))
         except CockpitError as error:
             text = f"{error.what}; {error.hint}" if error.hint else error.what
@@ -314,8 +217,7 @@ class Sampler:
     ) -> None:
         asked = {target.rank for target in targets}
         wanted = set(asked)
-        asks = [fields.Target(one.rank, one.pid, one.ticks) for one in targets]
-        request = verbs.Stacks(tuple(asks), self.party.folder(node), timeout_s=ask.timeout_s, **_options(ask))
+        request = self._probe.request(targets, self.party.folder(node), ask)
         whole_s = ask.whole_s(len(targets))
         end = time.monotonic() + whole_s
         stream = await link.stream(request)
@@ -341,7 +243,7 @@ class Sampler:
         """
         before = room.used
         async with self._unpacking:
-            dumps, why = await asyncio.to_thread(_unpacked, data, wanted, room)
+            dumps, why = await asyncio.to_thread(self._probe.decode, data, wanted, room)
         if any(one is sample for one in self.snapshot.samples[-1:]):
             self._used[-1] += room.used - before
         sample.dumps.update(dumps)
@@ -350,60 +252,6 @@ class Sampler:
             why = "a part of an answer without a dump"
         if why:
             raise RemoteError("protocol", f"sent {why}", where=node)
-
-    async def _equip(self, link: Link) -> None:
-        """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
-        for other in [other for other in self._equipped if other.lost.done()]:
-            del self._equipped[other]
-        task = self._equipped.get(link)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._equipped[link] = asyncio.create_task(self._send_spy(link))
-            # Who waited for it may be gone when it fails; whoever asks again is told.
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        await asyncio.shield(task)
-
-    async def _send_spy(self, link: Link) -> None:
-        ours = await asyncio.to_thread(payload.spy)
-        answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
-        if answer.ready:
-            return
-        machine = link.hello.machine
-        hint = f"install it there: ssh {quote(link.node)} python3 -m pip install --user py-spy"
-        if ours is None:
-            what = "no py-spy on the node, and none here to send"
-            raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
-        if ours.machine != machine:
-            what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
-            raise CockpitError(clean(what), where=link.node, hint=hint)
-        async with self._gate:
-            await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
-
-
-def _options(ask: Ask) -> dict[str, bool]:
-    return {"native": ask.native, "locals": ask.locals, "children": ask.children}
-
-
-def _unpacked(data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
-    """The dumps in a part of an answer, and what is wrong with the rest of it; empty: nothing."""
-    dumps: dict[int, Dump] = {}
-    try:
-        for dump in unpack(data, clean, room):
-            # A node speaks for the ranks it was asked about, for no others, and once.
-            if dump.rank not in wanted:
-                return dumps, f"a dump of rank {dump.rank}, of which it was not asked one"
-            if dump.rank in dumps:
-                return dumps, f"a dump of rank {dump.rank} twice"
-            dumps[dump.rank] = dump
-    except TooLarge as error:
-        return dumps, f"too much: {error}"
-    except ValueError as error:
-        return dumps, f"something that is not a dump: {error}"
-    return dumps, ""
-
-
-def clean(text: str) -> str:
-    """Text of a node, harmless and of bounded length."""
-    return RemoteText.of(text).shown(limit=TEXT_LIMIT)
 
 
 class ReplayedStacks:

@@ -193,7 +193,7 @@ class LogView(Widget, can_focus=True):
             return
         typed = Query.typed(text)
         if self._book is not None:
-            typed.check(self._book.logs.sources)
+            typed.check([file.source for file in self._book.logs.files])
         if typed.matcher is not None:
             self._hits, self._hits_text = typed.matcher, typed.pattern
         self._highlight = bool(typed.pattern)

@@ -19,7 +19,7 @@ _LOG = (
     "",
     "It follows the newest lines until you move; {last} or {follow} follows again.",
     "{filter} filters: a regular expression, live; !word hides lines; {back} clears.",
-    "@0,13-15 word or @gpu[01-04] word: of these ranks or nodes alone.",
+    "@0,13-15 word, @gpu[01-04] word: only these ranks, only these nodes.",
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",

@@ -27,8 +27,9 @@ from cockpit.engine.collect import Collected, collect
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
+from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.stacks.take import Ask, Sampler
+from cockpit.engine.stacks.take import Sampler
 from cockpit.errors import CockpitError
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title

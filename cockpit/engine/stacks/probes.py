@@ -1,0 +1,120 @@
+"""Every way of looking at the ranks of a node: to add one, add it here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from cockpit.base import fields, verbs
+from cockpit.base.shell import quote
+from cockpit.base.stacks.dump import Dump
+from cockpit.base.stacks.packing import Room, TooLarge, unpack
+from cockpit.core.text import RemoteText
+from cockpit.engine.links import payload
+from cockpit.engine.links.link import Link
+from cockpit.engine.stacks.ask import Ask, RankProcess
+from cockpit.errors import CockpitError
+
+SENDING = 16
+"""Nodes that are sent py-spy (3 MB) at the same time."""
+
+TEXT_LIMIT = 500
+"""Characters kept of a name, a path or a value from a node."""
+
+
+class Probe(Protocol):
+    """A way of looking at ranks: what their node is asked, and how its answer becomes dumps.
+
+    Dumps are the evidence of the verdict (:mod:`cockpit.core.stacks.evidence`).
+    """
+
+    async def equip(self, link: Link) -> None:
+        """See to it that the node has what it needs to answer.
+
+        :raises CockpitError: it cannot have it
+        """
+        ...
+
+    def request(self, targets: Sequence[RankProcess], folder: str, ask: Ask) -> verbs.Request[Any, Any]:
+        """What is asked.
+
+        :param folder: the run folder on the node; empty if there is none
+        """
+        ...
+
+    def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
+        """The dumps in a part of the answer, and what is wrong with the rest of it; empty: nothing.
+
+        Runs in a thread.
+
+        :param wanted: ranks that it may still speak for
+        :param room: how much it may take up
+        """
+        ...
+
+
+class PySpy:
+    """py-spy, and what the kernel says."""
+
+    def __init__(self) -> None:
+        self._equipped: dict[Link, asyncio.Task[None]] = {}
+        self._gate = asyncio.Semaphore(SENDING)
+
+    async def equip(self, link: Link) -> None:
+        """See to it that the node has a py-spy: its own, or the one that is sent; once a link."""
+        for other in [other for other in self._equipped if other.lost.done()]:
+            del self._equipped[other]
+        task = self._equipped.get(link)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._equipped[link] = asyncio.create_task(self._send_spy(link))
+            # Who waited for it may be gone when it fails; whoever asks again is told.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(task)
+
+    async def _send_spy(self, link: Link) -> None:
+        ours = await asyncio.to_thread(payload.spy)
+        answer = await link.call(verbs.Spy(ours.sha256 if ours else ""))
+        if answer.ready:
+            return
+        machine = link.hello.machine
+        hint = f"install it there: ssh {quote(link.node)} python3 -m pip install --user py-spy"
+        if ours is None:
+            what = "no py-spy on the node, and none here to send"
+            raise CockpitError(what, where=link.node, hint="here: python3 -m pip install py-spy")
+        if ours.machine != machine:
+            what = f"no py-spy on the node, and the one here is for {ours.machine}, not for {machine}"
+            raise CockpitError(clean(what), where=link.node, hint=hint)
+        async with self._gate:
+            await link.call(verbs.Spy(ours.sha256), ours.packed, deadline_s=300)
+
+    def request(self, targets: Sequence[RankProcess], folder: str, ask: Ask) -> verbs.Stacks:
+        """See :meth:`Probe.request`."""
+        asks = tuple(fields.Target(one.rank, one.pid, one.ticks) for one in targets)
+        return verbs.Stacks(asks, folder, timeout_s=ask.timeout_s, **ask.options)
+
+    def decode(self, data: bytes, wanted: set[int], room: Room) -> tuple[dict[int, Dump], str]:
+        """See :meth:`Probe.decode`."""
+        dumps: dict[int, Dump] = {}
+        try:
+            for dump in unpack(data, clean, room):
+                # A node speaks for the ranks it was asked about, for no others, and once.
+                if dump.rank not in wanted:
+                    return dumps, f"a dump of rank {dump.rank}, of which it was not asked one"
+                if dump.rank in dumps:
+                    return dumps, f"a dump of rank {dump.rank} twice"
+                dumps[dump.rank] = dump
+        except TooLarge as error:
+            return dumps, f"too much: {error}"
+        except ValueError as error:
+            return dumps, f"something that is not a dump: {error}"
+        return dumps, ""
+
+
+PROBES: dict[str, type[Probe]] = {"py-spy": PySpy}
+"""By name."""
+
+
+def clean(text: str) -> str:
+    """Text of a node, harmless and of bounded length."""
+    return RemoteText.of(text).shown(limit=TEXT_LIMIT)
