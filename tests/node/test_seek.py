@@ -71,6 +71,11 @@ if __name__ == "__main__":
 """A rank with the workers of a real data loader."""
 
 
+def find_ranks(run: str = "", node: str = "") -> list[dict[str, Any]]:
+    """The main process of each rank on this machine, lowest rank first; only those with these tags."""
+    return seek._ranks(seek._scan(run, node).processes)
+
+
 class Stage:
     """Processes of one job that can be told from whatever else runs on this machine."""
 
@@ -116,7 +121,7 @@ class Stage:
 
     def found(self) -> list[dict[str, Any]]:
         """The ranks of this job."""
-        return [rank for rank in seek.find_ranks() if rank["job"]["addr"] == self.addr]
+        return [rank for rank in find_ranks() if rank["job"]["addr"] == self.addr]
 
     def pids(self) -> list[tuple[int, int]]:
         return [(rank["rank"], rank["pid"]) for rank in self.found()]
@@ -279,7 +284,7 @@ def test_what_is_no_rank(stage: Stage, env: dict[str, str]) -> None:
     address = {} if env == {"RANK": "3"} else {"MASTER_ADDR": stage.addr}
     stage.start(stage.python(), {**address, **env})
     (pid,) = stage.told(1)
-    assert pid not in [rank["pid"] for rank in seek.find_ranks()]
+    assert pid not in [rank["pid"] for rank in find_ranks()]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +402,7 @@ def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stag
 
 
 def test_the_one_who_looks_is_no_rank(stage: Stage) -> None:
-    program = f"import sys; sys.path[:0] = {sys.path}; from cockpit.node.stacks.seek import find_ranks; " + (
+    program = f"import sys; sys.path[:0] = {sys.path}; from tests.node.test_seek import find_ranks; " + (
         f"print([rank for rank in find_ranks() if rank['job']['addr'] == '{stage.addr}'])"
     )
     # As in a shell that Slurm has opened on a node.
@@ -420,7 +425,7 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
     program = runs.program(stage.folder / "program", text)
     run = launch(runs.command(2, program))
     told = stage.told(4)
-    ranks = seek.find_ranks(run.run, run.node)
+    ranks = find_ranks(run.run, run.node)
     assert [(rank["rank"], rank["local_rank"], rank["world_size"]) for rank in ranks] == [
         (0, 0, 2),
         (1, 1, 2),
@@ -432,7 +437,7 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
         assert above.parent == start["pid"]  # the shell that the wrapper runs
         assert told[rank["pid"]]["workers"]
         assert rank["run"] == run.run
-    assert seek.find_ranks(run.run, "another node") == []
+    assert find_ranks(run.run, "another node") == []
 
 
 def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

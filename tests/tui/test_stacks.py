@@ -19,6 +19,7 @@ from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
+from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.sight import filtered, look
@@ -531,7 +532,7 @@ def test_the_filter_narrows_classes_and_tree() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
             await pilot.press("slash", *"gpu01", "enter")
             await until(pilot, lambda: "8 of 64 ranks" in _sees(pilot), "eight ranks")
-            assert "read_shard" not in screen(app).query_one(StackTreePane).copy_all()
+            assert "read_shard" not in TextPane.copy_text(screen(app).query_one(StackTreePane))
             await pilot.press("slash", "left_parenthesis")
             await until(pilot, lambda: "not a regular expression" in _sees(pilot), "what is wrong")
             await pilot.press("escape")

@@ -99,17 +99,6 @@ def seek(call: Call) -> Dict[str, Any]:
     }
 
 
-def find_ranks(run: str = "", node: str = "") -> List[Dict[str, Any]]:
-    """The main process of each rank on this node, lowest rank first, as :func:`seek` tells them.
-
-    Where two live processes claim one rank of one job, both are there.
-
-    :param run: only processes with this run's tag
-    :param node: only processes with this node's tag
-    """
-    return _ranks(_scan(run, node).processes)
-
-
 # -- one look at /proc -------------------------------------------------------------------------------
 
 

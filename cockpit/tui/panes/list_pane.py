@@ -216,10 +216,6 @@ class ListPane(TextPane, Generic[T]):
         first, last = self._lines_of(self.place)
         return copied((line, 0, -1) for line in self.lines[first : last + 1] if not line.heading)
 
-    def copy_all(self) -> str:
-        """Every line."""
-        return super().copy_text()
-
     def _put(self, place: int, *, tell: bool = True) -> None:
         """Put the cursor there, and scroll as little as needed."""
         if tell:
