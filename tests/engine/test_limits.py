@@ -188,7 +188,7 @@ resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
 import io
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.core.logs.causes import find_cause
-from cockpit.core.run.events import Record
+from cockpit.core.run.events import RecordReader
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.batches import Collector
 
@@ -199,7 +199,7 @@ class Null(io.TextIOBase):
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 size, chunk = 256 << 20, bytes([int(sys.argv[1])]) * (256 << 10)
 people, programs = Printer(Null(), colour=False, terminal=True), JsonPrinter(Null())
-metrics, collector, record = Metrics(), Collector(), Record("node", [0])
+metrics, collector, record = Metrics(), Collector(), RecordReader("node", [0])
 for at in range(0, size, len(chunk)):
     people.feed("node", 0, chunk)
     if at % (1 << 21) == 0:  # slow: an eighth of it

@@ -16,6 +16,7 @@ from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.pool import LinkPool
 from cockpit.transport.base import Pipe, Transport
 from cockpit.transport.local import LocalTransport
+from cockpit.transport.registry import TRANSPORTS
 from tests.hostile.peer import Plan
 
 REPO = Path(__file__).parents[2]
@@ -46,18 +47,31 @@ class Hostile(LocalTransport):
         return await super().open(behind(self._plan, command))
 
 
-def install(plan: Plan) -> None:
-    """Change the cockpit of this process, for good: only a child that ends after it should call this."""
-    opened = 0
+class HostileWays:
+    """Ways to nodes of this machine, one of which is hostile."""
 
-    async def choose(self: LinkPool, node: str) -> Transport:
-        nonlocal opened
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._opened = 0
+
+    async def to(self, node: str) -> Transport:
+        """The way to a node."""
         if node != BAD:
             return LocalTransport(node)
-        opened += 1
-        hostile = replace(plan, seed=f"{plan.seed}.{opened}", skip=plan.skip if opened == 1 else 0)
-        return Hostile(node, hostile if opened <= HOSTILE_LINKS else replace(plan, mutation=""))
+        self._opened += 1
+        first = self._opened == 1
+        plan = replace(
+            self._plan, seed=f"{self._plan.seed}.{self._opened}", skip=self._plan.skip if first else 0
+        )
+        return Hostile(node, plan if self._opened <= HOSTILE_LINKS else replace(self._plan, mutation=""))
 
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def install(plan: Plan) -> None:
+    """Change the cockpit of this process, for good: only a child that ends after it should call this."""
+    ways = HostileWays(plan)
     made = LinkPool.__init__
 
     def make(self: LinkPool, *words: Any, **more: Any) -> None:
@@ -70,7 +84,8 @@ def install(plan: Plan) -> None:
         return await called(self, request, data, deadline_s=min(deadline_s, CALL_S))
 
     change: Any = setattr
-    change(LinkPool, "_choose", choose)
+    for kind, way in TRANSPORTS.items():
+        TRANSPORTS[kind] = replace(way, ways=lambda options, patience_s: ways)
     change(LinkPool, "__init__", make)
     change(Link, "call", call)
     change(pool, "RETRY_S", (0.1, 0.3))
