@@ -58,6 +58,18 @@ def identities(run: Run) -> list[dict[str, int]]:
     return [{name: start[name] for name in ("rank", "pid", "ticks")} for start in starts]
 
 
+def test_a_child_that_is_gone_by_now_is_no_rank(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that recorded an environment when the children were listed may have ended since."""
+    want = identities(run)
+    first = run.event("rank_started", rank=0)["wrapper"]
+    with subprocess.Popen(["sleep", "1000"]) as passing:
+        gone = procfs.stat(passing.pid)
+        passing.kill()
+    found = procfs.children()
+    monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], gone]})
+    assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
+
+
 def call(run: Run, /, **fields: Any) -> tuple[Call, list[dict[str, Any]]]:
     """A request about the run that is cancelled after its first item, and the items."""
     items: list[dict[str, Any]] = []

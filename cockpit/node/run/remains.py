@@ -66,9 +66,15 @@ def find(folder: str, run: str, node: str) -> Leftovers:
         rank: (child.pid, child.ticks)
         for pid, rank in wrappers.items()
         for child in below.get(pid, ())
-        if child.state not in "ZX" and child.pid not in wrappers
+        if child.state not in "ZX" and child.pid not in wrappers and _stays(child)
     }
     return Leftovers(_supervisor(folder), ranks, processes)
+
+
+def _stays(child: procfs.Stat) -> bool:
+    """Whether a wrapper's child is still there, and no recorder that came after the wrappers were listed."""
+    now = procfs.stat(child.pid)
+    return now is not None and now.ticks == child.ticks and _wrapped(child.pid) is None
 
 
 def supervised(pid: int) -> str:
