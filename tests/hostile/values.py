@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -255,7 +256,8 @@ def _inside(value: dict[str, Any], definition: type[Any]) -> Iterator[Place]:
 def other_type(place: Place, rng: random.Random) -> Any:
     """A value of another JSON type than the one in a place."""
     now = type(None if place.missing else place.holder[place.key])
-    return rng.choice([other for other in _OTHERS if type(other) is not now])
+    # A copy: what is put into it later must not be in all others, or in itself.
+    return copy.deepcopy(rng.choice([other for other in _OTHERS if type(other) is not now]))
 
 
 def huge(place: Place, rng: random.Random) -> Any:

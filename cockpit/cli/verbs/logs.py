@@ -13,7 +13,7 @@ from cockpit.cli.awaiting import Telling, started
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
 from cockpit.cli.plain import TICK_S, Live, Output
-from cockpit.core.logs.batches import WAIT_S
+from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import read_nodes
@@ -208,7 +208,7 @@ async def _show(
                 await show.unfinished(args.since)
             live.tick()
             await session.wait(TICK_S)
-            book.flush(time.time(), wait_s=WAIT_S)
+            book.flush(time.time(), wait_s=PATIENCE_S)
             await show.batches()
         book.flush(time.time())
         await show.batches()

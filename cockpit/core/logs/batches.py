@@ -19,7 +19,10 @@ HOLD = 4 << 20
 """Bytes that are held until the batch is closed, so that it can be cut evenly if it is too long."""
 
 WAIT_S = 0.25
-"""Seconds that lines wait for other logs: agents look at idle ones this often, each at its own moment."""
+"""Seconds of history in a batch: agents look at idle logs this often, each at its own moment."""
+
+PATIENCE_S = 0.4
+"""Seconds that new lines wait for other logs: that long, and the way here."""
 
 LATELY = 8
 """Batches to look back at for who usually speaks together."""

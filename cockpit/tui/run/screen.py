@@ -19,7 +19,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from cockpit.base.shell import join
-from cockpit.core.logs.batches import WAIT_S
+from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.levels import Level
 from cockpit.core.ranks import ranks_text
 from cockpit.core.text import RemoteText
@@ -384,7 +384,7 @@ class RunScreen(CommandScreen):
         """What changes quickly: the grid and the log."""
         new = False
         with self.app.contained():
-            new = self.board.book.flush(time.time(), wait_s=WAIT_S)
+            new = self.board.book.flush(time.time(), wait_s=PATIENCE_S)
         if self._frozen:
             return
         changed = self.board.take_changed()
