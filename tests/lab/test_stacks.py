@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -40,6 +40,8 @@ class Training:
 
     def __init__(self, cockpits: Cockpits) -> None:
         self.cockpits = cockpits
+        self.over = False
+        """Whether a rank of it has ended, so that it is of no use to other tests."""
 
     def node(self, rank: int) -> str:
         """The node of a rank."""
@@ -108,11 +110,26 @@ def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]
 
 
 @pytest.fixture(scope="module", params=["torchrun", "deepspeed"])
-def training(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Training]:
-    """One run under each launcher for all tests of it, in their order: the last one ends a rank."""
+def launched(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Callable[[], Training]]:
+    """A run under each launcher for all tests of it; another one after a test that has ended a rank."""
     mode = "all_reduce" if request.param == "torchrun" else "deepspeed"
-    with trained(lab2, f"stacks-{request.param}", request.param, mode) as made:
-        yield made
+    made: list[Training] = []
+    with ExitStack() as stack:
+
+        def current() -> Training:
+            if not made or made[-1].over:
+                stack.close()
+                name = f"stacks-{request.param}-{len(made)}"
+                made.append(stack.enter_context(trained(lab2, name, request.param, mode)))
+            return made[-1]
+
+        yield current
+
+
+@pytest.fixture
+def training(launched: Callable[[], Training]) -> Training:
+    """A run whose ranks all train."""
+    return launched()
 
 
 def test_healthy_ranks_are_moving(training: Training) -> None:
@@ -141,6 +158,7 @@ def test_no_dump_has_left_a_rank_stopped(training: Training) -> None:
 
 
 def test_a_rank_that_left_early(training: Training) -> None:
+    training.over = True
     training.begin("exit")
     answer = training.judged("exited", "sure")
     assert answer["verdict"]["ranks"] == str(RANK)
