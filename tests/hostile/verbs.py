@@ -452,7 +452,6 @@ def preload() -> None:
     ):
         import_module(name)
     import_module("cockpit.engine.links.payload").archive()
-    import_module("cockpit.cli.run_details")
     import_module("tests.hostile.flight")
 
 

@@ -61,7 +61,7 @@ class Unfinished(NamedTuple):
 
     :param state: what of it is shown
     :param size: bytes of its last state, so far
-    :param since: when it last grew, as :meth:`Collector.seal` was told
+    :param since: when it last grew, on the clock of :meth:`Collector.seal`
     """
 
     source: int
@@ -73,7 +73,7 @@ class Unfinished(NamedTuple):
 class Rest(NamedTuple):
     """Bytes that no newline has ended: ``start`` and ``end`` are offsets in the log.
 
-    :param since: when it last grew, as :meth:`Collector.seal` was told
+    :param since: when it last grew, on the clock of :meth:`Collector.seal`
     """
 
     source: int

@@ -180,7 +180,7 @@ class LinkPool:
             if way.link is not None:
                 way.lose(way.link)
             way.opening = asyncio.create_task(self._open(node, way))
-            # Whoever waited for it may be gone when it fails; whoever asks next is told.
+            # Nobody may be waiting any longer when it fails; the next caller gets the error.
             way.opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         if now:
             way.due, way.error = 0.0, None

@@ -86,11 +86,11 @@ class Session:
         self.pool = pool or pool_for(self.manifest)
         """Lends the links to the nodes to whoever needs one."""
         self.listeners = list(listeners)
-        """Who is told of logs and events; one that is added later reads the model first."""
+        """They receive logs and events; one that is added later reads the model first."""
         for listener in self.listeners:
             listener.joined(self.model)
         self._unheard: set[tuple[str, type[Exception]]] = set()
-        """Which listeners have failed, and how; each is told once."""
+        """Which listeners have failed, and how: each failure is reported once."""
         self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         shelf = Shelf(folder.path, quotas or load().quotas)

@@ -68,7 +68,7 @@ class PySpy:
         task = self._equipped.get(link)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = self._equipped[link] = asyncio.create_task(self._send_spy(link))
-            # Who waited for it may be gone when it fails; whoever asks again is told.
+            # Nobody may be waiting any longer when it fails; the next caller gets the error.
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(task)
 

@@ -16,7 +16,7 @@ def stop_question(run: str, model: RunModel) -> Question:
     lines = [
         f"run    {run}",
         f"nodes  {nodes_text(nodes)}",
-        f"ranks  {ranks_text(alive) or 'none runs any more'}",
+        f"ranks  {ranks_text(alive) or 'none is running'}",
         "",
         "stop: SIGTERM, time to end, time for a profiler to write its report, then SIGKILL.",
     ]
