@@ -172,6 +172,10 @@ class BaseApp(App[int]):
 
         self.push_screen(Finder(title, items), run)
 
+    def holds(self, screen: Screen[Any]) -> bool:
+        """Whether a screen is neither left nor being removed: its widgets go before its timers do."""
+        return screen.is_attached and screen.display and screen in self.screen_stack
+
     def theme_items(self) -> Iterator[Item]:
         """The themes to choose from."""
         for name, theme in sorted(self.available_themes.items()):

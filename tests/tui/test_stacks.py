@@ -566,3 +566,15 @@ def test_numbers_that_do_not_fit_are_not_cut_in_half() -> None:
     assert mask_within(0b1011_0000_0000_0001, 20) == "0,12-13,15"
     assert mask_within(0b1011_0000_0000_0001, 9) == "0,12-13,…"
     assert mask_within(0b1011_0000_0000_0001, 6) == "0,…"
+
+
+def test_a_timer_that_fires_while_the_screen_is_removed_is_ignored() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-4"], LARGE) as (app, _, _stacks):
+            stack_screen = screen(app)
+            await app._prune(stack_screen)
+            assert not stack_screen.query("*"), "its widgets are gone, itself not yet"
+            assert stack_screen in app.screen_stack
+            stack_screen._tick()
+
+    asyncio.run(main())

@@ -382,6 +382,8 @@ class RunScreen(CommandScreen):
 
     def _tick(self) -> None:
         """What changes quickly: the grid and the log."""
+        if not self.app.holds(self):
+            return
         new = False
         with self.app.contained():
             new = self.board.book.flush(time.time(), wait_s=PATIENCE_S)
@@ -396,6 +398,8 @@ class RunScreen(CommandScreen):
 
     def _slow_tick(self) -> None:
         """What changes slowly, and what ages."""
+        if not self.app.holds(self):
+            return
         if not self._frozen:
             now = time.time()
             for draw in (

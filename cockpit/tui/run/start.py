@@ -140,6 +140,8 @@ class StartScreen(Screen[None]):
     # Drawing
 
     def _draw(self) -> None:
+        if not self.app.holds(self):
+            return
         box = self.query_one(Vertical)
         what = self.query_one("#what", Static)
         if self.error is not None:

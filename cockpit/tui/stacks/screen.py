@@ -386,12 +386,9 @@ class StackScreen(CommandScreen):
         """Whether everything that has arrived is drawn."""
         return self._lookout.settled
 
-    @property
-    def _left(self) -> bool:
-        """Whether the screen has been left: its panes are gone before its workers end."""
-        return not self.is_attached or self not in self.app.screen_stack
-
     def _tick(self) -> None:
+        if not self.app.holds(self):
+            return
         if self._lookout.begin():
             self._work_out()
         else:
@@ -402,7 +399,7 @@ class StackScreen(CommandScreen):
 
     @work(group="sight")
     async def _work_out(self) -> None:
-        if self._left:
+        if not self.app.holds(self):
             return
         try:
             await self._lookout.work_out(self._tree_pane.folding)
@@ -423,7 +420,7 @@ class StackScreen(CommandScreen):
 
     def _draw(self) -> None:
         """Everything."""
-        if self._left:
+        if not self.app.holds(self):
             return
         sight = self._lookout.now
         empty = notices.why_empty(
