@@ -59,6 +59,7 @@ class Cockpits:
 
     def start(self, *options: str, program: list[str], **keywords: Any) -> subprocess.Popen[str]:
         """A ``cockpit run`` in the background; returns once all ranks have started."""
+        assert not self.folder.exists(), f"{self.name} exists: its record would answer for the new run"
         process = self.lab.popen(
             self.words(*options, program=program),
             env=ENV,

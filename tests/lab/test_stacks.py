@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -33,6 +34,9 @@ FAULTS = {
     "worker": ("loader", "sure", "next_item"),
 }
 """For each fault that can end: kind and certainty of the verdict, and the function it must name."""
+
+NUMBERS = itertools.count()
+"""Of the runs that several tests share."""
 
 
 class Training:
@@ -119,7 +123,8 @@ def launched(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Callable[[],
         def current() -> Training:
             if not made or made[-1].over:
                 stack.close()
-                name = f"stacks-{request.param}-{len(made)}"
+                # The lab outlives this fixture, which is made again when other tests came between its own.
+                name = f"stacks-{request.param}-{next(NUMBERS)}"
                 made.append(stack.enter_context(trained(lab2, name, request.param, mode)))
             return made[-1]
 
