@@ -16,9 +16,10 @@ from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
+from cockpit.tui.logs.display import counted
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.lines import label
-from cockpit.tui.logs.view import LogView, counted
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.look.ansi import read_colours
 from cockpit.tui.look.units import clock_text
 from tests.tui.scenes import until
