@@ -104,7 +104,7 @@ class BaseApp(App[int]):
         self._load_themes()
         if problem := self._themes.use(self, self.config.theme):
             self._warn(problem)
-        self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
+        self.set_keymap({c.id: c.bound for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)
         self._running_loop = asyncio.get_running_loop()
         self._keys_served = asyncio.create_task(self.typeahead.serve())

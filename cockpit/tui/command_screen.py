@@ -68,10 +68,7 @@ class Pane(Protocol):
 
 def bindings(scope: str) -> list[BindingType]:
     """The keys of a screen, for its ``BINDINGS``."""
-    return [
-        Binding(",".join(command.keys), f"command('{command.id}')", command.title, id=command.id, show=False)
-        for command in in_scope(scope)
-    ]
+    return [Binding(command.bound, f"command('{command.id}')", id=command.id) for command in in_scope(scope)]
 
 
 def title(number: str, text: str) -> Content:
