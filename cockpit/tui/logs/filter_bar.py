@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.timer import Timer
@@ -150,9 +150,9 @@ class FilterBar(Horizontal):
 
 class _Pattern(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "bar('clear')", "Clear", show=False),
-        Binding("up", "bar('recall', -1)", "Earlier", show=False),
-        Binding("down", "bar('recall', 1)", "Later", show=False),
+        ("escape", "bar('clear')"),
+        ("up", "bar('recall', -1)"),
+        ("down", "bar('recall', 1)"),
     ]
 
     def action_bar(self, name: str, *arguments: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events, on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.scrollbar import ScrollBar, ScrollDown, ScrollTo, ScrollUp
 from textual.selection import Selection
@@ -35,8 +35,8 @@ class LogView(LogDisplay, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "shift(-1)", "Scroll left", show=False),
-        Binding("right", "shift(1)", "Scroll right", show=False),
+        ("left", "shift(-1)"),
+        ("right", "shift(1)"),
     ]
 
     @dataclass

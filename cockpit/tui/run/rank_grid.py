@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
@@ -103,8 +103,8 @@ class RankGrid(MovingPane):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step(-1)", "Rank before", show=False),
-        Binding("right", "step(1)", "Next rank", show=False),
+        ("left", "step(-1)"),
+        ("right", "step(1)"),
     ]
 
     @dataclass
