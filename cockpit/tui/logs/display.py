@@ -19,16 +19,14 @@ from cockpit.core.logs.patterns import Pattern
 from cockpit.core.logs.query import Query
 from cockpit.core.text import RemoteText
 from cockpit.engine.logs.book import Logbook, Row
-from cockpit.engine.logs.reader import Position, Reader
+from cockpit.engine.logs.reader import Reader
 from cockpit.errors import CockpitError
 from cockpit.tui.door import kind_and_text
 from cockpit.tui.logs.lines import LogLook, LogPainter, LogStyles, label
 from cockpit.tui.logs.place import BUDGET_S, LogPlace, Task
+from cockpit.tui.logs.unseen import counted
 from cockpit.tui.logs.window import position_of
 from cockpit.tui.panes.loader import Loader
-
-NEW_LIMIT = 1_000
-"""New lines counted one by one in a narrowed log; beyond that it says "1,000+"."""
 
 SHORT_S = 0.01
 """Seconds that reading the newest lines may take before it pauses."""
@@ -87,8 +85,6 @@ class LogDisplay(Widget):
         """What an empty log waits for."""
         self.behind_s: float | None = None
         """Seconds between a line being printed and its arrival here, where that is known."""
-        self.ellipsis = "…"
-        """The sign that a line continues; a different one if the terminal lacks it."""
         self.back_key = "esc"
         """The key that clears a filter."""
         self.frozen = False
@@ -117,11 +113,6 @@ class LogDisplay(Widget):
         self._said = ""
         self._rests_until = 0.0
         self._resting: Timer | None = None
-        # What is new since the newest lines were on the screen: for the whole book, the difference to
-        # this number; for a narrowed one, what reading on from this place finds.
-        self._seen_lines = 0
-        self._seen: Position = (0, 0)
-        self._new = 0
 
     # What is shown
 
@@ -201,8 +192,8 @@ class LogDisplay(Widget):
             return self._busy
         words = [each for each in (self._trouble, self._note) if each]
         words.append("frozen" if self.frozen else "following" if self.following else "paused")
-        if self._new:
-            words.append(self._new_text())
+        if self._unseen:
+            words.append(self._unseen)
         elif (count := self._count()) is not None:
             words.append(counted(count))
         if self.behind_s is not None and self.behind_s >= BEHIND_S:
@@ -214,10 +205,11 @@ class LogDisplay(Widget):
         if self._place is None or self._hidden or not self.size.height:
             return
         if not self._shows_newest:
-            self._count_new()
+            if self._place.unseen.look(BUDGET_S):
+                self._draw()
         elif not self._loader.busy and not self._rests():
             began = time.perf_counter()
-            self._load(self._place.newest, "reading")
+            self._load(self._place.newest)
             took = time.perf_counter() - began
             self._rests_until = began + (1 + REST) * took if took > SHORT_S else 0.0
         self._say_status()
@@ -263,16 +255,15 @@ class LogDisplay(Widget):
         if self._book is None:
             return
         old = self._place
-        place = LogPlace(Reader(self._book, self._query), lambda row: self._paint().height(row))
+        reader = Reader(self._book, self._query)
+        place = LogPlace(reader, lambda row: self._paint().height(row))
         self._place = place
         self._painter = None
         self._pending = []
         task: Task = place.newest
-        self._seen = place.window.tail
-        if old is None:
-            self._seen_lines = self._book.lines
-        self._new = self._book.lines - self._seen_lines if self._query == Query() else 0
         if old is not None:
+            place.unseen = old.unseen
+            place.unseen.turn(reader)
             # Row numbers of the old place mean nothing in the new one.
             place.window.first = old.window.end
             row = self._anchor = self._anchor or old.row
@@ -291,7 +282,7 @@ class LogDisplay(Widget):
             self._pending = []
         return self._place
 
-    def _load(self, task: Task, what: str) -> None:
+    def _load(self, task: Task, what: str = "reading") -> None:
         """Do a task of the place, then show it.
 
         :param what: what that is, for the status if it takes a while
@@ -327,20 +318,17 @@ class LogDisplay(Widget):
     # Drawing
 
     def _lay_out(self, *, with_cursor: bool = False) -> None:
-        height = self.size.height
-        if self._place is None or not height:
+        place, height = self._place, self.size.height
+        if place is None or not height:
             return
-        self._pending = self._unfinished(max(1, height // 3)) if self._shows_newest else []
-        self._place.height = height - len(self._pending)
-        self._place.lay_out(with_cursor=with_cursor)
-        if self._shows_newest:
-            self._mark_seen()
+        newest, reader = self._shows_newest, place.window.reader
+        # Progress bars and prompts, as they are now.
+        self._pending = reader.book.pending(reader.query)[-max(1, height // 3) :] if newest else []
+        place.height = height - len(self._pending)
+        place.lay_out(with_cursor=with_cursor)
+        if newest:
+            place.unseen.clear(place.window.tail)
         self._draw()
-
-    def _unfinished(self, count: int) -> list[Row]:
-        """Progress bars and prompts, as they are now."""
-        assert self._book is not None
-        return self._book.pending(self._query)[-count:]
 
     def _draw(self) -> None:
         self._place_scrollbar()
@@ -362,7 +350,6 @@ class LogDisplay(Widget):
                 wrap=self._wrap,
                 left=self._left,
                 hits=self._hits if self._highlight else None,
-                ellipsis=self.ellipsis,
             )
             self._painter = LogPainter(look)
         return self._painter
@@ -424,42 +411,22 @@ class LogDisplay(Widget):
 
     # What is new, and the status
 
-    def _mark_seen(self) -> None:
-        """Everything is on the screen."""
-        assert self._book is not None
-        assert self._place is not None
-        self._new = 0
-        self._seen_lines = self._book.lines
-        self._seen = self._place.window.tail
-
-    def _count_new(self) -> None:
-        assert self._book is not None
-        assert self._place is not None
-        before = self._new
-        if self._query == Query():
-            self._new = self._book.lines - self._seen_lines
-        elif self._new < NEW_LIMIT:
-            page = self._place.window.reader.after(self._seen, NEW_LIMIT, BUDGET_S)
-            self._seen = page.resume
-            self._new += len(page.rows)
-        if self._new != before:
-            self._draw()
-
     def _count(self) -> int | None:
         """How many lines there are under the query, if known."""
-        if self._book is None or self._place is None:
+        if self._place is None:
             return None
-        if self._query == Query():
-            return self._book.lines
         window = self._place.window
+        if self._query == Query():
+            return window.reader.book.lines
         return len(window.rows) if window.at_start and window.at_end else None
 
-    def _new_text(self) -> str:
-        more = "+" if self._new >= NEW_LIMIT and self._query != Query() else ""
-        return f"+{counted(self._new, more)}"
+    @property
+    def _unseen(self) -> str:
+        """How many new lines are not on the screen; empty if all are."""
+        return self._place.unseen.text if self._place is not None else ""
 
     def _pill(self) -> str:
-        return f" {self._new_text()} " if self._new else ""
+        return f" {self._unseen} " if self._unseen else ""
 
     def _tell(self, note: str) -> None:
         self._note = note
@@ -474,13 +441,13 @@ class LogDisplay(Widget):
     # Scrollbar, size
 
     def _place_scrollbar(self) -> None:
-        place, book, height = self._place, self._book, self.size.height
-        if place is None or book is None or not self.is_mounted:
+        place, height = self._place, self.size.height
+        if place is None or not self.is_mounted:
             return
         window = place.window
         total, at = height, 0.0  # all of it is on the screen
         if place.lines and len(window.rows) >= height:
-            total = max(height, book.lines)
+            total = max(height, window.reader.book.lines)
             first = place.lines[0].row
             if place.following:
                 at = total - height
@@ -496,7 +463,7 @@ class LogDisplay(Widget):
             (task, what), self._waiting = self._waiting, None
             self._load(task, what)
         elif self._place is not None and not self._loader.busy:
-            self._load(self._place.newest if self._shows_newest else self._place.filled, "reading")
+            self._load(self._place.newest if self._shows_newest else self._place.filled)
 
     def on_hide(self) -> None:
         """Stop reading: the log is hidden."""
@@ -506,14 +473,3 @@ class LogDisplay(Widget):
         """Catch up."""
         self._hidden = False
         self.refresh_log()
-
-
-def counted(lines: int, more: str = "") -> str:
-    """A number of lines: ``412 lines``, ``640 k lines``, ``1.2 M lines``."""
-    if lines >= 1_000_000:
-        number = f"{lines / 1e6:.1f} M"
-    elif lines >= 100_000:
-        number = f"{lines // 1000} k"
-    else:
-        number = f"{lines:,}"
-    return f"{number}{more} line" if lines == 1 else f"{number}{more} lines"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from cockpit.engine.logs.book import Row, Source
 from cockpit.engine.logs.reader import Position, Reader
 from cockpit.tui.logs.display import LogDisplay
 from cockpit.tui.logs.lines import label, shown
-from cockpit.tui.logs.place import BUDGET_S, Task
+from cockpit.tui.logs.place import BUDGET_S, LogPlace, Task
 
 WHEEL = 3
 """Lines that a notch of the wheel moves."""
@@ -47,15 +47,10 @@ class LogView(LogDisplay, can_focus=True):
 
     # Moving
 
-    @property
-    def searching(self) -> bool:
-        """Whether it is searching or reading, which :meth:`cancel_search` would stop."""
-        return self._loader.busy
-
-    @property
-    def searched(self) -> str:
-        """The pattern that :meth:`next_match` looks for: the filter, or the last one."""
-        return self._hits_text
+    def _go(self, task: Callable[[LogPlace], Task]) -> None:
+        """Stop following, and carry out a task of the place."""
+        if (place := self._stay()) is not None:
+            self._load(task(place))
 
     def toggle_follow(self) -> None:
         """Follow the newest lines, or stay here."""
@@ -67,13 +62,11 @@ class LogView(LogDisplay, can_focus=True):
 
     def move(self, rows: int) -> None:
         """Move the cursor; past the last line, follow."""
-        if (place := self._stay()) is not None:
-            self._load(place.moved(rows), "reading")
+        self._go(lambda place: place.moved(rows))
 
     def scroll(self, lines: int) -> None:
         """Move the view, the cursor only as far as it must to stay in it; past the end, follow."""
-        if (place := self._stay()) is not None:
-            self._load(place.scrolled(lines), "reading")
+        self._go(lambda place: place.scrolled(lines))
 
     def page(self, step: int) -> None:
         """Move by a screen: ``step`` 1 down, -1 up."""
@@ -81,8 +74,7 @@ class LogView(LogDisplay, can_focus=True):
 
     def home(self) -> None:
         """Go to the first line."""
-        if (place := self._stay()) is not None:
-            self._load(place.beginning(), "reading")
+        self._go(LogPlace.beginning)
 
     def end(self) -> None:
         """Go to the newest line, and follow."""
@@ -90,19 +82,25 @@ class LogView(LogDisplay, can_focus=True):
         self._anchor = None
         if self._place is not None:
             self._place.follow()
-            self._load(self._place.newest, "reading")
+            self._load(self._place.newest)
 
-    def shift(self, steps: int) -> None:
+    def action_shift(self, steps: int) -> None:
         """Scroll cut lines sideways, a third of the pane each step."""
         if not self._wrap:
             self._left = max(0, self._left + steps * max(8, self.size.width // 3))
             self._relook()
 
-    def action_shift(self, steps: int) -> None:
-        """Scroll cut lines sideways."""
-        self.shift(steps)
-
     # Finding
+
+    @property
+    def searching(self) -> bool:
+        """Whether it is searching or reading, which :meth:`cancel_search` would stop."""
+        return self._loader.busy
+
+    @property
+    def searched(self) -> str:
+        """The pattern that :meth:`next_match` looks for: the filter, or the last one."""
+        return self._hits_text
 
     def next_match(self, step: int) -> None:
         """Go to the next (1) or previous (-1) line that matches the filter, or else the last one."""
@@ -183,9 +181,9 @@ class LogView(LogDisplay, can_focus=True):
             return
         if row.fold is None:
             self.post_message(self.RowOpened(row))
-        elif (place := self._stay()) is not None:
+        else:
             self._painter = None  # the batch's rows now have different numbers
-            self._load(place.unfolded(row), "reading")
+            self._go(lambda place: place.unfolded(row))
 
     @property
     def unfolded(self) -> bool:
@@ -194,9 +192,8 @@ class LogView(LogDisplay, can_focus=True):
 
     def fold(self) -> None:
         """Fold again what :meth:`open_row` has unfolded."""
-        if (place := self._stay()) is not None:
-            self._painter = None
-            self._load(place.folded(), "reading")
+        self._painter = None
+        self._go(LogPlace.folded)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text: without times and labels, one line per row."""
@@ -231,7 +228,7 @@ class LogView(LogDisplay, can_focus=True):
             self.end()
         else:
             position = place.window.reader.position(max(0.0, event.y / bar.window_virtual_size))
-            self._load(place.at(position, 0), "reading")
+            self._load(place.at(position, 0))
 
     @on(ScrollUp)
     @on(ScrollDown)
@@ -249,7 +246,7 @@ class LogView(LogDisplay, can_focus=True):
         event.prevent_default()
         step = -1 if isinstance(event, (events.MouseScrollUp, events.MouseScrollLeft)) else 1
         if event.shift or isinstance(event, (events.MouseScrollLeft, events.MouseScrollRight)):
-            self.shift(step)
+            self.action_shift(step)
         elif step < 0 or not self.following:
             self.scroll(WHEEL * step)
 
