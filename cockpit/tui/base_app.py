@@ -59,8 +59,8 @@ class BaseApp(App[int]):
     # Messages leave the last lines free: the input, the keys, and the status of the pane above them.
     CSS = "ToastRack { margin-bottom: 2; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "leave", "leave", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "to the shell", show=False, priority=True),
+        Binding("ctrl+q", "leave", priority=True),
+        Binding("ctrl+z", "suspend_process", priority=True),
     ]
 
     def __init__(self, config: Config, *, read_only: bool = False) -> None:
@@ -76,6 +76,7 @@ class BaseApp(App[int]):
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
         self.session: Session | None = None
+        """Closed when the app ends."""
         self.error: CockpitError | None = None
         """Why there is no session, or why the app could not go on."""
         self._door = Door()
@@ -104,7 +105,7 @@ class BaseApp(App[int]):
         self._load_themes()
         if problem := self._themes.use(self, self.config.theme):
             self._warn(problem)
-        self.set_keymap({c.id: ",".join(c.keys) for c in self.commands.values()})
+        self.set_keymap({c.id: c.bound for c in self.commands.values()})
         self.set_interval(RELOAD_S, self._load_themes)
         self._running_loop = asyncio.get_running_loop()
         self._keys_served = asyncio.create_task(self.typeahead.serve())
@@ -129,15 +130,11 @@ class BaseApp(App[int]):
             self._warn(problem)
 
     def _warn(self, problem: str) -> None:
-        self.notify(problem, title="theme", severity="warning", markup=False, timeout=15)
+        self.notify(problem, title="theme", severity="warning", timeout=15)
 
     def key_of(self, name: Id) -> str:
         """The key of a command, as people write it."""
         return self.keys[name]
-
-    def joined(self, session: Session) -> None:
-        """A session was created: close it when the app ends."""
-        self.session = session
 
     def copy(self, text: str) -> None:
         """Put text on the clipboard (OSC 52) and into a file, since not every terminal takes it."""
@@ -148,20 +145,20 @@ class BaseApp(App[int]):
             with os.fdopen(number, "w") as file:
                 file.write(text)
         except OSError as error:
-            self.notify(f"copied, but not to {path}: {error.strerror}", severity="warning", markup=False)
+            self.notify(f"copied, but not to {path}: {error.strerror}", severity="warning")
             return
         lines = text.count("\n") + 1
-        self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", markup=False, timeout=4)
+        self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", timeout=4)
 
     def _dropped_keys(self, count: int) -> None:
         keys = "a key that was" if count == 1 else f"{count} keys that were"
-        self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning", markup=False)
+        self.notify(f"busy: {keys} typed meanwhile did nothing", severity="warning")
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a message; the first key after there was time to read it removes it."""
+        """Show a message without any markup; the first key after there was time to read it removes it."""
         seconds = READ_ERROR_S if how.get("severity") == "error" else READ_S
         self._unread_until = max(self._unread_until, time.monotonic() + seconds)
-        super().notify(message, **how)
+        super().notify(message, **{**how, "markup": False})
 
     def find(self, title: str, items: Iterable[Item]) -> None:
         """Let a person choose one of many by name, and run it."""
@@ -217,7 +214,7 @@ class BaseApp(App[int]):
 
     def complain(self, error: CockpitError) -> None:
         """Show what went wrong and what to do about it."""
-        self.notify(notice(error), severity="error", markup=False, timeout=15)
+        self.notify(notice(error), severity="error", timeout=15)
 
     @contextmanager
     def contained(self) -> Iterator[None]:

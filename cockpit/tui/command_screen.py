@@ -68,10 +68,7 @@ class Pane(Protocol):
 
 def bindings(scope: str) -> list[BindingType]:
     """The keys of a screen, for its ``BINDINGS``."""
-    return [
-        Binding(",".join(command.keys), f"command('{command.id}')", command.title, id=command.id, show=False)
-        for command in in_scope(scope)
-    ]
+    return [Binding(command.bound, f"command('{command.id}')", id=command.id) for command in in_scope(scope)]
 
 
 def title(number: str, text: str) -> Content:
@@ -133,8 +130,8 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         """The id of the pane on the right."""
 
     @abstractmethod
-    def steps_back(self) -> Sequence[Callable[[], object]]:
-        """What esc undoes, the nearest first."""
+    def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
+        """What esc undoes, the nearest first: whether there is anything to undo, and what undoes it."""
 
     @abstractmethod
     def text_to_copy(self) -> str:
@@ -199,7 +196,7 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         why = self.why_not(name)
         if why:
             text = f"{self.app.commands[name].title}: {why}"
-            self.notify(text, severity="warning", markup=False, timeout=4)
+            self.notify(text, severity="warning", timeout=4)
             return
         self.handlers[name].do()
         self.draw_after_command()
@@ -244,6 +241,11 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         self.app.push_screen(Question(name, told, [Answer("ok", "close", "q")]))
 
     # The display
+
+    def steps_back(self) -> Sequence[Callable[[], object]]:
+        """What esc would undo now, the nearest first."""
+        typing = self.filter_bar.display, self.filter_bar.action_cancel
+        return [undo for there, undo in (typing, *self.undoable()) if there]
 
     @property
     def filter_bar(self) -> FilterBar:

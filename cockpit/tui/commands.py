@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from cockpit.errors import CockpitError, near
@@ -88,11 +89,11 @@ NAMES = {"Stacks": "Stacks, after `s`"}
 class Command:
     """Something a person can do.
 
+    :param group: heading in help
     :param id: its name in the config's ``[keys]``, in bindings and in code
-    :param keys: keys in Textual's spelling, the first one is shown
+    :param bound: keys in Textual's spelling with commas between them, the first one is shown
     :param title: what it does, in a few words
     :param short: its label in the footer
-    :param group: heading in help
     :param help: one or two more sentences
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
@@ -100,11 +101,11 @@ class Command:
     :param scope: the screen it is for, ``run`` or ``stacks``; empty: every screen
     """
 
-    id: Id
-    keys: tuple[str, ...]
-    title: str
-    short: str
     group: str
+    id: Id
+    bound: str
+    title: str
+    short: str = ""
     help: str = ""
     footer: int | None = None
     panes: tuple[str, ...] = ()
@@ -112,221 +113,182 @@ class Command:
     scope: str = RUN
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys one by one."""
+        return tuple(filter(None, self.bound.split(",")))
+
+    @property
     def key(self) -> str:
         """The first key, as people write it; without one its name in the palette."""
         return shown(self.keys[0]) if self.keys else f":{self.id}"
 
 
+# One for the commands under each heading.
+_run, _move, _log, _stacks, _view = (partial(Command, group) for group in GROUPS)
+_stacks = partial(_stacks, scope=STACKS)
+
 EVERY: tuple[Command, ...] = (
-    Command(
+    _run(
         "stop",
-        ("x",),
+        "x",
         "stop the run",
         "stop",
-        "Run",
         "Asks first. SIGTERM, time to end, a profiler's time to write its report, then SIGKILL.",
         50,
         changes=True,
     ),
-    Command(
+    _run(
         "keep",
-        ("K",),
+        "K",
         "keep the other ranks running after a failure",
         "keep running",
-        "Run",
         "Asks first. Sets aside the stop that would follow a rank's failure.",
         5,
         changes=True,
     ),
-    Command(
+    _run(
         "collect",
-        ("c",),
+        "c",
         "collect profiler reports",
         "collect",
-        "Run",
         "Fetches every node's reports and checks them by sha256. Again: cancels; once more: resumes.",
         40,
     ),
-    Command(
+    _run(
         "stacks",
-        ("s",),
+        "s",
         "stacks of all ranks, merged, and which rank is the odd one",
         "stacks",
-        "Run",
         "Looks at every rank twice, a second apart. Training is not disturbed.",
         35,
     ),
-    Command("retry", ("r",), "try again after trouble on this machine", "try again", "Run", "", 1),
-    Command(
-        "leave",
-        ("q",),
-        "leave; the run goes on",
-        "leave",
-        "Run",
-        "Prints how to come back.",
-        70,
-        scope=EVERYWHERE,
-    ),
-    Command(
-        "interrupt",
-        ("ctrl+c",),
-        "copy the selection, end a sample, or ask how to leave",
-        "",
-        "Run",
-        scope=EVERYWHERE,
-    ),
-    Command("open", ("enter",), "open what the cursor is on", "open", "Move", "", 30, scope=EVERYWHERE),
-    Command("back", ("escape",), "one step back", "back", "Move", "", 10, scope=EVERYWHERE),
-    Command("previous_view", ("minus",), "the previous view", "", "Move"),
-    Command("down", ("j", "down"), "move down", "", "Move", scope=EVERYWHERE),
-    Command("up", ("k", "up"), "move up", "", "Move", scope=EVERYWHERE),
-    Command("page_down", ("pagedown",), "a page down", "", "Move", scope=EVERYWHERE),
-    Command("page_up", ("pageup",), "a page up", "", "Move", scope=EVERYWHERE),
-    Command("first", ("g", "home"), "to the beginning", "", "Move", scope=EVERYWHERE),
-    Command("last", ("G", "end"), "to the end; a log follows again", "", "Move", scope=EVERYWHERE),
-    Command("next_pane", ("tab",), "next pane", "", "Move", scope=EVERYWHERE),
-    Command("previous_pane", ("shift+tab",), "previous pane", "", "Move", scope=EVERYWHERE),
-    Command("nodes", ("1",), "nodes and ranks", "", "Move"),
-    Command("log", ("2",), "log", "", "Move"),
-    Command("detail", ("3",), "detail of a node or rank", "", "Move"),
-    Command("events", ("4",), "events: what happened when", "", "Move"),
-    Command("commands", ("5",), "commands: what cockpit ran, as you would type it", "", "Move"),
-    Command("previous_rank", ("left_square_bracket",), "previous rank", "", "Move"),
-    Command("next_rank", ("right_square_bracket",), "next rank", "", "Move"),
-    Command("mark", ("space",), "mark the node or rank", "mark", "Move", "The log narrows to the marks."),
-    Command(
+    _run("retry", "r", "try again after trouble on this machine", "try again", footer=1),
+    _run("leave", "q", "leave; the run goes on", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
+    _run("interrupt", "ctrl+c", "copy the selection, end a sample, or ask how to leave", scope=EVERYWHERE),
+    _move("open", "enter", "open what the cursor is on", "open", footer=30, scope=EVERYWHERE),
+    _move("back", "escape", "one step back", "back", footer=10, scope=EVERYWHERE),
+    _move("previous_view", "minus", "the previous view"),
+    _move("down", "j,down", "move down", scope=EVERYWHERE),
+    _move("up", "k,up", "move up", scope=EVERYWHERE),
+    _move("page_down", "pagedown", "a page down", scope=EVERYWHERE),
+    _move("page_up", "pageup", "a page up", scope=EVERYWHERE),
+    _move("first", "g,home", "to the beginning", scope=EVERYWHERE),
+    _move("last", "G,end", "to the end; a log follows again", scope=EVERYWHERE),
+    _move("next_pane", "tab", "next pane", scope=EVERYWHERE),
+    _move("previous_pane", "shift+tab", "previous pane", scope=EVERYWHERE),
+    _move("nodes", "1", "nodes and ranks"),
+    _move("log", "2", "log"),
+    _move("detail", "3", "detail of a node or rank"),
+    _move("events", "4", "events: what happened when"),
+    _move("commands", "5", "commands: what cockpit ran, as you would type it"),
+    _move("previous_rank", "left_square_bracket", "previous rank"),
+    _move("next_rank", "right_square_bracket", "next rank"),
+    _move("mark", "space", "mark the node or rank", "mark", "The log narrows to the marks."),
+    _log(
         "filter",
-        ("slash",),
+        "slash",
         "filter the log",
         "filter",
-        "Log",
         "A regular expression, live while you type; a leading ! inverts; small letters match capitals too. "
         "Put @0,13-15 or @gpu[01-04] in front to see only these ranks or nodes.",
         20,
         panes=("grid", "log"),
     ),
-    Command("next_match", ("n",), "next match", "next", "Log", "Of the filter, or of the last one."),
-    Command("previous_match", ("N",), "previous match", "", "Log"),
-    Command("failed_log", ("F",), "the log of the rank that failed first", "failed rank", "Log", "", 6),
-    Command("next_error", ("e",), "next error", "error", "Log"),
-    Command("previous_error", ("E",), "previous error", "", "Log"),
-    Command("next_warning", ("w",), "next warning", "", "Log"),
-    Command("previous_warning", ("W",), "previous warning", "", "Log"),
-    Command("follow", ("f",), "follow the newest lines, or stay", "follow", "Log"),
-    Command("wrap", ("v",), "wrap long lines, or cut them", "", "Log"),
-    Command("timestamps", ("t",), "show or hide times", "", "Log"),
-    Command("pager", ("o",), "open this log in $PAGER", "", "Log"),
-    Command(
+    _log("next_match", "n", "next match", "next", "Of the filter, or of the last one."),
+    _log("previous_match", "N", "previous match"),
+    _log("failed_log", "F", "the log of the rank that failed first", "failed rank", footer=6),
+    _log("next_error", "e", "next error", "error"),
+    _log("previous_error", "E", "previous error"),
+    _log("next_warning", "w", "next warning"),
+    _log("previous_warning", "W", "previous warning"),
+    _log("follow", "f", "follow the newest lines, or stay", "follow"),
+    _log("wrap", "v", "wrap long lines, or cut them"),
+    _log("timestamps", "t", "show or hide times"),
+    _log("pager", "o", "open this log in $PAGER"),
+    _stacks(
         "sample",
-        ("s",),
+        "s",
         "take another sample",
         "sample again",
-        "Stacks",
         "Every rank is looked at once more; what moved since is marked.",
         2,
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "cancel",
-        ("x",),
+        "x",
         "end the sample under way",
         "end it",
-        "Stacks",
         "What has arrived is kept; the run is not touched.",
         1,
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "native",
-        ("n",),
+        "n",
         "C and C++ frames of the chosen rank",
         "native",
-        "Stacks",
         "Asks that rank alone, once more; it is held for up to half a second. Again: Python frames alone.",
         8,
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "locals",
-        ("l",),
+        "l",
         "local variables of the chosen rank",
         "locals",
-        "Stacks",
         "Asks that rank alone, once more. Secrets stay on the node. Again: without them.",
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "children",
-        ("c",),
+        "c",
         "stacks of the chosen rank's child processes",
         "children",
-        "Stacks",
         "Data loaders' workers, for one. Asks that rank alone, once more. Again: without them.",
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "diff",
-        ("d",),
+        "d",
         "what differs: two samples, or two ranks",
         "diff",
-        "Stacks",
         "The chosen rank against the marked one; without a mark, against its sample before if it has moved, "
         "else against most of the others. Again: back to the tree.",
         9,
-        scope=STACKS,
     ),
-    Command("mark_rank", ("space",), "mark the chosen rank, to compare with", "", "Stacks", scope=STACKS),
-    Command("library", ("L",), "show frames of libraries, or fold them", "", "Stacks", scope=STACKS),
-    Command(
+    _stacks("mark_rank", "space", "mark the chosen rank, to compare with"),
+    _stacks("library", "L", "show frames of libraries, or fold them"),
+    _stacks(
         "filter_stacks",
-        ("slash",),
+        "slash",
         "narrow to a function, a file or ranks",
         "filter",
-        "Stacks",
         "Live while you type: read_shard, data.py, 13, 8-15; a leading ! inverts.",
         40,
-        scope=STACKS,
     ),
-    Command(
+    _stacks(
         "save",
-        ("w",),
+        "w",
         "save the snapshot, and say where",
         "save",
-        "Stacks",
         "cockpit stacks FOLDER opens it again, on any machine.",
-        scope=STACKS,
     ),
-    Command("previous_sample", ("left_square_bracket",), "the sample before", "", "Stacks", scope=STACKS),
-    Command("next_sample", ("right_square_bracket",), "the sample after", "", "Stacks", scope=STACKS),
-    Command("previous_in_class", ("left",), "the rank before, of the same class", "", "Stacks", scope=STACKS),
-    Command("next_in_class", ("right",), "the next rank of the same class", "", "Stacks", scope=STACKS),
-    Command("classes", ("1",), "ranks by what they do", "", "Stacks", scope=STACKS),
-    Command("tree", ("2",), "the tree of all stacks", "", "Stacks", scope=STACKS),
-    Command("threads", ("3",), "threads of the chosen rank", "", "Stacks", scope=STACKS),
-    Command(
+    _stacks("previous_sample", "left_square_bracket", "the sample before"),
+    _stacks("next_sample", "right_square_bracket", "the sample after"),
+    _stacks("previous_in_class", "left", "the rank before, of the same class"),
+    _stacks("next_in_class", "right", "the next rank of the same class"),
+    _stacks("classes", "1", "ranks by what they do"),
+    _stacks("tree", "2", "the tree of all stacks"),
+    _stacks("threads", "3", "threads of the chosen rank"),
+    _view(
         "copy",
-        ("y",),
+        "y",
         "copy the line or the selection",
-        "",
-        "View",
-        "By the terminal (OSC 52), and to a file.",
+        help="By the terminal (OSC 52), and to a file.",
         scope=EVERYWHERE,
     ),
-    Command("copy_command", ("Y",), "copy the shell command for this view", "", "View", scope=EVERYWHERE),
-    Command("zoom", ("z",), "the pane alone on the screen, or all panes", "zoom", "View", scope=EVERYWHERE),
-    Command("freeze", ("p",), "freeze the display, or go on", "", "View", "The run and its spool go on."),
-    Command(
-        "palette",
-        ("ctrl+p", "colon"),
-        "palette: commands, nodes, ranks and themes by name",
-        "",
-        "View",
-        scope=EVERYWHERE,
-    ),
-    Command(
-        "help", ("question_mark",), "all keys; type to search", "all keys", "View", "", 60, scope=EVERYWHERE
-    ),
-    Command("help_here", ("f1",), "help on the focused pane", "", "View", scope=EVERYWHERE),
+    _view("copy_command", "Y", "copy the shell command for this view", scope=EVERYWHERE),
+    _view("zoom", "z", "the pane alone on the screen, or all panes", "zoom", scope=EVERYWHERE),
+    _view("freeze", "p", "freeze the display, or go on", help="The run and its spool go on."),
+    _view("palette", "ctrl+p,colon", "palette: commands, nodes, ranks and themes by name", scope=EVERYWHERE),
+    _view("help", "question_mark", "all keys; type to search", "all keys", footer=60, scope=EVERYWHERE),
+    _view("help_here", "f1", "help on the focused pane", scope=EVERYWHERE),
 )
 
 
@@ -372,7 +334,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
             hint = f"did you mean {meant!r}?" if meant else "docs/keys.md lists the names"
             raise CockpitError(f"keys: no command {name!r}", where=where, hint=hint)
     commands = {
-        command.id: replace(command, keys=_spelled(changes[command.id])) if command.id in changes else command
+        command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
         for command in EVERY
     }
     for scope in (RUN, STACKS):
@@ -380,11 +342,11 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
     return commands
 
 
-def _spelled(keys: str) -> tuple[str, ...]:
+def _spelled(keys: str) -> str:
     """Keys in Textual's spelling."""
     spelled = {text: key for key, text in SHOWN.items()}
     words = (word.strip() for word in keys.split(","))
-    return tuple(spelled.get(word, word) for word in words if word)
+    return ",".join(spelled.get(word, word) for word in words)
 
 
 def _refuse_clashes(commands: Iterable[Command], where: str) -> None:

@@ -33,8 +33,8 @@ def wall(widget: Widget, raised: Tell, undrawn: Tell) -> None:
     for name, walled in (
         ("_dispatch_message", _handling(widget, raised)),
         ("render_lines", _drawing(widget, undrawn)),
-        ("get_content_width", _width(widget, undrawn)),
-        ("get_content_height", _height(widget, undrawn)),
+        ("get_content_width", _measuring(widget.get_content_width, undrawn, lambda size: size.width)),
+        ("get_content_height", _measuring(widget.get_content_height, undrawn, lambda _: 1)),
     ):
         # On the one widget, over the method of its class.
         setattr(widget, name, walled)
@@ -81,27 +81,16 @@ def _instead(error: Exception, crop: Region) -> Strip:
     return Strip([Segment(text)], crop.width)
 
 
-def _width(widget: Widget, undrawn: Tell) -> object:
-    inner = widget.get_content_width
+def _measuring(
+    inner: Callable[..., int], undrawn: Tell, instead: Callable[[Size], int]
+) -> Callable[..., int]:
+    """A measure of a widget; of one that cannot be measured, what is made of its container's size."""
 
-    def get_content_width(container: Size, viewport: Size) -> int:
+    def measure(container: Size, *more: object) -> int:
         try:
-            return inner(container, viewport)
+            return inner(container, *more)
         except Exception as error:
             undrawn(error)
-            return container.width
+            return instead(container)
 
-    return get_content_width
-
-
-def _height(widget: Widget, undrawn: Tell) -> object:
-    inner = widget.get_content_height
-
-    def get_content_height(container: Size, viewport: Size, width: int) -> int:
-        try:
-            return inner(container, viewport, width)
-        except Exception as error:
-            undrawn(error)
-            return 1
-
-    return get_content_height
+    return measure

@@ -33,6 +33,7 @@ from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane, fold
 from cockpit.tui.run.command_list import CommandList, Ran
 from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.launched import launched_commands
 from tests.tui.scenes import until
@@ -155,7 +156,7 @@ def drive(pane: TextPane, size: tuple[int, int], script: Script) -> None:
 def show(pane: Detail, run: Run, rank: int | None, node: str = "gpu02", **more: Any) -> None:
     """Show gpu02 or a rank of it."""
     fields: dict[str, Any] = {"entry": ENTRY, "plan": PLAN, "environ": None, "now": T0 + 120, **more}
-    pane.show(node, rank, model=run.model, trends=run.trends, metrics=run.metrics, **fields)
+    pane.show(About(node, rank, run.model, run.trends, run.metrics, **fields))
 
 
 def drive_detail(

@@ -52,7 +52,7 @@ def test_help_and_the_way_out_stay_longest() -> None:
 
 
 def test_a_command_without_a_key_is_not_shown() -> None:
-    assert shown(80, (replace(BY_ID["keep"], keys=()), BY_ID["help"])) == " ? all keys"
+    assert shown(80, (replace(BY_ID["keep"], bound=""), BY_ID["help"])) == " ? all keys"
 
 
 def test_activity_on_the_right() -> None:

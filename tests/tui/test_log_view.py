@@ -18,7 +18,8 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.lines import label
-from cockpit.tui.logs.view import LogView, counted
+from cockpit.tui.logs.unseen import counted
+from cockpit.tui.logs.view import LogView
 from cockpit.tui.look.ansi import read_colours
 from cockpit.tui.look.units import clock_text
 from tests.tui.scenes import until
@@ -326,7 +327,7 @@ def test_long_lines_are_cut_scrolled_or_wrapped(pen: Pen) -> None:
         pen.flush()
         app.log_view.open(pen.book, NODES)
         assert texts(await settled(app, pilot)) == [("0123456789" * 9)[:52] + "…", "世界" * 13 + "…"]
-        app.log_view.shift(1)
+        app.log_view.action_shift(1)
         assert texts(screen(app))[0] == ("0123456789" * 9)[26:78] + "…"
         app.log_view.toggle_wrap()
         assert texts(screen(app)) == [

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -47,20 +45,12 @@ class FilterBar(Horizontal):
     }
     """
 
-    @dataclass
-    class Closed(Message):
-        """The bar was hidden again.
-
-        :param pattern: what was kept; empty if the filter was cleared
-        """
-
-        bar: FilterBar
-        pattern: str
-
-        @property
-        def control(self) -> FilterBar:
-            """The bar."""
-            return self.bar
+    # For keys that the field does not take.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "cancel"),
+        ("up", "recall(-1)"),
+        ("down", "recall(1)"),
+    ]
 
     def __init__(self, apply: Callable[[str], None], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -74,14 +64,14 @@ class FilterBar(Horizontal):
     def compose(self) -> ComposeResult:
         """The prompt, what is typed, and what there is to say about it."""
         yield Static("/", classes="filter-bar--prompt", markup=False)
-        yield _Pattern(compact=True, select_on_focus=False)
+        yield Input(compact=True, select_on_focus=False)
         yield Static(HINT, classes="filter-bar--says", markup=False)
 
     def open(self, pattern: str = "") -> None:
         """Show the bar with an initial pattern."""
         self._before = self.screen.focused
         self._place, self._draft = len(self._history), pattern
-        field = self.query_one(_Pattern)
+        field = self.query_one(Input)
         with field.prevent(Input.Changed):
             field.value = pattern
         field.cursor_position = len(pattern)
@@ -108,14 +98,14 @@ class FilterBar(Horizontal):
         if self._apply_now():
             self._finish(event.value)
 
-    def cancel(self) -> None:
+    def action_cancel(self) -> None:
         """Clear the filter and close."""
         self._apply("")
         self._finish("")
 
-    def recall(self, step: int) -> None:
+    def action_recall(self, step: int) -> None:
         """Recall an earlier (-1) or later (1) pattern."""
-        field = self.query_one(_Pattern)
+        field = self.query_one(Input)
         if self._place == len(self._history):
             self._draft = field.value
         self._place = max(0, min(self._place + step, len(self._history)))
@@ -126,12 +116,11 @@ class FilterBar(Horizontal):
         if pattern:
             self._history = [*(old for old in self._history if old != pattern), pattern][-HISTORY:]
         self.close()
-        self.post_message(self.Closed(self, pattern))
 
     def _apply_now(self) -> bool:
         self._stop_timer()
         try:
-            self._apply(self.query_one(_Pattern).value)
+            self._apply(self.query_one(Input).value)
         except CockpitError as error:
             self._say(error.what)
             return False
@@ -146,20 +135,3 @@ class FilterBar(Horizontal):
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-
-
-class _Pattern(Input):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "bar('clear')", "Clear", show=False),
-        Binding("up", "bar('recall', -1)", "Earlier", show=False),
-        Binding("down", "bar('recall', 1)", "Later", show=False),
-    ]
-
-    def action_bar(self, name: str, *arguments: int) -> None:
-        """What keys in the field do to the bar."""
-        bar = self.parent
-        assert isinstance(bar, FilterBar)
-        if name == "clear":
-            bar.cancel()
-        else:
-            bar.recall(*arguments)

@@ -58,11 +58,7 @@ class LogStyles:
         cursor = widget.get_component_rich_style("log-view--cursor")
         return cls(
             base=base,
-            time=base + part("time"),
-            label=base + part("label"),
-            warning=base + part("warning"),
-            error=base + part("error"),
-            dim=base + part("dim"),
+            **{name: base + part(name) for name in ("time", "label", "warning", "error", "dim")},
             cursor=Style(bgcolor=cursor.bgcolor, reverse=part("cursor").reverse),
             hit=part("hit"),
             selection=widget.screen.get_component_rich_style("screen--selection"),
@@ -92,7 +88,6 @@ class LogLook:
     wrap: bool = False
     left: int = 0
     hits: Pattern | None = None
-    ellipsis: str = "…"
 
     @property
     def time_columns(self) -> int:
@@ -225,9 +220,7 @@ class LogPainter:
             segment = Segment(line.text[first:last], kind)
             segments.append(segment if number is None else _placed(segment, first, number))
         if marked:
-            segments.append(
-                Segment(look.ellipsis, look.styles.dim + look.styles.cursor if cursor else look.styles.dim)
-            )
+            segments.append(Segment("…", look.styles.dim + look.styles.cursor if cursor else look.styles.dim))
         return Strip(segments).adjust_cell_length(look.width, base)
 
     def _prefix(self, row: Row, headed: bool) -> list[tuple[str, Style]]:

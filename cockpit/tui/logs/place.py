@@ -9,6 +9,7 @@ from cockpit.core.logs.levels import Level
 from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Row
 from cockpit.engine.logs.reader import Position, Reader
+from cockpit.tui.logs.unseen import Unseen
 from cockpit.tui.logs.window import BEGINNING, LogWindow, position_after, position_of
 
 BUDGET_S = 0.003
@@ -53,6 +54,8 @@ class LogPlace:
         """What is on the screen; it stays there until the next read is complete."""
         self.gave_up = False
         """The reader stopped a search for rows further up."""
+        self.unseen = Unseen(reader)
+        """What has come since the newest rows were on the screen."""
         self.height = 1
         """Lines of the screen."""
         self._known_lines = reader.book.lines  # of the whole book, when the newest were last read

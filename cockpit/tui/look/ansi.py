@@ -79,19 +79,7 @@ def read_colours(text: str) -> tuple[str, list[Span]]:
 
 @lru_cache(maxsize=4096)
 def _style(pen: _Pen) -> Style:
-    on = {name: name in pen.attributes or None for name in _ON.values()}
-    return Style(
-        color=pen.colour,
-        bgcolor=pen.background,
-        bold=on["bold"],
-        dim=on["dim"],
-        italic=on["italic"],
-        underline=on["underline"],
-        underline2=on["underline2"],
-        reverse=on["reverse"],
-        strike=on["strike"],
-        overline=on["overline"],
-    )
+    return Style.parse(" ".join(pen.attributes)) + Style(color=pen.colour, bgcolor=pen.background)
 
 
 @lru_cache(maxsize=4096)

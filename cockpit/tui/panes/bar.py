@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.line import Part, drawn, fit
 
 
 class Bar(Widget):
@@ -42,9 +41,4 @@ class Bar(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        base = self.rich_style
-        segments = [Segment(" ")]
-        for text, style in fit(self._parts, width - 2):
-            segments.append(Segment(text, self.get_component_rich_style(f"bar--{style}") if style else None))
-        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+        return drawn(self, "bar", [(" ", ""), *fit(self._parts, self.size.width - 2)])

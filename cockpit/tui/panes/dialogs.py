@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual import events
 from textual._time import get_time
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -49,13 +49,13 @@ class Question(ModalScreen[str]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "safe", show=False),
-        Binding("left", "choose(-1)", show=False),
-        Binding("right", "choose(1)", show=False),
-        Binding("up", "scroll('up')", show=False),
-        Binding("down", "scroll('down')", show=False),
-        Binding("pageup", "scroll('page_up')", show=False),
-        Binding("pagedown", "scroll('page_down')", show=False),
+        ("escape", "safe"),
+        ("left", "choose(-1)"),
+        ("right", "choose(1)"),
+        ("up", "scroll('up')"),
+        ("down", "scroll('down')"),
+        ("pageup", "scroll('page_up')"),
+        ("pagedown", "scroll('page_down')"),
     ]
 
     DEFAULT_CSS = """

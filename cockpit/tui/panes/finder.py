@@ -12,7 +12,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
@@ -107,11 +107,11 @@ class Finder(ModalScreen[Run]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", show=False),
-        Binding("down", "move('cursor_down')", show=False),
-        Binding("up", "move('cursor_up')", show=False),
-        Binding("pagedown", "move('page_down')", show=False),
-        Binding("pageup", "move('page_up')", show=False),
+        ("escape", "close"),
+        ("down", "move('cursor_down')"),
+        ("up", "move('cursor_up')"),
+        ("pagedown", "move('page_down')"),
+        ("pageup", "move('page_up')"),
     ]
 
     AUTO_FOCUS = "#search"

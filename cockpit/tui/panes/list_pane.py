@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, ClassVar, Generic, TypeVar
@@ -64,7 +64,7 @@ class ListPane(TextPane, Generic[T]):
         return item, before, width
 
     @abstractmethod
-    def item_lines(self, item: T, before: T | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: T, before: T | None, width: int) -> Iterable[Line]:
         """The lines of an item; headings only separate it from its neighbours."""
 
     def empty_lines(self, width: int) -> Sequence[Line]:
@@ -105,7 +105,7 @@ class ListPane(TextPane, Generic[T]):
             source = self.drawn_from(item, before, width)
             known = self._drawn.get(id(item))
             if known is None or known[0] != source:
-                known = source, self.item_lines(item, before, width)
+                known = source, [*self.item_lines(item, before, width)]
             drawn[id(item)] = known
             starts.append(len(lines))
             lines.extend(known[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.scroll_view import ScrollView
 
 
@@ -13,12 +13,12 @@ class MovingPane(ScrollView, can_focus=True, inherit_bindings=False):
     """What moves, and how far, is up to the pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "home", "To the beginning", show=False),
-        Binding("end", "end", "To the end", show=False),
+        ("up", "move(-1)"),
+        ("down", "move(1)"),
+        ("pageup", "page(-1)"),
+        ("pagedown", "page(1)"),
+        ("home", "home"),
+        ("end", "end"),
     ]
 
     @abstractmethod

@@ -53,6 +53,11 @@ class Line(NamedTuple):
     joins: bool = False
     heading: bool = False
 
+    @classmethod
+    def of(cls, text: str, role: str = "") -> Line:
+        """A line of one piece."""
+        return cls((Piece(text, role),))
+
     @property
     def text(self) -> str:
         """All of it, without meaning."""
@@ -163,11 +168,11 @@ class TextPane(MovingPane):
 
     def move(self, rows: int) -> None:
         """Scroll by this many lines."""
-        self._scroll_by(rows)
+        self.scroll_to(y=self.scroll_offset.y + rows, animate=False)
 
     def page(self, step: int) -> None:
         """Scroll by a screen: ``step`` 1 down, -1 up."""
-        self._scroll_by(step * max(1, self.scrollable_size.height - 1))
+        self.move(step * max(1, self.scrollable_size.height - 1))
 
     def home(self) -> None:
         """Go to the first line."""
@@ -176,9 +181,6 @@ class TextPane(MovingPane):
     def end(self) -> None:
         """Go to the last line."""
         self.scroll_to(y=self.max_scroll_y, animate=False)
-
-    def _scroll_by(self, lines: int) -> None:
-        self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
 
     # Drawing
 

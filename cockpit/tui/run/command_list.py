@@ -34,11 +34,8 @@ class CommandList(ListPane[Ran]):
         """Show these."""
         self.show_items(tuple(commands))  # the caller goes on filling its list
 
-    def item_lines(self, item: Ran, before: Ran | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Ran, before: Ran | None, width: int) -> Iterator[Line]:
         """Time and title, below them the command, indented; an empty line between two commands."""
-        return list(self._lines(item, before, width))
-
-    def _lines(self, item: Ran, before: Ran | None, width: int) -> Iterator[Line]:
         if before is not None:
             yield Line(heading=True)
         title = RemoteText.of(item.title).shown(limit=400)
@@ -51,7 +48,7 @@ class CommandList(ListPane[Ran]):
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """Nothing has been run so far."""
-        return [Line((Piece("no command was run yet", "label"),))]
+        return [Line.of("no command was run yet", "label")]
 
     def copy_text(self) -> str:
         """The command under the cursor, without its title: ready to be pasted."""

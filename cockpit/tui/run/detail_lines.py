@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -61,13 +61,13 @@ def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Lin
     """The lines of a detail."""
     node = sight.model.nodes.get(sight.node)
     if node is None:
-        return [Line((Piece("nothing is selected", "label"),))]
+        return [Line.of("nothing is selected", "label")]
     paper = _Paper(width, ascii_only)
     if sight.rank is None:
         return list(_node(sight, node, paper))
     rank = sight.model.ranks.get(sight.rank)
     if rank is None:
-        return [Line((Piece(f"no rank {sight.rank} in this run", "label"),))]
+        return [Line.of(f"no rank {sight.rank} in this run", "label")]
     return list(_rank(sight, node, rank, paper))
 
 
@@ -319,7 +319,7 @@ def _gpus(node: Node, paper: _Paper) -> Iterator[Line]:
     if not node.gpus:
         return
     yield from paper.heading("GPUs")
-    yield Line((Piece(f"gpu  {'busy':>5}  {'memory':>14}  name", "label"),))
+    yield Line.of(f"gpu  {'busy':>5}  {'memory':>14}  name", "label")
     for index, gpu in enumerate(node.gpus):
         busy = gpu.utilisation_percent
         share = "?" if busy is None else f"{busy:.0f} %"
@@ -423,14 +423,11 @@ def _variables(got: Mapping[str, Any], given: Mapping[str, Any], paper: _Paper) 
         yield from _variable(name, value, paper)
         wanted = given.get(name)
         # The values of secrets are known neither here nor on the node.
-        if wanted is not None and wanted != value and not _hidden((wanted, value)):
+        known = not any("(secret" in str(each) for each in (wanted, value))
+        if wanted is not None and wanted != value and known:
             yield from hanging((Piece("  the launch set "),), safe(wanted, 4000), paper.width, "warning")
     for name in sorted(set(given) - set(got)):
         yield from paper.text(f"{safe(name)} was set by the launch and is not there", "warning")
-
-
-def _hidden(values: Iterable[object]) -> bool:
-    return any("(secret" in str(value) for value in values)
 
 
 def _variable(name: object, value: object, paper: _Paper) -> Iterator[Line]:

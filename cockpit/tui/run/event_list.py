@@ -26,11 +26,8 @@ class EventList(ListPane[Entry]):
         """Show these; late entries are put where they belong."""
         self.show_items(sorted(entries, key=_at))
 
-    def item_lines(self, item: Entry, before: Entry | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: Entry, before: Entry | None, width: int) -> Iterator[Line]:
         """Time, sign and text; a new day above the first entry of it."""
-        return list(self._lines(item, before, width))
-
-    def _lines(self, item: Entry, before: Entry | None, width: int) -> Iterator[Line]:
         day = day_text(item.at)
         if before is not None and day != day_text(before.at):
             yield Line((Piece(day, "label"),), heading=True)
@@ -41,7 +38,7 @@ class EventList(ListPane[Entry]):
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """Nothing has happened so far."""
-        return [Line((Piece("nothing has happened yet", "label"),))]
+        return [Line.of("nothing has happened yet", "label")]
 
 
 def _at(entry: Entry) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from rich.segment import Segment
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -16,7 +15,7 @@ from cockpit.core.run.failure import failure
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.text import RemoteText
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.line import Part, drawn, fit
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
@@ -74,14 +73,10 @@ class FailureBanner(Widget):
         return len(self.lines)
 
     def render_line(self, y: int) -> Strip:
-        width, base = self.size.width, self.rich_style
+        width = self.size.width
         if y >= len(self.lines):
-            return Strip.blank(width, base)
-        segments = [Segment("▌ ", self.get_component_rich_style("failure-banner--bad"))]
-        for text, style in fit(self.lines[y], width - 3):
-            rich = self.get_component_rich_style(f"failure-banner--{style}") if style else None
-            segments.append(Segment(text, rich))
-        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+            return Strip.blank(width, self.rich_style)
+        return drawn(self, "failure-banner", [("▌ ", "bad"), *fit(self.lines[y], width - 3)])
 
     def on_click(self) -> None:
         self.post_message(self.Pressed())

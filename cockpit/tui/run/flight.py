@@ -17,34 +17,28 @@ class Flight(Protocol):
     @property
     def name(self) -> str:
         """The run's name."""
-        ...
 
     @property
     def nodes(self) -> Sequence[str]:
         """Names of its nodes."""
-        ...
 
     @property
     def launches(self) -> bool:
         """Whether it starts anything on the nodes, which is undone if the start is given up halfway."""
-        ...
 
     @property
     def collects(self) -> bool:
         """Whether profiler reports are collected when the run has ended."""
-        ...
 
     @property
     def leaving(self) -> str:
         """What leaving means, if not that the run goes on."""
-        ...
 
     async def take_off(self, stages: Stages) -> Session:
         """Make the session; the caller watches and closes it.
 
         :raises CockpitError: it cannot be made; what to do about it
         """
-        ...
 
 
 @dataclass

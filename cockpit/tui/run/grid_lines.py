@@ -1,10 +1,12 @@
-"""The columns and cells of the rank grid, as pieces of lines for a pane of some width."""
+"""The columns and cells of the rank grid, as pieces of lines for a pane of some width.
+
+The role of a piece may have a suffix ``+first``, ``+mark`` or ``+cursor``, which is laid over its colour.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from rich.cells import set_cell_size
 
@@ -15,6 +17,7 @@ from cockpit.core.run.slow_links import SLOW_S
 from cockpit.core.text import RemoteText
 from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
 from cockpit.tui.look.spark import bar
+from cockpit.tui.panes.text_pane import Piece
 from cockpit.tui.run.detail_lines import STALE_S
 
 Mark = tuple[str, int | None]
@@ -44,16 +47,6 @@ STAGES = {
 _WIDE = ((7, 12), (NUMBERED, 7), (4, 10))
 _CLOSE = ((1, 10), (1, 7))
 _LINK = 12
-
-
-class GridPiece(NamedTuple):
-    """Some harmless text.
-
-    :param role: what it means; a suffix ``+first``, ``+mark`` or ``+cursor`` is laid over its colour
-    """
-
-    text: str
-    role: str
 
 
 @dataclass(frozen=True)
@@ -181,7 +174,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: ".".join(parts[: len(parts) - shared]) for name, parts in labels.items()}
 
 
-def head_line(columns: Columns) -> list[GridPiece]:
+def head_line(columns: Columns) -> list[Piece]:
     """What the columns are."""
     text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
     names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
@@ -189,10 +182,10 @@ def head_line(columns: Columns) -> list[GridPiece]:
         text += " " + "".join(name[0] for name in names)
     elif columns.bar:
         text += "".join(f"{name:>{columns.bar}}" for name in names)
-    return [GridPiece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
+    return [Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
 
 
-def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[GridPiece]:
+def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
     """One line of a node.
 
     :param part: which one, if it takes several
@@ -201,7 +194,7 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
     start = part * columns.per_line
     numbers = node.ranks[start : start + columns.per_line]
     pieces += _cells(node, numbers, model.ranks, look)
-    pieces.append(GridPiece(" " * (columns.cells - _span(len(numbers))), ""))
+    pieces.append(Piece(" " * (columns.cells - _span(len(numbers)))))
     if part == 0:
         pieces += [*_measures(node, columns, look), _link(node, columns, look)]
     return pieces
@@ -212,40 +205,38 @@ def stale(node: Node) -> bool:
     return node.link in ("stale", "gone") and not node.over
 
 
-def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[GridPiece]:
+def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
     """The cursor, and ``◆`` if the node is marked, ``◇`` if one of its ranks is."""
     ascii_only = look.glyphs.ascii
     here = look.cursor is not None and look.cursor[0] == node.name
-    yield GridPiece((">" if ascii_only else "▌") if here else " ", "cursor")
+    yield Piece((">" if ascii_only else "▌") if here else " ", "cursor")
     sign = " "
     if look.marks and part == 0:
         if (node.name, None) in look.marks:
             sign = "*" if ascii_only else "◆"
         elif any(name == node.name for name, _ in look.marks):
             sign = "+" if ascii_only else "◇"
-    yield GridPiece(sign, "mark")
+    yield Piece(sign, "mark")
 
 
-def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[GridPiece]:
+def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
     if part:
         # Below the name: the first rank of this line, to find one's way in a large node.
-        yield GridPiece(
-            f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head"
-        )
+        yield Piece(f"{node.ranks[part * columns.per_line]:>{columns.name}} "[-columns.name - 1 :], "head")
         return
     here = look.cursor is not None and look.cursor[0] == node.name
     text = cut_middle(
         look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
     )
-    yield GridPiece(
+    yield Piece(
         set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"
     )
 
 
-def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[GridPiece]:
+def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look: Look) -> list[Piece]:
     """The ranks of a line; those that look the same are one piece."""
     old = stale(node)
-    pieces: list[GridPiece] = []
+    pieces: list[Piece] = []
     text, role = "", ""
     for place, rank_number in enumerate(numbers):
         rank = ranks[rank_number]
@@ -267,15 +258,15 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
             text += f" {sign}" if gap else sign
             continue
         if text:
-            pieces.append(GridPiece(text, role))
+            pieces.append(Piece(text, role))
         if gap:
-            pieces.append(GridPiece(" ", ""))
+            pieces.append(Piece(" "))
         text, role = sign, state
-    pieces.append(GridPiece(text, role))
+    pieces.append(Piece(text, role))
     return pieces
 
 
-def _measures(node: Node, columns: Columns, look: Look) -> Iterator[GridPiece]:
+def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
     """Bars of a node's cores, memory and GPUs; blank if it has reported nothing."""
     if not columns.bar:
         return
@@ -288,17 +279,18 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[GridPiece]:
     ]
     old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S
     if columns.bar == 1:
-        yield GridPiece(" ", "")
+        yield Piece(" ")
     for share, role in shares if columns.gpu else shares[:2]:
         sign = " " if share is None else bar(share, look.glyphs.ascii)
+        role = "stale" if old else role
         if columns.bar == 1:
-            yield GridPiece(sign, "stale" if old else role)
+            yield Piece(sign, role)
         elif columns.bar < NUMBERED:
-            yield GridPiece(f"  {sign} ", "stale" if old else role)
+            yield Piece(f"  {sign} ", role)
         else:
             number = "" if share is None else f"{share:.0%}"
-            yield GridPiece(f" {sign}", "stale" if old else role)
-            yield GridPiece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
+            yield Piece(f" {sign}", role)
+            yield Piece(f"{number:>{columns.bar - 2}}", "stale" if old else "number")
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
@@ -313,11 +305,11 @@ def _gpu_share(node: Node) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _link(node: Node, columns: Columns, look: Look) -> GridPiece:
+def _link(node: Node, columns: Columns, look: Look) -> Piece:
     long, short, role = _link_words(node, look)
     # Keep a blank between the link and what precedes it.
     text = long if len(long) < columns.link else short[: max(0, columns.link - 1)]
-    return GridPiece(f"{text:>{columns.link}}" if columns.link else "", role)
+    return Piece(f"{text:>{columns.link}}" if columns.link else "", role)
 
 
 def _link_words(node: Node, look: Look) -> tuple[str, str, str]:

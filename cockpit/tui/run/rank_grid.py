@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
@@ -21,9 +21,9 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
 from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
 from cockpit.tui.panes.moving_pane import MovingPane
+from cockpit.tui.panes.text_pane import Piece
 from cockpit.tui.run.grid_lines import (
     Columns,
-    GridPiece,
     Look,
     Mark,
     columns_for,
@@ -103,8 +103,8 @@ class RankGrid(MovingPane):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"rank-grid--{role}" for role in ROLES}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step(-1)", "Rank before", show=False),
-        Binding("right", "step(1)", "Next rank", show=False),
+        ("left", "step(-1)"),
+        ("right", "step(1)"),
     ]
 
     @dataclass
@@ -146,7 +146,7 @@ class RankGrid(MovingPane):
         """Whether anybody has moved the cursor: only then is something selected."""
         self._styles: dict[str, Style] = {}
         self._laid: _Layout | None = None
-        self._strips: dict[int, tuple[list[GridPiece], Strip]] = {}
+        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
         """What was last drawn in each line; -1 is the head."""
 
     # What is drawn
@@ -281,7 +281,7 @@ class RankGrid(MovingPane):
         node = self._model.nodes[self._names[at[0]]]
         return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 
-    def _strip(self, line: int, pieces: list[GridPiece], width: int) -> Strip:
+    def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
         """A line; the same object as before if nothing changed, so that what is made from it is kept."""
         before = self._strips.get(line)
         if before is not None and before[0] == pieces and before[1].cell_length == width:
@@ -374,7 +374,7 @@ class RankGrid(MovingPane):
         (row, part), per_line, place = at, self._layout.columns.per_line, self._cursor[1]
         self._place(row, None if place is None else part * per_line + place % per_line)
 
-    def step(self, ranks: int) -> None:
+    def action_step(self, ranks: int) -> None:
         """Go to another rank of the node; before the first one is the node as a whole."""
         row, place = self._cursor
         if place is None:
@@ -415,10 +415,6 @@ class RankGrid(MovingPane):
         self.marks = frozenset()
         self.post_message(self.Marked(self.marks))
         self.refresh()
-
-    def action_step(self, ranks: int) -> None:
-        """Of the arrow keys."""
-        self.step(ranks)
 
     # The mouse
 

@@ -44,6 +44,7 @@ from cockpit.tui.run import notices, questions
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.command_list import Ran as Ran
 from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.environs import Environs
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
@@ -139,7 +140,6 @@ class RunScreen(CommandScreen):
         self._log.back_key = self.app.key_of("back")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
-            self._log.ellipsis = "~"
         if not self.app.config.timestamps:
             self._log.toggle_timestamps()
         if self.app.config.wrap:
@@ -148,7 +148,7 @@ class RunScreen(CommandScreen):
         self._show_view(View(), remember=False)
         self._grid.focus()
         for note in self._notes:
-            self.notify(RemoteText.of(note).shown(limit=400), markup=False, timeout=10)
+            self.notify(RemoteText.of(note).shown(limit=400), timeout=10)
         self._load()
         if not self.recorded:
             self._watch()
@@ -205,10 +205,7 @@ class RunScreen(CommandScreen):
                 needs(lambda: tabs.past, "no view before this one"),
             ),
             "nodes": Handler(self._do_nodes),
-            "log": Handler(lambda: self._go("log")),
-            "detail": Handler(lambda: self._go("detail")),
-            "events": Handler(lambda: self._go("events")),
-            "commands": Handler(lambda: self._go("commands")),
+            **{tab: Handler(partial(self._go, tab)) for tab in TABS},
             "previous_rank": Handler(lambda: self._step_rank(-1)),
             "next_rank": Handler(lambda: self._step_rank(1)),
             "mark": Handler(self._grid.toggle_mark),
@@ -323,10 +320,10 @@ class RunScreen(CommandScreen):
         if answer != "keep":
             return
         if self.session.stops_at is None:
-            self.notify("too late: the other ranks are being stopped", severity="warning", markup=False)
+            self.notify("too late: the other ranks are being stopped", severity="warning")
             return
         self.session.keep()
-        self.notify(f"the other ranks are left alone; {self.app.key_of('stop')} stops the run", markup=False)
+        self.notify(f"the other ranks are left alone; {self.app.key_of('stop')} stops the run")
 
     def ask_to_leave(self) -> None:
         """Leave at once if nothing runs any more, else ask."""
@@ -354,7 +351,7 @@ class RunScreen(CommandScreen):
             self._collect.cancel()
             self._activities.pop("collect", None)
             key = self.app.key_of("collect")
-            self.notify(f"collecting was cancelled; {key} resumes it", markup=False)
+            self.notify(f"collecting was cancelled; {key} resumes it")
             return
         self._collect = self._collect_reports()
 
@@ -376,7 +373,7 @@ class RunScreen(CommandScreen):
             self._activities.pop("collect", None)
         text, problems = notices.collected_text(collected)
         shown = RemoteText.of(" · ".join([text, *problems])).shown(limit=600)
-        self.notify(shown, severity="warning" if problems else "information", markup=False, timeout=20)
+        self.notify(shown, severity="warning" if problems else "information", timeout=20)
 
     # Drawing
 
@@ -452,17 +449,9 @@ class RunScreen(CommandScreen):
             pane.border_title = title("", f"rank {rank}" if process is not None else node)
         elif process is not None and self._environs.wants(process):
             self.run_worker(self._environs.fetch(process), group="environ")
-        pane.show(
-            node,
-            rank,
-            model=board.model,
-            trends=board.trends,
-            metrics=board.metrics,
-            entry=board.entry(node),
-            plan=board.plan(node),
-            environ=None if process is None else self._environs.of(process),
-            now=now,
-        )
+        environ = None if process is None else self._environs.of(process)
+        plan, entry = board.plan(node), board.entry(node)
+        pane.show(About(node, rank, board.model, board.trends, board.metrics, entry, plan, environ, now))
 
     def _measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, if it is worth mentioning."""
@@ -579,10 +568,9 @@ class RunScreen(CommandScreen):
         elif isinstance(pane, CommandList):
             self.action_command("copy")
 
-    def steps_back(self) -> list[Callable[[], object]]:
+    def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes, the nearest first."""
-        steps: list[tuple[object, Callable[[], object]]] = [
-            (self.filter_bar.display, self.filter_bar.cancel),
+        return [
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
             (self._log.filter, partial(self._tabs.filter, "")),
@@ -590,7 +578,6 @@ class RunScreen(CommandScreen):
             (self._view.chosen, partial(self._show_view, View(self._view.tab))),
             (self.zoomed, self.unzoom),
         ]
-        return [undo for done, undo in steps if done]
 
     # The log
 

@@ -19,7 +19,6 @@ from cockpit.core.text import RemoteText
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import Board
-from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, ManyErrors
 from cockpit.transport.base import UnknownHostKey
 from cockpit.tui.base_app import BaseApp
@@ -76,11 +75,10 @@ class StartScreen(Screen[None]):
         self.error = self.app.error = None
         self._began = monotonic()
         self.query_one(Vertical).remove_class("-failed")
-        self._worker = self.run_worker(self._take_off(), group="start", exit_on_error=False, name="start")
+        self._worker = self.run_worker(
+            self._flight.take_off(self), group="start", exit_on_error=False, name="start"
+        )
         self._draw()
-
-    async def _take_off(self) -> Session:
-        return await self._flight.take_off(self)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         worker = event.worker
@@ -88,7 +86,7 @@ class StartScreen(Screen[None]):
             return
         if event.state is WorkerState.SUCCESS and worker.result is not None:
             assert self._board is not None
-            self.app.joined(worker.result)
+            self.app.session = worker.result
             if self._asked is not None and self._asked.is_current:
                 self._asked.action_safe()  # there is no start left to undo
             self.app.switch_screen(RunScreen(self._board, worker.result, self._flight, self._notes))

@@ -51,7 +51,7 @@ class Tabs(Vertical):
         yield LogView(id="log")
         yield Detail(ascii_only=self._ascii, id="detail")
         yield EventList(ascii_only=self._ascii, id="events")
-        yield CommandList(ascii_only=self._ascii, id="commands")
+        yield CommandList(id="commands")
 
     def on_mount(self) -> None:
         """Every pane has the names of all of them on its frame, to read and to click."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import ranks_text
@@ -34,7 +35,8 @@ def narrowed(
     :param nodes: the ranks of each
     """
     if marks:
-        wanted = frozenset(number for node, rank in marks for number in _ranks(node, rank, nodes))
+        ranks = (nodes[node] if rank is None else [rank] for node, rank in marks)
+        wanted = frozenset(chain.from_iterable(ranks))
         # Nodes have consoles, ranks have not: a set is of the ones or the others.
         whole = all(rank is None for _, rank in marks)
         query = Query(nodes=frozenset(node for node, _ in marks)) if whole else Query(wanted)
@@ -45,10 +47,6 @@ def narrowed(
     if rank is not None:
         return Query(frozenset({rank})), f"rank {rank} · {node}"
     return Query(nodes=frozenset({node})), f"{node} · ranks {ranks_text(nodes[node])}"
-
-
-def _ranks(node: str, rank: int | None, nodes: Mapping[str, Sequence[int]]) -> Sequence[int]:
-    return nodes[node] if rank is None else [rank]
 
 
 def stepped(chosen: Mark | None, step: int, nodes: Mapping[str, Sequence[int]]) -> Mark:

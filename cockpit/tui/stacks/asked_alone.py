@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from cockpit.base.stacks.dump import Dump
+from cockpit.tui.commands import Id
 from cockpit.tui.stacks.source import Source
+
+OPTIONS: tuple[Id, ...] = ("native", "locals", "children")
+"""What a rank can be asked for, each with the name of the command that does it."""
 
 
 class AskedAlone:
@@ -11,7 +15,7 @@ class AskedAlone:
 
     def __init__(self) -> None:
         self.wish: tuple[str, ...] = ()
-        """What it is asked for: ``native``, ``locals``, ``children``."""
+        """What it is asked for, of :data:`OPTIONS`."""
         self._answers: dict[tuple[int, tuple[str, ...]], Dump] = {}
 
     def toggle(self, option: str) -> None:
@@ -34,6 +38,4 @@ class AskedAlone:
         :raises CockpitError: it cannot be asked
         """
         wish = self.wish
-        self._answers[rank, wish] = await stacks.look(
-            rank, native="native" in wish, locals="locals" in wish, children="children" in wish
-        )
+        self._answers[rank, wish] = await stacks.look(rank, **dict.fromkeys(wish, True))

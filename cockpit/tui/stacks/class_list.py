@@ -21,8 +21,8 @@ CLOSE = 12
 class ClassList(ListPane[RankClass]):
     """The classes of a sample; one of their ranks is the chosen one."""
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
-        super().__init__(ascii_only=ascii_only, id=id)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._named = 0
         self._chosen: int | None = None
         self._marked: int | None = None
@@ -72,15 +72,8 @@ class ClassList(ListPane[RankClass]):
             marked if marked is not None and item.ranks >> marked & 1 else None,
         )
 
-    def item_lines(self, item: RankClass, before: RankClass | None, width: int) -> Sequence[Line]:
+    def item_lines(self, item: RankClass, before: RankClass | None, width: int) -> Iterator[Line]:
         """Which ranks, what they do, how."""
-        return list(self._lines(item, width))
-
-    def empty_lines(self, width: int) -> Sequence[Line]:
-        """Why there is none."""
-        return [Line((Piece(text, "label"),)) for text in self.empty]
-
-    def _lines(self, item: RankClass, width: int) -> Iterator[Line]:
         role = "odd" if item.ranks & self._named else "title"
         number = f"{count_text(item.ranks)}  "
         ranks = mask_within(item.ranks, max(4, width - len(number)))
@@ -100,6 +93,10 @@ class ClassList(ListPane[RankClass]):
             yield Line(tuple(_joined(facts, width)), 2)
         if self._few and not self._low:
             yield Line(heading=True)
+
+    def empty_lines(self, width: int) -> Sequence[Line]:
+        """Why there is none."""
+        return [Line.of(text, "label") for text in self.empty]
 
     def _extra(self, item: RankClass) -> str:
         """Which of several ranks is the chosen one, and whether one is marked."""

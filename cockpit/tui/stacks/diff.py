@@ -107,7 +107,7 @@ def _diff(one: Side, other: Side, width: int) -> Iterator[Line]:
     if one.dump is None or other.dump is None:
         for side in (one, other):
             if side.dump is None:
-                yield Line((Piece(f"{side.name}: {side.why or 'no stacks of it'}", "warning"),))
+                yield Line.of(f"{side.name}: {side.why or 'no stacks of it'}", "warning")
         return
     yield from _work(one.dump, other.dump)
     names = dict.fromkeys(thread.name for dump in (one.dump, other.dump) for thread in dump.threads)
@@ -119,7 +119,7 @@ def _diff(one: Side, other: Side, width: int) -> Iterator[Line]:
             continue
         yield from _threads(name, left, right, width)
     if same:
-        yield Line((Piece(f"{same} other thread{'s' * (same > 1)}: the same", "label"),))
+        yield Line.of(f"{same} other thread{'s' * (same > 1)}: the same", "label")
 
 
 def _state(side: Side) -> Iterator[Piece]:
@@ -146,7 +146,7 @@ def _work(one: Dump, other: Dump) -> Iterator[Line]:
         f"{span_text(span)} between them: CPU time {span_text(main)} main thread, {span_text(whole)} in all"
         f" · the main thread went to sleep {switches:,} times"
     )
-    yield Line((Piece(text, "label"),))
+    yield Line.of(text, "label")
     yield Line()
 
 
@@ -155,11 +155,11 @@ def _thread(dump: Dump, name: str) -> Thread | None:
 
 
 def _threads(name: str, one: Thread | None, other: Thread | None, width: int) -> Iterator[Line]:
-    yield Line((Piece(name, "title"),))
+    yield Line.of(name, "title")
     left = one.frames if one is not None else ()
     right = other.frames if other is not None else ()
     if left == right:
-        yield Line((Piece(f"  the same {len(left)} frame{'s' * (len(left) != 1)}", "label"),))
+        yield Line.of(f"  the same {len(left)} frame{'s' * (len(left) != 1)}", "label")
         left = right = left[-AROUND:]
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for tag, first, last, begin, end in matcher.get_opcodes():
@@ -191,7 +191,7 @@ def _common(frames: Sequence[Frame], first: bool, last: bool, width: int) -> Ite
         shown = [*frames[:head], len(frames) - head - tail, *(frames[len(frames) - tail :] if tail else ())]
     for each in shown:
         if isinstance(each, int):
-            yield Line((Piece(f"  … {each} frame{'s' * (each > 1)} in common", "label"),))
+            yield Line.of(f"  … {each} frame{'s' * (each > 1)} in common", "label")
         else:
             yield _frame("  ", "label", each, width)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -29,13 +29,12 @@ from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import notices
-from cockpit.tui.stacks.asked_alone import AskedAlone
+from cockpit.tui.stacks.asked_alone import OPTIONS, AskedAlone
 from cockpit.tui.stacks.class_list import ClassList
 from cockpit.tui.stacks.diff import StackDiff, counterpart, has_stack, sides
 from cockpit.tui.stacks.help import ABOUT
 from cockpit.tui.stacks.lookout import Lookout
 from cockpit.tui.stacks.samples import SampleCursor
-from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.source import Source
 from cockpit.tui.stacks.thread_list import RankPane, RankSight, ThreadList
 from cockpit.tui.stacks.tree import StackTreePane
@@ -104,20 +103,19 @@ class StackScreen(CommandScreen):
         self._low = False
 
     def compose(self) -> ComposeResult:
-        ascii_only = self.app.glyphs.ascii
         yield Bar(id="top")
         yield VerdictBar(keys=self.app.keys.__getitem__, id="verdict")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
             with Vertical(id="left"):
-                yield ClassList(ascii_only=ascii_only, id="classes")
-                yield ThreadList(ascii_only=ascii_only, id="threads")
+                yield ClassList(id="classes")
+                yield ThreadList(id="threads")
             with Vertical(id="right"):
-                yield StackTreePane(ascii_only=ascii_only, id="tree")
-                yield RankPane(ascii_only=ascii_only, id="rank")
-                yield StackDiff(ascii_only=ascii_only, id="diff")
+                yield StackTreePane(id="tree")
+                yield RankPane(id="rank")
+                yield StackDiff(id="diff")
         yield FilterBar(self._set_filter, id="filter")
-        yield KeyBar(ascii_only=ascii_only, id="keys")
+        yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
         yield Static("", id="small", markup=False)
 
     def on_mount(self) -> None:
@@ -198,9 +196,10 @@ class StackScreen(CommandScreen):
                     f"no sample after this one; {self.app.key_of('sample')} takes one",
                 ),
             ),
-            "native": Handler(lambda: self._toggle("native"), lambda: self._cannot_ask("native")),
-            "locals": Handler(lambda: self._toggle("locals"), lambda: self._cannot_ask("locals")),
-            "children": Handler(lambda: self._toggle("children"), lambda: self._cannot_ask("children")),
+            **{
+                option: Handler(partial(self._toggle, option), partial(self._cannot_ask, option))
+                for option in OPTIONS
+            },
             "diff": Handler(self._do_diff, self._no_diff),
             "mark_rank": Handler(self._do_mark_rank, needs(self._has_rank, NO_RANK)),
             "library": Handler(self._tree_pane.fold_libraries),
@@ -313,7 +312,7 @@ class StackScreen(CommandScreen):
             self.app.complain(error)
             return
         text = f"the snapshot is in {path} · cockpit stacks FOLDER opens it again"
-        self.notify(text, markup=False, timeout=12)
+        self.notify(text, timeout=12)
 
     # The chosen rank
 
@@ -427,16 +426,6 @@ class StackScreen(CommandScreen):
             self.stacks, self._samples, pattern=self._lookout.pattern, keys=self.app.keys
         )
         self._tree_pane.empty, self._class_list.empty = empty[0], empty
-        self._draw_classes(sight)
-        self._tree_pane.show(sight, chosen=self.rank)
-        self._draw_rank()
-        self._draw_head()
-        self._draw_verdict()
-        self._draw_notice()
-        self.draw_keys()
-        self._draw_titles()
-
-    def _draw_classes(self, sight: Sight) -> None:
         self._class_list.show(
             sight.classes,
             odd=sight.odd,
@@ -445,6 +434,13 @@ class StackScreen(CommandScreen):
             marked=self._marked,
             low=self._low,
         )
+        self._tree_pane.show(sight, chosen=self.rank)
+        self._draw_rank()
+        self._draw_head()
+        self._draw_verdict()
+        self._draw_notice()
+        self.draw_keys()
+        self._draw_titles()
 
     def _draw_rank(self) -> None:
         """What is shown of the chosen rank alone."""
@@ -593,10 +589,9 @@ class StackScreen(CommandScreen):
                 self._draw()
                 self.query_one(RankPane).go_to(pane.place)
 
-    def steps_back(self) -> list[Callable[[], object]]:
+    def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes, the nearest first."""
-        steps: list[tuple[object, Callable[[], object]]] = [
-            (self.filter_bar.display, self.filter_bar.cancel),
+        return [
             (self._right != "tree", partial(self._show_right, self._beneath)),
             (self._lookout.pattern, partial(self._set_filter, "")),
             (self._samples.chosen is not None, self._samples.newest),
@@ -604,7 +599,6 @@ class StackScreen(CommandScreen):
             (self.zoomed and not self.has_class("-one"), self.unzoom),
             (not self.root, self._close),
         ]
-        return [undo for done, undo in steps if done]
 
     def _unmark(self) -> None:
         self._marked = None

@@ -33,7 +33,7 @@ class Sight:
     :param shown: the ranks that the filter lets through
     :param moved: ranks that are elsewhere than in the previous sample
     :param folding: how :attr:`rows` were folded: the keys of the unfolded ones, and whether all frames of
-        libraries are shown
+        libraries are shown; None: there are none yet
     :param rows: the tree as lines
     """
 
@@ -43,7 +43,7 @@ class Sight:
     tree: StackTree = field(default_factory=StackTree)
     shown: int = 0
     moved: int = 0
-    folding: Folding = (frozenset(), False)
+    folding: Folding | None = None
     rows: Sequence[TreeRow] = ()
 
     @property
@@ -95,9 +95,7 @@ def look(snapshot: Snapshot, at: int, pattern: str, folding: Folding, *, judge: 
     tree = StackTree()
     for each in left:
         tree.add_all(each.ranks, each.frames)
-    unfolded, library = folding
-    lines = rows(tree, unfolded, odd, library=library)
-    return Sight(seen, found, left, tree, shown, _moved(seen), folding, lines)
+    return Sight(seen, found, left, tree, shown, _moved(seen)).folded(folding)
 
 
 def _unheard(snapshot: Snapshot, every: Sequence[RankClass]) -> list[RankClass]:

@@ -93,7 +93,7 @@ class RankPane(ListPane[Shown]):
         :param library: show every frame of a library
         """
         self._sight, self._kinds, self._library = sight, kinds, library
-        self._arrange()
+        self.show_items(self._arranged())
 
     _sight: RankSight | None = None
     _kinds: Sequence[Sequence[str]] = ()
@@ -101,15 +101,15 @@ class RankPane(ListPane[Shown]):
 
     def rebuild(self) -> None:
         """Lines depend on the width."""
-        width = self.scrollable_size.width
-        if self._sight is not None and width > 0:
-            self.items = list(_rank_items(self._sight, self._kinds, self._library, width))
+        if self.scrollable_size.width > 0:
+            self.items = self._arranged()
         super().rebuild()
 
-    def _arrange(self) -> None:
-        width = self.scrollable_size.width
-        if self._sight is not None:
-            self.show_items(list(_rank_items(self._sight, self._kinds, self._library, max(1, width))))
+    def _arranged(self) -> Sequence[Shown]:
+        if self._sight is None:
+            return ()
+        width = max(1, self.scrollable_size.width)
+        return list(_rank_items(self._sight, self._kinds, self._library, width))
 
     def key_of(self, item: Shown) -> Hashable:
         """Thread and frame."""
@@ -137,7 +137,7 @@ def _rank_items(
         )
     children = dump.process.children if dump.process is not None else ()
     if "children" in sight.asked and not children:
-        yield Shown("no child", (Line((Piece("it has no child processes", "label"),)),))
+        yield Shown("no child", (Line.of("it has no child processes", "label"),))
     for child in children:
         yield Shown(("child", child.pid), (_child_line(child),))
         for number, thread in enumerate(child.threads):
@@ -180,7 +180,7 @@ def _head(sight: RankSight, width: int) -> Iterator[Line]:
 def _nothing(sight: RankSight | None, width: int) -> Iterator[Line]:
     """Why there are no threads, and what to do."""
     if sight is None:
-        yield Line((Piece("no rank is chosen", "label"),))
+        yield Line.of("no rank is chosen", "label")
         return
     dump = sight.dump
     if dump is not None and dump.threads:
@@ -210,7 +210,7 @@ def _thread_items(
     for hidden, group in groupby(places, lambda each: not library and _folds(thread, kinds, *each)):
         found = list(group)
         if hidden and len(found) >= FOLD:
-            line = Line((Piece(f"{pad}  … {len(found)} library frames", "label"),))
+            line = Line.of(f"{pad}  … {len(found)} library frames", "label")
             yield Shown((*key, "hidden", found[0][0]), (line,))
             continue
         for number, frame in found:

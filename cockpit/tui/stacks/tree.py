@@ -33,8 +33,8 @@ PLACE = 8
 class StackTreePane(ListPane[TreeRow]):
     """The tree; until a person moves the cursor it is on the innermost frame of the chosen rank."""
 
-    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
-        super().__init__(ascii_only=ascii_only, id=id)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._told: Sight | None = None
         self._sight: Sight | None = None
         self.folding: Folding = (frozenset(), False)
@@ -124,7 +124,7 @@ class StackTreePane(ListPane[TreeRow]):
 
     def empty_lines(self, width: int) -> Sequence[Line]:
         """Nobody's stack is here."""
-        return [Line((Piece(self.empty, "label"),))]
+        return [Line.of(self.empty, "label")]
 
     def _pieces(self, row: TreeRow, width: int) -> Iterator[Piece]:
         own = self._chosen is not None and row.ranks >> self._chosen & 1

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -15,7 +14,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.masks import count
 from cockpit.core.ranks import nodes_text
 from cockpit.core.stacks.snapshot import Place
-from cockpit.tui.panes.line import Part, fit
+from cockpit.tui.panes.line import Part, drawn, fit
 from cockpit.tui.panes.text_pane import fold
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.words import cut, home_text
@@ -111,15 +110,10 @@ class VerdictBar(Widget):
         return len(self._lines(width))
 
     def render_line(self, y: int) -> Strip:
-        width, base = self.size.width, self.rich_style
-        lines = self._lines(width)
+        lines = self._lines(self.size.width)
         if y >= len(lines):
-            return Strip.blank(width, base)
-        segments = [Segment("▌ ", self.get_component_rich_style(f"verdict-bar--{self._told.tone or 'dim'}"))]
-        for text, style in lines[y]:
-            rich = self.get_component_rich_style(f"verdict-bar--{style}") if style else None
-            segments.append(Segment(text, rich))
-        return Strip(segments).adjust_cell_length(width, base).apply_style(base)
+            return Strip.blank(self.size.width, self.rich_style)
+        return drawn(self, "verdict-bar", [("▌ ", self._told.tone or "dim"), *lines[y]])
 
     def _lines(self, width: int) -> list[list[tuple[str, str]]]:
         if self._cache[0] != width:
@@ -129,7 +123,9 @@ class VerdictBar(Widget):
     def _build(self, width: int) -> list[list[tuple[str, str]]]:
         told, found = self._told, self._told.verdict
         if found is None:
-            return [[(text, "strong" if not at else "dim")] for at, text in enumerate(_split(told.waiting))]
+            return [
+                [(text, "strong" if not at else "dim")] for at, text in enumerate(told.waiting.splitlines())
+            ]
         head = [Part(((found.what, told.tone or "strong"),), 0)]
         if told.place:
             head.append(Part(((told.place, ""),), 1))
@@ -178,7 +174,3 @@ def _within(text: str, width: int, lines: int) -> list[str]:
     if len(pieces) <= lines:
         return pieces
     return [*pieces[: lines - 1], cut("".join(pieces[lines - 1 :]), width)]
-
-
-def _split(text: str) -> list[str]:
-    return text.split("\n") if text else []
