@@ -15,21 +15,17 @@ from cockpit.base.events import (
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import LOG, SIZES, Target
+from cockpit.base.fields import LOG, SIZES, RunIdentity, Target
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
     FILE_NAME,
     FLAG,
-    NODE_NAME,
     PATH,
     PID,
     RANK,
     RANK_LIMIT,
-    RANKS,
     RANKS_A_NODE,
-    RUN_NAME,
-    SECONDS,
     SENTENCE,
     SIZE,
     TICKS,
@@ -160,22 +156,9 @@ class StopAnswer:
 
 
 @dataclass(frozen=True)
-class Identity:
-    """A process: pid and start time."""
-
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-
-
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(RunIdentity):
     """``record.json``: what a run folder was made for."""
 
-    run: str = bound(RUN_NAME)
-    node: str = bound(NODE_NAME)
-    ranks: Tuple[int, ...] = bound(RANKS)
-    supervisor: Identity = bound(Of(Identity))
-    boot_id: str = bound(WORD)
     t: float = bound(TIME)
     format: int = bound(COUNT, 0)
     index: int = bound(COUNT, 0)
@@ -343,14 +326,10 @@ class SpyAnswer:
 class StacksItem:
     """payload: packed dumps of the ranks that are ready"""
 
-    ranks: Tuple[int, ...] = bound(RANKS, ())
-
 
 @dataclass(frozen=True)
 class StacksAnswer:
     """all ranks are through"""
-
-    took_s: float = bound(SECONDS, 0.0)
 
 
 @dataclass(frozen=True)
@@ -359,12 +338,11 @@ class ReportFile:
 
     name: str = bound(FILE_NAME)
     size: int = bound(SIZE)
-    mtime: float = bound(SECONDS, 0.0)
 
 
 @dataclass(frozen=True)
 class ReportsAnswer:
-    """name, size and time of each file"""
+    """name and size of each file"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
 

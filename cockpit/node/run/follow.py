@@ -103,7 +103,10 @@ class _Reader:
             # What earlier files did not need goes to the others.
             share = max(room // (len(behind) - number), 4096)
             offset = self._offsets.get(name, 0)
-            chunk = self._read(name, min(share, room), offset)
+            try:
+                chunk = safefiles.part(os.path.join(self._folder, name), offset, min(share, room))
+            except FileNotFoundError:
+                chunk = b""  # removed just now: the next look reports it
             if chunk:
                 parts.append((name, offset, len(chunk)))
                 chunks.append(chunk)
@@ -113,16 +116,6 @@ class _Reader:
                 break
         self.behind -= sum(map(len, chunks))
         return parts, b"".join(chunks)
-
-    def _read(self, name: str, room: int, offset: int) -> bytes:
-        try:
-            number = safefiles.opened(os.path.join(self._folder, name))
-        except FileNotFoundError:
-            return b""  # removed just now: the next look reports it
-        try:
-            return os.pread(number, room, offset)
-        finally:
-            os.close(number)
 
     def _look(self) -> None:
         self.sizes = {}

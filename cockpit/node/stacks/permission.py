@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import re
 import shutil
 import subprocess
 import threading
 from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple
 
+from cockpit.node import users
 from cockpit.node.run.helpers import Running, Starter, by_supervisor, quiet
 from cockpit.node.stacks import kernel
 from cockpit.node.stacks.pyspy_process import NAME, child, directly
@@ -97,8 +97,8 @@ def refusal(pid: int, uid: int) -> Refusal:
     """Why none of our ways may look into a process of this user."""
     ours = os.geteuid()
     if ours not in (0, uid):
-        owner = _user(uid)
-        what = "its process belongs to %s; %s may not look into it" % (owner, _user(ours))
+        owner = users.name(uid)
+        what = "its process belongs to %s; %s may not look into it" % (owner, users.name(ours))
         return Refusal(what, "only %s may: ask from there" % ("root" if uid == 0 else owner + " or root"))
     if not _may_trace():
         scope = _scope()
@@ -131,10 +131,3 @@ def _scope() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid
