@@ -27,9 +27,10 @@ from cockpit.base.gate import (
 )
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack, unpack
-from cockpit.core.run.events import Event, RecordReader
+from cockpit.core.run.events import RecordReader
 from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError
+from tests.happened import happened
 from tests.tui.stage import Stage
 
 EVIL = (
@@ -143,7 +144,7 @@ def _of_fact(name: str, fact: type[Fact]) -> tuple[str, Make]:
                     stage.happens(node, kind="damaged", lines=record.bad)
                 return
             try:
-                stage.told(Event.of(at, name, node, told))
+                stage.told(happened(at, name, node, told))
             except Malformed as error:
                 lost(stage, node, error)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.text import RemoteText
+from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.text import RemoteText, counted
 from cockpit.errors import CockpitError, Exit
 
 TEXT_LIMIT = 200
@@ -104,7 +104,7 @@ class Job:
         at = f" at {self.address}" if self.address else f" {self.name}" if self.name else ""
         of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
-        size = f"{of}{_count(self.world, 'rank')} on {_count(len(self.nodes), 'node')}"
+        size = f"{of}{counted(self.world, 'rank')} on {counted(len(self.nodes), 'node')}"
         return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
 
 
@@ -196,7 +196,7 @@ def missing_text(job: Job) -> str:
         return ""
     missing = list(ranks_of(job.missing))
     were = "was" if len(missing) == 1 else "were"
-    return f"{_ranks(missing)} {were} not found on {nodes_text(job.nodes)}"
+    return f"{ranks_named(missing)} {were} not found on {nodes_text(job.nodes)}"
 
 
 # -- what a node says --------------------------------------------------------------------------------
@@ -279,21 +279,21 @@ def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
         if claim.world:
             sizes[claim.world].add(claim.rank)
     if len(sizes) > 1:
-        said = "; ".join(f"{size} ({_ranks(found)})" for size, found in sorted(sizes.items()))
+        said = "; ".join(f"{size} ({ranks_named(found)})" for size, found in sorted(sizes.items()))
         problems.append(f"its ranks do not agree on how many they are: {said}")
     world = max(sizes) if sizes else max(ranks) + 1
     beyond = [rank for rank in ranks if rank >= world]
     if beyond:
-        problems.append(f"{_ranks(beyond)} cannot be: it has {_count(world, 'rank')}")
+        problems.append(f"{ranks_named(beyond)} cannot be: it has {counted(world, 'rank')}")
     early = [rank for rank, found in ranks.items() if not found.python]
     if early:
-        problems.append(f"no Python below the wrapper of {_ranks(early)} yet")
+        problems.append(f"no Python below the wrapper of {ranks_named(early)} yet")
     newest = max(found.started for found in ranks.values())
     old = [rank for rank, found in ranks.items() if newest - found.started > APART_S]
     if old:
         minutes = (newest - max(ranks[rank].started for rank in old)) // 60
         rest = f"{minutes:.0f} min before the others: left over from an earlier job?"
-        problems.append(f"{_ranks(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
+        problems.append(f"{ranks_named(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
     first = max(claims, key=lambda one: (one.attempt, -one.rank))
     job = Job(
         key,
@@ -347,12 +347,3 @@ def _described(job: Job, users: bool) -> str:
 def _clock(at: float) -> str:
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-def _ranks(ranks: Iterable[int]) -> str:
-    numbers = sorted(ranks)
-    return f"rank{'s' * (len(numbers) != 1)} {ranks_text(numbers)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
