@@ -228,7 +228,6 @@ class FollowItem:
 
     parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
-    t: float = bound(TIME)
     alive: Optional[bool] = maybe(FLAG)
     found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
@@ -238,7 +237,6 @@ class FollowItem:
 class SamplesItem:
     """node, ranks, GPUs"""
 
-    t: float = bound(TIME)
     node: NodeSample = bound(Of(NodeSample))
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())

@@ -26,7 +26,8 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
-from cockpit.base.stacks.packing import pack, unpack
+from cockpit.base.stacks.packing import pack
+from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.events import RecordReader
 from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import unpack
+from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.stacks import dump, permission, pyspy

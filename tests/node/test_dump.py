@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.stacks.dump import LEFT_OUT, Dump
-from cockpit.base.stacks.packing import unpack
+from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.stacks import dump, permission, pyspy, pyspy_output
@@ -401,9 +401,9 @@ def test_a_refusal_says_what_helps(
     monkeypatch.setattr(os, "geteuid", lambda: ours)
     monkeypatch.setattr(permission, "_scope", lambda: scope)
     monkeypatch.setattr(permission, "_may_trace", lambda: may)
-    found = permission.refusal(17, 4242)
-    assert what in found.what
-    assert hint in found.hint
+    told, helps = permission.refusal(17, 4242)
+    assert what in told
+    assert hint in helps
 
 
 # -- what is told ------------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ from cockpit.base.gate import (
 )
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import ANYTHING, FromJson, Room, dump_json
+from cockpit.base.stacks.packing import dump_json
+from cockpit.base.stacks.unpacking import ANYTHING, FromJson, Room
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
@@ -141,9 +142,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "run": snapshot.run,
         "options": dict(snapshot.options),
         "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
-        "samples": [
-            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
-        ],
+        "samples": [sample.as_json() for sample in snapshot.samples],
         "files": files,
     }
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import KEPT, Room
+from cockpit.base.stacks.unpacking import KEPT, Room
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks import saved
@@ -132,10 +132,9 @@ class Sampler:
 
         :raises CockpitError: the rank cannot be asked
         """
-        place = self.snapshot.ranks.get(rank)
-        if place is None or place.why or not place.node:
-            why = place.why if place is not None and place.why else "it is on no node that was asked"
-            raise CockpitError(why, where=f"rank {rank}")
+        place = self.snapshot.ranks.get(rank, Place(""))
+        if place.why or not place.node:
+            raise CockpitError(place.why or "it is on no node that was asked", where=f"rank {rank}")
         sample = Sample(time.time())
         ask = replace(self.ask, native=native, locals=locals, children=children, ranks=1 << rank)
         await self._node(place.node, sample, ask, KEPT)

@@ -52,7 +52,6 @@ class _Sampler:
             raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
         used, total = procfs.memory() or (None, None)
         return {
-            "t": time.time(),
             "node": {
                 "load": os.getloadavg()[0],
                 "cores": os.cpu_count(),

@@ -28,7 +28,7 @@ def follow(call: Call) -> Dict[str, Any]:
     Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
     ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
-    ``t`` the node's clock, ``alive`` whether the supervisor lives; if it does not, ``found``: events
+    ``alive`` whether the supervisor lives; if it does not, ``found``: events
     that it could no longer record; if the run folder is gone, ``gone`` (see :meth:`Remains.told`).
 
     :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
@@ -39,9 +39,8 @@ def follow(call: Call) -> Dict[str, Any]:
     except NodeError as error:
         while True:
             found = remaining(error, asked.dir, asked.run, asked.node)
-            alive = found.supervisor is not None
-            item = {"parts": [], "sizes": {}, "t": time.time(), "alive": alive}
-            call.item(dict(item, gone=found.told(error.what)))
+            alive, gone = found.supervisor is not None, found.told(error.what)
+            call.item({"parts": [], "sizes": {}, "alive": alive, "gone": gone})
             if not call.pause(BEAT_S):
                 break
     return {}
@@ -56,7 +55,7 @@ def _follow_files(call: Call, folder: str, offsets: Dict[str, int]) -> None:
         parts, data = reader.batch(room)
         now = time.monotonic()
         if parts or now - last >= BEAT_S:
-            item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
+            item: Dict[str, Any] = {"parts": parts, "sizes": reader.sizes, "alive": alive}
             if alive is False and not parts:
                 item["found"] = unrecorded(folder)
             call.item(item, data)

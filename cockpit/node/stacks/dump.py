@@ -261,8 +261,7 @@ class _Look:
         if result.why:
             return _Seen(error="failed", what="py-spy's answer is too large")
         if permission.denied(result.said):
-            refusal = permission.refusal(self._pid, facts.uid)
-            return _Seen(error="denied", what=refusal.what, hint=refusal.hint)
+            return _Seen("kernel", (), None, "denied", *permission.refusal(self._pid, facts.uid))
         return _Seen("kernel", (), None, "failed", *pyspy_process.complaint(result.said, self._pid))
 
     def _children(self, children: Tuple[Child, ...]) -> List[Child]:
