@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 from cockpit.base.events import (
     GPU_SAMPLES,
     RANK_SAMPLES,
+    SURVIVORS,
     GpuSample,
     NodeSample,
     RankSample,
@@ -152,7 +153,7 @@ class StopAnswer:
     """whether a supervisor carries it out; without one the run's processes were ended at once"""
 
     alive: bool = bound(FLAG)
-    survivors: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Remains:
 
     why: str = bound(SENTENCE)
     ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE), ())
-    processes: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    processes: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)

@@ -168,11 +168,14 @@ class Survivor:
     state: str = bound(WORD, "")
 
 
+SURVIVORS = ListOf(Of(Survivor), 10_000)
+
+
 @dataclass(frozen=True)
 class Survivors(Fact):
     """processes that SIGKILL did not end: `pid name state`"""
 
-    procs: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    procs: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, reach, seconds
+from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, reach
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.ranks import nodes_text
@@ -62,33 +62,14 @@ def _parser() -> Parser:
         default="stop",
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
-    group.add_argument(
-        "--failure-wait",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="seconds from the failure to the stop (30)",
-    )
-    group.add_argument(
-        "--grace",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="when stopping: seconds from SIGTERM to SIGKILL (30)",
-    )
-    group.add_argument(
-        "--finalise-wait",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds for a profiler to write its report (600)",
-    )
-    group.add_argument(
+    add_seconds(group, "--failure-wait", 30.0, "seconds from the failure to the stop (30)")
+    add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
+    add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
+    add_seconds(
+        group,
         "--give-up",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
+        600.0,
+        GIVE_UP,
     )
     group.add_argument(
         "--node-dir",

@@ -18,7 +18,7 @@ from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
-from cockpit.cli.parsing import Parser, rank_set, seconds
+from cockpit.cli.parsing import Parser, add_seconds, rank_set
 from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
@@ -97,18 +97,14 @@ def _parser() -> Parser:
     group = parser.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
     group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
-    group.add_argument(
-        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between two looks (1)"
-    )
+    add_seconds(group, "--interval", 1.0, "seconds between two looks (1)")
     group.add_argument("--native", action="store_true", help="C and C++ frames too; holds ranks longer")
     group.add_argument("--locals", action="store_true", help="local variables, without secrets")
     group.add_argument(
         "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
     )
     group.add_argument("--children", action="store_true", help="Python children too, such as data loaders")
-    group.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="seconds one py-spy may take (10)"
-    )
+    add_seconds(group, "--timeout", 10.0, "seconds one py-spy may take (10)")
     job_options.add_options(parser)
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()

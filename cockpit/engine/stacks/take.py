@@ -41,6 +41,8 @@ class Sampler:
 
     def __init__(self, party: Party, ask: Ask, root: Path) -> None:
         self.party = party
+        self.command = party.command
+        """The shell command that takes the same stacks."""
         self.ask = ask
         self.root = root
         self.snapshot = Snapshot(time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=ask.options)
@@ -66,14 +68,9 @@ class Sampler:
         """How many ranks there are to ask."""
         return sum(not place.why for place in self.snapshot.ranks.values())
 
-    @property
-    def command(self) -> str:
-        """The shell command that takes the same stacks."""
-        return self.party.command
-
     def _look_around(self) -> None:
-        places = self.party.places()
-        self.snapshot.ranks.update({rank: places[rank] for rank in places if self.ask.wants(rank)})
+        places = self.party.places().items()
+        self.snapshot.ranks.update({rank: place for rank, place in places if self.ask.wants(rank)})
 
     async def take(self) -> Sample:
         """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.

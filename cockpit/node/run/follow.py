@@ -28,8 +28,8 @@ def follow(call: Call) -> Dict[str, Any]:
     Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
     ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
-    ``alive`` whether the supervisor lives; if it does not, ``found``: events
-    that it could no longer record; if the run folder is gone, ``gone`` (see :meth:`Remains.told`).
+    ``alive`` whether the supervisor lives; if it does not, ``found``: events that it could no longer record;
+    if the run folder is gone, ``gone`` (see :meth:`Leftovers.told`).
 
     :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
     """
