@@ -25,7 +25,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 
 SNAPSHOT_LIMIT = 512 << 20
-"""Bytes that the samples of one snapshot may take up, as ``packing.Room`` counts them."""
+"""Bytes that the samples of one snapshot may take up, as ``unpacking.Room`` counts them."""
 
 
 class Sampler:
