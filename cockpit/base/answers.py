@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 from cockpit.base.events import (
     GPU_SAMPLES,
     RANK_SAMPLES,
+    SURVIVORS,
     GpuSample,
     NodeSample,
     RankSample,
@@ -15,21 +16,17 @@ from cockpit.base.events import (
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import LOG, SIZES, Target
+from cockpit.base.fields import LOG, SIZES, RunIdentity, Target
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
     FILE_NAME,
     FLAG,
-    NODE_NAME,
     PATH,
     PID,
     RANK,
     RANK_LIMIT,
-    RANKS,
     RANKS_A_NODE,
-    RUN_NAME,
-    SECONDS,
     SENTENCE,
     SIZE,
     TICKS,
@@ -156,26 +153,13 @@ class StopAnswer:
     """whether a supervisor carries it out; without one the run's processes were ended at once"""
 
     alive: bool = bound(FLAG)
-    survivors: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)
-class Identity:
-    """A process: pid and start time."""
-
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-
-
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(RunIdentity):
     """``record.json``: what a run folder was made for."""
 
-    run: str = bound(RUN_NAME)
-    node: str = bound(NODE_NAME)
-    ranks: Tuple[int, ...] = bound(RANKS)
-    supervisor: Identity = bound(Of(Identity))
-    boot_id: str = bound(WORD)
     t: float = bound(TIME)
     format: int = bound(COUNT, 0)
     index: int = bound(COUNT, 0)
@@ -199,7 +183,7 @@ class Remains:
 
     why: str = bound(SENTENCE)
     ranks: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE), ())
-    processes: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    processes: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)
@@ -245,7 +229,6 @@ class FollowItem:
 
     parts: Tuple[FilePart, ...] = bound(ListOf(RowOf(FilePart), RANKS_A_NODE + 3))
     sizes: Dict[str, int] = bound(SIZES)
-    t: float = bound(TIME)
     alive: Optional[bool] = maybe(FLAG)
     found: RecordLines = bound(Recorded(3 * RANKS_A_NODE), RecordLines())
     gone: Optional[Remains] = maybe(Of(Remains))
@@ -255,7 +238,6 @@ class FollowItem:
 class SamplesItem:
     """node, ranks, GPUs"""
 
-    t: float = bound(TIME)
     node: NodeSample = bound(Of(NodeSample))
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
@@ -343,14 +325,10 @@ class SpyAnswer:
 class StacksItem:
     """payload: packed dumps of the ranks that are ready"""
 
-    ranks: Tuple[int, ...] = bound(RANKS, ())
-
 
 @dataclass(frozen=True)
 class StacksAnswer:
     """all ranks are through"""
-
-    took_s: float = bound(SECONDS, 0.0)
 
 
 @dataclass(frozen=True)
@@ -359,12 +337,11 @@ class ReportFile:
 
     name: str = bound(FILE_NAME)
     size: int = bound(SIZE)
-    mtime: float = bound(SECONDS, 0.0)
 
 
 @dataclass(frozen=True)
 class ReportsAnswer:
-    """name, size and time of each file"""
+    """name and size of each file"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
 

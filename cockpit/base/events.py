@@ -63,8 +63,8 @@ class SupervisorStarted(Fact):
     pid: int = bound(PID, 0)
     ticks: int = bound(TICKS, 0)
     boot_id: str = bound(WORD, "")
-    run: str = bound(Maybe(RUN_NAME), None)
-    node: str = bound(Maybe(NODE_NAME), None)
+    run: str = maybe(RUN_NAME)
+    node: str = maybe(NODE_NAME)
     ranks: Tuple[int, ...] = bound(RANKS, ())
     format: int = bound(COUNT, 0)
     host: str = bound(Text(255), "")
@@ -168,11 +168,14 @@ class Survivor:
     state: str = bound(WORD, "")
 
 
+SURVIVORS = ListOf(Of(Survivor), 10_000)
+
+
 @dataclass(frozen=True)
 class Survivors(Fact):
     """processes that SIGKILL did not end: `pid name state`"""
 
-    procs: Tuple[Survivor, ...] = bound(ListOf(Of(Survivor), 10_000), ())
+    procs: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class Planned(Fact):
 class Launched(Fact):
     """the node's supervisor was started"""
 
-    dir: str = bound(Maybe(PATH), None)
+    dir: str = maybe(PATH)
 
 
 @dataclass(frozen=True)

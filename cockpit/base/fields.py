@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Tuple
 
 from cockpit.base import record
-from cockpit.base.gate import RANK, RANKS_A_NODE, SIZE, TICKS, FieldKind, Malformed, MapOf, Whole, bound
+from cockpit.base.gate import (
+    NODE_NAME,
+    PID,
+    RANK,
+    RANKS,
+    RANKS_A_NODE,
+    RUN_NAME,
+    SIZE,
+    TICKS,
+    WORD,
+    FieldKind,
+    Malformed,
+    MapOf,
+    Of,
+    Whole,
+    bound,
+)
 
 
 class LogName(FieldKind):
@@ -31,3 +47,22 @@ class Target:
     rank: int = bound(RANK)
     pid: int = bound(Whole(1, 1 << 30))
     ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process: pid and start time."""
+
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What an agent itself needs from ``record.json``."""
+
+    run: str = bound(RUN_NAME)
+    node: str = bound(NODE_NAME)
+    boot_id: str = bound(WORD)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    supervisor: Identity = bound(Of(Identity))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Dict, List, Sequence, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ class RowOf(FieldKind):
 
     def read(self, value: Any) -> Any:
         """See :meth:`FieldKind.read`."""
-        names = [name for name, _, _ in _fields(self.definition)]
+        names = [name for name, _, _ in fields(self.definition)]
         if not isinstance(value, (list, tuple)) or len(value) != len(names):
             raise _not("a list of %d values" % len(names), value)
         return read(self.definition, dict(zip(names, value)))
@@ -234,7 +234,7 @@ def read(definition: Type[T], value: Any) -> T:
     if not isinstance(value, dict):
         raise _not("an object", value)
     found = {}
-    for name, kind, needed in _fields(definition):
+    for name, kind, needed in fields(definition):
         if name in value:
             try:
                 found[name] = kind.read(value[name])
@@ -259,7 +259,7 @@ def plain(value: Any) -> Any:
 _known: Dict[Type[Any], List[Tuple[str, FieldKind, bool]]] = {}
 
 
-def _fields(definition: Type[Any]) -> List[Tuple[str, FieldKind, bool]]:
+def fields(definition: Type[Any]) -> Sequence[Tuple[str, FieldKind, bool]]:
     """Name, kind, and whether it is required, for each field of a definition."""
     found = _known.get(definition)
     if found is None:
@@ -269,11 +269,6 @@ def _fields(definition: Type[Any]) -> List[Tuple[str, FieldKind, bool]]:
             for field in dataclasses.fields(definition)
         ]
     return found
-
-
-def fields(definition: Type[Any]) -> Sequence[Tuple[str, FieldKind, bool]]:
-    """Name, kind, and whether it is required, for each field: for docs, and for tests with bad data."""
-    return tuple(_fields(definition))
 
 
 def shown(value: Any) -> str:
@@ -329,6 +324,6 @@ VARIABLES = MapOf(Text(4096), Text(8192), 10_000)
 """An environment as it is sent: no secrets, long values cut."""
 
 
-def maybe(kind: FieldKind, default: Optional[Any] = None) -> Any:
+def maybe(kind: FieldKind) -> Any:
     """A field that may be missing or null."""
-    return bound(Maybe(kind), default)
+    return bound(Maybe(kind), None)

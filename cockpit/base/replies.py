@@ -1,59 +1,25 @@
-"""Which answers belong to which request: the two halves of the wire's table, joined."""
+"""Which answers belong to which request: each says so by its type, in names that agents do not read."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Type
+from operator import attrgetter
+from typing import Any, Dict, NamedTuple, Type, get_args
 
-from cockpit.base import verbs
-from cockpit.base.answers import (
-    DigestAnswer,
-    EnvironAnswer,
-    FactsAnswer,
-    FollowItem,
-    LaunchAnswer,
-    Nothing,
-    PingAnswer,
-    PortAnswer,
-    ReadAnswer,
-    ReadItem,
-    ReportsAnswer,
-    ResolveAnswer,
-    RunsAnswer,
-    SamplesItem,
-    SeekAnswer,
-    SpyAnswer,
-    StacksAnswer,
-    StacksItem,
-    StatusAnswer,
-    StopAnswer,
-)
+from cockpit import base
+from cockpit.base import answers, verbs  # noqa: F401 (what the names are in)
 
 
 class Reply(NamedTuple):
     """The final answer to a request, and the parts before it."""
 
     answer: Type[Any]
-    item: Type[Any] = Nothing
+    item: Type[Any]
 
 
-REPLIES: Dict[Type[verbs.Request[Any, Any]], Reply] = {
-    verbs.Ping: Reply(PingAnswer),
-    verbs.Facts: Reply(FactsAnswer),
-    verbs.Port: Reply(PortAnswer),
-    verbs.Resolve: Reply(ResolveAnswer),
-    verbs.Launch: Reply(LaunchAnswer),
-    verbs.Stop: Reply(StopAnswer),
-    verbs.Discard: Reply(Nothing),
-    verbs.Status: Reply(StatusAnswer),
-    verbs.Runs: Reply(RunsAnswer),
-    verbs.Follow: Reply(Nothing, FollowItem),
-    verbs.Samples: Reply(Nothing, SamplesItem),
-    verbs.Environ: Reply(EnvironAnswer),
-    verbs.Seek: Reply(SeekAnswer),
-    verbs.Spy: Reply(SpyAnswer),
-    verbs.Stacks: Reply(StacksAnswer, StacksItem),
-    verbs.Reports: Reply(ReportsAnswer),
-    verbs.Digest: Reply(DigestAnswer),
-    verbs.Read: Reply(ReadAnswer, ReadItem),
-}
+def _reply(asks: Any) -> Reply:
+    (request,) = asks.__orig_bases__
+    return Reply(*(attrgetter(name.__forward_arg__)(base) for name in get_args(request)))
+
+
+REPLIES: Dict[Type[verbs.Request[Any, Any]], Reply] = {asks: _reply(asks) for asks in verbs.VERBS.values()}
 """What answers each request."""

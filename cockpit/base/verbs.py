@@ -30,28 +30,7 @@ from cockpit.base.gate import (
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
-    from cockpit.base.answers import (  # noqa: F401 (in the strings of Request["…"])
-        DigestAnswer,
-        EnvironAnswer,
-        FactsAnswer,
-        FollowItem,
-        LaunchAnswer,
-        Nothing,
-        PingAnswer,
-        PortAnswer,
-        ReadAnswer,
-        ReadItem,
-        ReportsAnswer,
-        ResolveAnswer,
-        RunsAnswer,
-        SamplesItem,
-        SeekAnswer,
-        SpyAnswer,
-        StacksAnswer,
-        StacksItem,
-        StatusAnswer,
-        StopAnswer,
-    )
+    from cockpit.base import answers  # noqa: F401 (in the strings of Request["…"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -67,12 +46,12 @@ class Request(Generic[Answer, Item]):
 
 
 @dataclass(frozen=True)
-class Ping(Request["PingAnswer", "Nothing"]):
+class Ping(Request["answers.PingAnswer", "answers.Nothing"]):
     """how late is it there"""
 
 
 @dataclass(frozen=True)
-class Facts(Request["FactsAnswer", "Nothing"]):
+class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     """what a launch would find there"""
 
     cwd: str = bound(_LINE)
@@ -84,26 +63,26 @@ class Facts(Request["FactsAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Port(Request["PortAnswer", "Nothing"]):
+class Port(Request["answers.PortAnswer", "answers.Nothing"]):
     """`port` 0: any"""
 
     port: int = bound(Whole(0, 65535), 0)
 
 
 @dataclass(frozen=True)
-class Resolve(Request["ResolveAnswer", "Nothing"]):
+class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"]):
     """the addresses of a name"""
 
     name: str = bound(_NAME)
 
 
 @dataclass(frozen=True)
-class Launch(Request["LaunchAnswer", "Nothing"]):
+class Launch(Request["answers.LaunchAnswer", "answers.Nothing"]):
     """payload: the launch spec"""
 
 
 @dataclass(frozen=True)
-class Stop(Request["StopAnswer", "Nothing"]):
+class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
     """stop the run of a folder"""
 
     dir: str = bound(PATH)
@@ -116,14 +95,14 @@ class Stop(Request["StopAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Discard(Request["Nothing", "Nothing"]):
+class Discard(Request["answers.Nothing", "answers.Nothing"]):
     """removes the folder of a launch that was taken back"""
 
     dir: str = bound(PATH)
 
 
 @dataclass(frozen=True)
-class Status(Request["StatusAnswer", "Nothing"]):
+class Status(Request["answers.StatusAnswer", "answers.Nothing"]):
     """a run as its node recorded it; by `run` and `node` processes are found whose folder is gone"""
 
     dir: str = bound(PATH)
@@ -132,14 +111,14 @@ class Status(Request["StatusAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Runs(Request["RunsAnswer", "Nothing"]):
+class Runs(Request["answers.RunsAnswer", "answers.Nothing"]):
     """which runs there are"""
 
     base: str = bound(PATH)
 
 
 @dataclass(frozen=True)
-class Follow(Request["Nothing", "FollowItem"]):
+class Follow(Request["answers.Nothing", "answers.FollowItem"]):
     """the run record and all logs, from the offsets on"""
 
     dir: str = bound(PATH)
@@ -150,7 +129,7 @@ class Follow(Request["Nothing", "FollowItem"]):
 
 
 @dataclass(frozen=True)
-class Samples(Request["Nothing", "SamplesItem"]):
+class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
     """measurements, each `interval` seconds; payload: pynvml"""
 
     dir: str = bound(PATH)
@@ -158,7 +137,7 @@ class Samples(Request["Nothing", "SamplesItem"]):
 
 
 @dataclass(frozen=True)
-class Environ(Request["EnvironAnswer", "Nothing"]):
+class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     """the environment that a rank got"""
 
     dir: str = bound(PATH)
@@ -166,7 +145,7 @@ class Environ(Request["EnvironAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Seek(Request["SeekAnswer", "Nothing"]):
+class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
     """ranks with these tags; empty: all"""
 
     run: str = bound(_NAME, "")
@@ -174,14 +153,14 @@ class Seek(Request["SeekAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Spy(Request["SpyAnswer", "Nothing"]):
+class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
     """payload: py-spy, if it was found missing"""
 
     sha256: str = bound(Text(64), "")
 
 
 @dataclass(frozen=True)
-class Stacks(Request["StacksAnswer", "StacksItem"]):
+class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
     """the stacks of some ranks"""
 
     targets: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE))
@@ -193,14 +172,14 @@ class Stacks(Request["StacksAnswer", "StacksItem"]):
 
 
 @dataclass(frozen=True)
-class Reports(Request["ReportsAnswer", "Nothing"]):
+class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
     """what the profiler wrote"""
 
     dir: str = bound(PATH)
 
 
 @dataclass(frozen=True)
-class Digest(Request["DigestAnswer", "Nothing"]):
+class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
     """the checksum of a report"""
 
     dir: str = bound(PATH)
@@ -208,7 +187,7 @@ class Digest(Request["DigestAnswer", "Nothing"]):
 
 
 @dataclass(frozen=True)
-class Read(Request["ReadAnswer", "ReadItem"]):
+class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
     """a report, from `offset` on"""
 
     dir: str = bound(PATH)
@@ -217,26 +196,28 @@ class Read(Request["ReadAnswer", "ReadItem"]):
     credit: int = bound(SIZE, 0)
 
 
-VERBS: Dict[str, Type[Request[Any, Any]]] = {
-    "ping": Ping,
-    "facts": Facts,
-    "port": Port,
-    "resolve": Resolve,
-    "launch": Launch,
-    "stop": Stop,
-    "discard": Discard,
-    "status": Status,
-    "runs": Runs,
-    "follow": Follow,
-    "samples": Samples,
-    "environ": Environ,
-    "seek": Seek,
-    "spy": Spy,
-    "stacks": Stacks,
-    "reports": Reports,
-    "digest": Digest,
-    "read": Read,
-}
+_ALL = (
+    Ping,
+    Facts,
+    Port,
+    Resolve,
+    Launch,
+    Stop,
+    Discard,
+    Status,
+    Runs,
+    Follow,
+    Samples,
+    Environ,
+    Seek,
+    Spy,
+    Stacks,
+    Reports,
+    Digest,
+    Read,
+)
+
+VERBS: Dict[str, Type[Request[Any, Any]]] = {asks.__name__.lower(): asks for asks in _ALL}
 """Everything that an agent can be asked."""
 
 NAMES: Dict[Type[Request[Any, Any]], str] = {asks: name for name, asks in VERBS.items()}

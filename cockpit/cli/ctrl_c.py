@@ -27,13 +27,17 @@ async def ask(question: str) -> str:
 
     def read() -> None:
         loop.remove_reader(number)
-        answer.set_result(os.read(number, 1024).decode(errors="replace").strip().lower())
+        answer.set_result(_typed())
 
     loop.add_reader(number, read)
     try:
         return await answer
     finally:
         loop.remove_reader(number)
+
+
+def _typed() -> str:
+    return os.read(sys.stdin.fileno(), 1024).decode(errors="replace").strip().lower()
 
 
 @contextmanager
@@ -128,7 +132,7 @@ class Asks:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     def _read(self) -> None:
-        answer = os.read(sys.stdin.fileno(), 1024).decode(errors="replace").strip().lower()
+        answer = _typed()
         self._end_question()
         self._set(_ANSWERS.get(answer, "leave"))
 

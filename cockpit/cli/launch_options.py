@@ -132,9 +132,8 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
         raise CockpitError("no program given after --", hint=hint)
     hosts = nodes_from([args.hostfile], args.include, args.exclude)
     cwd = os.path.abspath(args.cwd or _cwd())
-    paths = environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd)
-    files = [(path, hostfile.read_text(path, "environment file")) for path in paths if os.path.exists(path)]
-    files += [(path, hostfile.read_text(path, "environment file")) for path in args.env_file]
+    theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
+    files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
     env = environment.gather(os.environ, files, args.env)
     job = LaunchJob(
         run=_name(args.name),

@@ -17,6 +17,9 @@ from cockpit.transport.registry import TRANSPORTS
 WORDS = "'WORDS'"
 """The metavar of options whose value is words for another program: they may begin with a dash."""
 
+GIVE_UP = "seconds to wait for lost links once all else has ended (600; the app keeps waiting)"
+"""What ``--give-up`` is for."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and exit 2, and whose help keeps line breaks."""
@@ -94,6 +97,11 @@ def reach(args: argparse.Namespace) -> Reach:
     """How the options want nodes to be reached."""
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     return Reach(args.transport, {"config": config} if config else {})
+
+
+def add_seconds(group: argparse._ActionsContainer, option: str, default: float | None, text: str) -> None:
+    """An option that takes a number of seconds, not negative."""
+    group.add_argument(option, type=seconds, default=default, metavar="S", help=text)
 
 
 def seconds(text: str) -> float:

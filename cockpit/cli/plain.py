@@ -64,8 +64,9 @@ class Live:
         colour = terminal and "NO_COLOR" not in os.environ
         names = {rank: node.name for node in manifest.nodes for rank in node.ranks}
         self._json = JsonPrinter(sys.stdout) if output.json else None
-        self._lines = Printer(sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold)
-        self._printer: Printer | JsonPrinter = self._json or self._lines
+        self._printer: Printer | JsonPrinter = self._json or Printer(
+            sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold
+        )
         self._narrator: Narrator | None = None
         self._leaving = output.leaving
 
@@ -75,10 +76,7 @@ class Live:
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
-        if self._json:
-            self._json.feed(node, rank, data, offset)
-        else:
-            self._lines.feed(node, rank, data)
+        self._printer.feed(node, rank, data, offset)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""

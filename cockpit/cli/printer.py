@@ -88,12 +88,13 @@ class Printer:
         width = max(width, max((len(node) + 1 + len(LAUNCHER) for node in names.values()), default=0))
         self._width = min(width, LABEL_LIMIT)
 
-    def feed(self, node: str, rank: int | None, data: bytes) -> None:
+    def feed(self, node: str, rank: int | None, data: bytes, offset: int = 0) -> None:
         """Take the next bytes of one log.
 
         :param node: the node's name
         :param rank: global rank, or None for the launcher's own output
         :param data: a chunk of any size, cut anywhere
+        :param offset: where in the log the chunk begins; printed by :class:`JsonPrinter` alone
         """
         source = (node, rank)
         log = self._logs.get(source)
@@ -114,10 +115,6 @@ class Printer:
         self._print(self._folder.flush())
         self._folder = Folder(HOLD, shapes=self._terminal)  # an old one knows all sources there ever were
         self._write()
-
-    def say(self, line: str) -> None:
-        """Print a line of cockpit's own, after what has been printed so far."""
-        self._out.append(RemoteText.of(line).shown() + "\n")
 
     def tick(self, now: float) -> None:
         """Print what is due; to be called about ten times a second.

@@ -59,15 +59,11 @@ def fly(flight: Flight, *, read_only: bool) -> int:
     :raises CockpitError: the start failed, or the config is wrong
     """
     from cockpit import config
-    from cockpit.cli.terminal_keeper import kept_terminal
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
-    with kept_terminal(), _leaves_on_signals(app):
+    with _terminal_of(app):
         code = app.run()
-    mute()
-    if app.error is not None:
-        raise app.error
     if app.session is None:
         return int(Exit.LEFT)
     run = flight.name
@@ -85,18 +81,29 @@ async def show_stacks(stacks: Source) -> int:
     :raises CockpitError: the config is wrong
     """
     from cockpit import config
-    from cockpit.cli.terminal_keeper import kept_terminal
     from cockpit.tui.stacks.app import StacksApp
 
     app = StacksApp(stacks, config.load())
-    with kept_terminal(), _leaves_on_signals(app):
+    with _terminal_of(app):
         await app.run_async()
-    mute()
-    if app.error is not None:
-        raise app.error
     if stacks.snapshot.samples:
         say(f"snapshot: {stacks.save()}")
     return int(Exit.OK)
+
+
+@contextmanager
+def _terminal_of(app: BaseApp) -> Iterator[None]:
+    """The terminal while an app runs, and after it.
+
+    :raises CockpitError: the app met an error
+    """
+    from cockpit.cli.terminal_keeper import kept_terminal
+
+    with kept_terminal(), _leaves_on_signals(app):
+        yield
+    mute()
+    if app.error is not None:
+        raise app.error
 
 
 @contextmanager

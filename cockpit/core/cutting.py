@@ -40,19 +40,18 @@ def cut_middle(text: str, width: int, sign: str = SIGN) -> str:
     return head + sign + tail
 
 
-def cut_sentence(text: str, width: int, sign: str = SIGN) -> str:
+def cut_sentence(text: str, width: int) -> str:
     """A sentence in at most this many columns: its longest path gives way first, then its end.
 
     :param text: without controls
-    :param sign: one column, stands for what is left out
     """
     over = columns(text) - width
     if over <= 0:
         return text
     path = max((word for word in _BETWEEN_WORDS.split(text) if "/" in word), key=columns, default="")
     if columns(path) - over >= LEAST:
-        return text.replace(path, cut_middle(path, columns(path) - over, sign), 1)
-    return clip(text, width - columns(sign)) + sign if width > 0 else ""
+        return text.replace(path, cut_middle(path, columns(path) - over), 1)
+    return clip(text, width - columns(SIGN)) + SIGN if width > 0 else ""
 
 
 def _beginning(text: str, width: int) -> str:

@@ -35,6 +35,12 @@ def ranks_text(ranks: Iterable[int]) -> str:
     return str(RangeSet.fromlist([str(rank) for rank in ranks]))
 
 
+def ranks_named(ranks: Iterable[int]) -> str:
+    """The same with the noun before it: ``rank 3``, ``ranks 0-7``."""
+    text = ranks_text(ranks)
+    return f"rank{'' if text.isdigit() else 's'} {text}"
+
+
 @lru_cache(maxsize=4096)
 def mask_text(mask: int) -> str:
     """The ranks of a mask, folded: ``0-12,14-63``."""

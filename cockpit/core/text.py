@@ -132,6 +132,11 @@ def _spelled(match: re.Match[str]) -> str:
     return f"<U+{ord(match[0]):04X}>"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def columns(text: str) -> int:
     """Columns that a terminal needs for a text without controls."""
     if text.isascii():

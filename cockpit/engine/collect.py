@@ -261,8 +261,7 @@ class _Part:
     """
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        self._number = open_regular(path, flags)
+        self._number = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._busy = threading.Lock()
         self._hasher = hashlib.sha256()
         self.size = 0

@@ -20,7 +20,7 @@ SMALL_LIMIT = 256 << 20
 
 _STEP = 64 << 10
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class OpenFiles:
@@ -33,7 +33,7 @@ class OpenFiles:
 
     def __init__(self, limit: int, flags: int) -> None:
         self._limit = limit
-        self._flags = flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self._flags = flags
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -68,12 +68,12 @@ class OpenFiles:
             os.close(self._open.popitem()[1])
 
 
-def open_regular(path: str | os.PathLike[str], flags: int = _READ) -> int:
-    """Open a regular file, never waiting for the other end of a FIFO.
+def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, never through a link nor waiting for the other end of a FIFO.
 
     :raises OSError: it cannot be opened; of another kind of file ENXIO or EISDIR
     """
-    number = os.open(path, flags, 0o600)
+    number = os.open(path, flags | _SAFE, 0o600)
     try:
         mode = os.fstat(number).st_mode
     except OSError:

@@ -129,12 +129,12 @@ class Agent:
         except NodeError as error:
             answer = {"id": number, "error": {"kind": error.kind, "what": error.what, "hint": error.hint}}
         except OSError as error:
-            answer = {"id": number, "error": {"kind": "os", "what": str(error), "hint": ""}}
+            answer = {"id": number, "error": {"kind": "os", "what": str(error)}}
         except Exception:
             # A bug of ours must reach the person who can report it, and must not end every other request.
             import traceback
 
-            answer = {"id": number, "error": {"kind": "bug", "what": traceback.format_exc(), "hint": ""}}
+            answer = {"id": number, "error": {"kind": "bug", "what": traceback.format_exc()}}
         self._calls.pop(number, None)
         self._send(answer, b"")
 

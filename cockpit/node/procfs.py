@@ -35,16 +35,22 @@ class Stat:
 
 def boot_id() -> str:
     """The id of this boot: start times of two boots cannot be compared. Empty if there is none."""
-    return _read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+    return contents("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
 
 
 def stat(pid: int) -> Stat | None:
     """Look at one process; None when there is none with this pid."""
-    text = _read("/proc/%d/stat" % pid).decode("utf-8", "replace")
+    text = contents("/proc/%d/stat" % pid).decode("utf-8", "replace")
     # The name may contain spaces and parentheses; nothing after it does.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
     return Stat(pid, head.partition("(")[2], fields) if len(fields) > 21 else None
+
+
+def ticks(pid: int) -> int:
+    """When a process started; 0 when there is none with this pid."""
+    found = stat(pid)
+    return found.ticks if found else 0
 
 
 def exists(pid: int, ticks: int) -> bool:
@@ -116,12 +122,12 @@ def tagged(run: str, node: str, folder: str = "") -> list[Stat]:
 
 def environment(pid: int) -> list[bytes]:
     """The environment that a process was started with, ``NAME=value`` each; empty if it cannot be read."""
-    return _read("/proc/%d/environ" % pid).split(b"\0")
+    return contents("/proc/%d/environ" % pid).split(b"\0")
 
 
 def arguments(pid: int) -> list[bytes]:
     """The command line of a process; empty if there is none."""
-    return _read("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
+    return contents("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
 
 
 def children() -> dict[int, list[Stat]]:
@@ -155,7 +161,7 @@ def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
 
 def memory() -> tuple[int, int] | None:
     """Bytes of memory in use and of all there is; None if that is not known."""
-    lines = [line.split() for line in _read("/proc/meminfo").decode("ascii", "replace").splitlines()]
+    lines = [line.split() for line in contents("/proc/meminfo").decode("ascii", "replace").splitlines()]
     sizes = {words[0]: int(words[1]) << 10 for words in lines if words[2:] == ["kB"]}
     if "MemTotal:" not in sizes:
         return None
@@ -165,11 +171,20 @@ def memory() -> tuple[int, int] | None:
     return max(0, total - sizes.get("MemAvailable:", free)), total
 
 
-def _read(path: str) -> bytes:
+def contents(path: str) -> bytes:
+    """All of a file; nothing if it cannot be read."""
     try:
-        number = os.open(path, os.O_RDONLY)
+        return read(path)
     except OSError:
         return b""
+
+
+def read(path: str) -> bytes:
+    """All of a file.
+
+    :raises OSError: it cannot be read
+    """
+    number = os.open(path, os.O_RDONLY)
     try:
         data = b""
         while True:
@@ -177,7 +192,13 @@ def _read(path: str) -> bytes:
             if not more:
                 return data
             data += more
-    except OSError:
-        return b""
     finally:
         os.close(number)
+
+
+def link(path: str) -> str:
+    """Where a link leads to; empty if that may not be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

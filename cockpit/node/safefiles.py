@@ -42,33 +42,20 @@ def read(path: str, limit: int) -> bytes:
 
     :raises OSError: as :func:`opened`, or it has more than ``limit`` bytes
     """
-    number = opened(path)
-    try:
-        return _all(number, path, limit)
-    finally:
-        os.close(number)
+    with os.fdopen(opened(path), "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, "over %d bytes" % limit, path)
+    return data
 
 
-def head(path: str, limit: int) -> bytes:
-    """The first ``limit`` bytes of a file, or all of it.
-
-    :raises OSError: as :func:`opened`
-    """
-    number = opened(path)
-    try:
-        return os.pread(number, limit, 0)
-    finally:
-        os.close(number)
-
-
-def tail(path: str, limit: int) -> bytes:
-    """The last ``limit`` bytes of a file, or all of it.
+def part(path: str, start: int, limit: int) -> bytes:
+    """Up to ``limit`` bytes of a file from ``start`` on.
 
     :raises OSError: as :func:`opened`
     """
     number = opened(path)
     try:
-        start = max(0, os.fstat(number).st_size - limit)
         return os.pread(number, limit, start)
     finally:
         os.close(number)
@@ -95,13 +82,3 @@ def parse(data: bytes) -> Dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
-
-
-def _all(number: int, path: str, limit: int) -> bytes:
-    data = b""
-    while len(data) <= limit:
-        more = os.read(number, limit + 1 - len(data))
-        if not more:
-            return data
-        data += more
-    raise OSError(errno.EFBIG, "over %d bytes" % limit, path)

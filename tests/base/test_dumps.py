@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from cockpit.base.gate import Malformed
 from cockpit.base.stacks import dump as stacks
-from cockpit.base.stacks import packing
+from cockpit.base.stacks import packing, unpacking
 from cockpit.base.stacks.dump import LEFT_OUT, Child, Dump, Frame, Process, Thread, fitted
-from cockpit.base.stacks.packing import FromJson, Room, TooLarge, dump_json, pack, unpack
+from cockpit.base.stacks.packing import TooLarge, dump_json, pack
+from cockpit.base.stacks.unpacking import FromJson, Room, unpack
 
 FRAMES = st.builds(
     Frame, st.sampled_from("abc"), st.sampled_from(["./x.py", "torch/y.py"]), st.integers(0, 3)
@@ -253,7 +254,7 @@ def test_nothing_is_unpacked_that_is_not_wanted() -> None:
     ("line", "what"), [({"frames": [["a", "b", 1, 0]]}, "frames"), (BEFORE[1], "places")]
 )
 def test_a_tree_has_no_more_than_it_may(line: object, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "PLACES", 100)
+    monkeypatch.setattr(unpacking, "PLACES", 100)
     assert f"more than 100 {what}" in refused(packed(*BEFORE, *[line] * 100))
     assert got(packed(*BEFORE, *[line] * 99))[1] == ""
 

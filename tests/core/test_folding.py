@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cockpit.core.logs.blocks import RECORD_LINES
 from cockpit.core.logs.folding import RECORD_WAIT, Folded, Folder, Source
+from tests.core.folds import said as said_of
 
 
 def source(rank: int) -> Source:
@@ -28,7 +29,7 @@ def by_rank(items: list[Folded]) -> dict[Source, list[bytes]]:
     lines: dict[Source, list[bytes]] = defaultdict(list)
     for item in items:
         assert len(set(item.sources)) == len(item.sources)
-        for who, text in item.said:
+        for who, text in said_of(item):
             lines[who] += text.split(b"\n")
     return lines
 
@@ -84,7 +85,7 @@ def test_equal_streams_fold_completely(lines: list[bytes], ranks: int) -> None:
 def test_the_count_of_each_line_is_kept(streams: list[list[bytes]]) -> None:
     counted: Counter[bytes] = Counter()
     for item in merged(streams):
-        counted.update(text for _, text in item.said)
+        counted.update(text for _, text in said_of(item))
     assert counted == Counter(line for lines in streams for line in lines)
 
 

@@ -11,14 +11,15 @@ from cockpit.base.events import NodeSample, RankSample, Sample
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.errors import Exit
+from tests.happened import happened
 
 
 def model(*events: tuple[float, str, str, dict[str, Any]]) -> RunModel:
     """A run of ranks 0, 1 on a and 2, 3 on b, after these events (at, kind, node, data)."""
     made = RunModel()
-    made.apply(Event.of(0, "planned", "", {"nodes": {"a": [0, 1], "b": [2, 3]}}))
+    made.apply(happened(0, "planned", "", {"nodes": {"a": [0, 1], "b": [2, 3]}}))
     for at, kind, node, data in events:
-        made.apply(Event.of(at, kind, node, data))
+        made.apply(happened(at, kind, node, data))
     return made
 
 
@@ -32,7 +33,7 @@ def started(at: float, node: str, rank: int, attempt: int = 0, restarts: int = 0
 
 def test_states_and_words() -> None:
     seen = model(started(1, "a", 0), exited(2, "a", 0, 3), exited(2, "a", 1, None, 9))
-    seen.apply(Event.of(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
+    seen.apply(happened(3, "rank_lost", "b", {"rank": 2, "why": "no record"}))
     assert [seen.ranks[n].text for n in range(4)] == [
         "exited 3",
         "killed by SIGKILL",
@@ -62,14 +63,14 @@ def test_ranks_ended_by_a_stop_did_not_fail_first() -> None:
 def test_a_rank_that_is_started_again_has_not_failed() -> None:
     again = model(started(1, "a", 0, 0, 2), exited(2, "a", 0, 1))
     assert again.first_failure() is None
-    again.apply(Event.of(3, "rank_started", "a", {"rank": 0, "pid": 10, "attempt": 2, "max_restarts": 2}))
+    again.apply(happened(3, "rank_started", "a", {"rank": 0, "pid": 10, "attempt": 2, "max_restarts": 2}))
     assert again.ranks[0].state is RankState.RUNNING
     # The end of the attempt before, recorded late, is none of the new one's.
     for kind in ("rank_exited", "rank_lost"):
-        again.apply(Event.of(2, kind, "a", {"rank": 0, "attempt": 1, "code": 1, "signal": None}))
+        again.apply(happened(2, kind, "a", {"rank": 0, "attempt": 1, "code": 1, "signal": None}))
     assert again.ranks[0].state is RankState.RUNNING
     assert again.first_failure() is None
-    again.apply(Event.of(4, "rank_exited", "a", {"rank": 0, "attempt": 2, "code": 1, "signal": None}))
+    again.apply(happened(4, "rank_exited", "a", {"rank": 0, "attempt": 2, "code": 1, "signal": None}))
     assert again.first_failure() is not None
 
 
@@ -106,7 +107,7 @@ def test_the_journal_may_come_before_the_record() -> None:
     )
     assert [seen.ranks[n].text for n in (0, 1)] == ["lost: nobody saw it", "exited 0"]
     assert (seen.ranks[0].pid, seen.ranks[0].started_at, seen.ranks[1].why) == (9, 1, "")
-    seen.apply(Event.of(10, *started(10, "a", 0, attempt=1)[1:]))
+    seen.apply(happened(10, *started(10, "a", 0, attempt=1)[1:]))
     assert seen.ranks[0].text == "running"
 
 
@@ -114,7 +115,7 @@ def test_done_means_ended_and_here() -> None:
     ended = model((9, "ended", "a", {}), (9, "node_lost", "b", {"why": "gone"}))
     assert ended.over
     assert not ended.done
-    ended.apply(Event.of(10, "complete", "a", {}))
+    ended.apply(happened(10, "complete", "a", {}))
     assert ended.done
 
 
@@ -126,7 +127,7 @@ def test_any_order_of_events_is_survived(events: list[tuple[str, str, int]]) -> 
     made = model()
     for at, (kind, node, rank) in enumerate(events):
         changed = made.apply(
-            Event.of(at, kind, node, {"rank": rank, "code": 0, "signal": None, "state": "ok"})
+            happened(at, kind, node, {"rank": rank, "code": 0, "signal": None, "state": "ok"})
         )
         assert changed <= {*made.nodes, *made.ranks}
     assert set(made.ranks) == {0, 1, 2, 3}
@@ -144,6 +145,6 @@ def test_a_sample_of_a_rank_that_has_ended_is_not_its_last_one() -> None:
 
     seen = model(started(1, "a", 0))
     seen.apply(measured(1 << 30))
-    seen.apply(Event.of(*exited(3, "a", 0, 1)))
+    seen.apply(happened(*exited(3, "a", 0, 1)))
     seen.apply(measured(0))
     assert seen.ranks[0].sample == RankSample(rss_bytes=1 << 30)

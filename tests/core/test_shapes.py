@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cockpit.core.logs.folding import Folder, folded
 from cockpit.core.logs.shapes import DASH, FAR, LINE_MAX, shape_of
+from tests.core.folds import said as said_of
 
 TRACE = [b"Traceback (most recent call last):", b'  File "t.py", line 3']
 
@@ -141,11 +142,11 @@ def test_a_range_has_every_number_and_none_that_is_far(pairs: list[tuple[str, st
     for item in folded((("n", at), f"loss {a} of {b} mine".encode()) for at, (a, b) in enumerate(pairs)):
         assert all(
             f"loss {pairs[rank or 0][0]} of {pairs[rank or 0][1]} mine".encode() == text
-            for (_, rank), text in item.said
+            for (_, rank), text in said_of(item)
         )
         for place in (1, 3):
             told = item.text.split()[place].split(DASH)
-            said = [float(text.split()[place].replace(b",", b"")) for _, text in item.said]
+            said = [float(text.split()[place].replace(b",", b"")) for _, text in said_of(item)]
             least, greatest = (float(told[end].replace(b",", b"")) for end in (0, -1))
             assert (least, greatest) == (min(said), max(said))
             assert least * greatest >= 0
@@ -157,7 +158,7 @@ def test_a_range_has_every_number_and_none_that_is_far(pairs: list[tuple[str, st
 @given(st.lists(st.binary(max_size=80), max_size=6))
 def test_any_bytes_are_kept(lines: list[bytes]) -> None:
     items = folded((("n", rank), line) for rank, line in enumerate(lines))
-    assert sorted((who, text) for item in items for who, text in item.said) == sorted(
+    assert sorted((who, text) for item in items for who, text in said_of(item)) == sorted(
         (("n", rank), line) for rank, line in enumerate(lines)
     )
 
@@ -173,7 +174,7 @@ def test_lines_that_look_like_keys_are_kept(streams: list[bytes], traceback: boo
         folder.add(("n", rank), some)
     said: dict[int, list[bytes]] = {}
     for item in folder.flush():
-        for (_, who), text in item.said:
+        for (_, who), text in said_of(item):
             said.setdefault(who or 0, []).extend(text.split(b"\n"))
     assert said == {rank: b"\n".join(some).split(b"\n") for rank, some in enumerate(lines)}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cockpit.core.run.event_table import Entry
-from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
+from tests.happened import happened
 
 
 class Story:
@@ -19,7 +19,7 @@ class Story:
         self.tell("planned", "", nodes={"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]})
 
     def tell(self, kind: str, node: str, at: float = 10.0, **data: Any) -> Entry | None:
-        event = Event.of(at, kind, node, data)
+        event = happened(at, kind, node, data)
         self.model.apply(event)
         return self.timeline.tell(event)
 

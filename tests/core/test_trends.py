@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from cockpit.core.run.events import Event
 from cockpit.core.run.trends import LIMIT, Trends
+from tests.happened import happened
 
 
 def trends(*samples: tuple[str, dict[str, Any]]) -> Trends:
     """Of ranks 0, 1 on a and 2 on b, after these samples (node, data)."""
     made = Trends()
-    made.take(Event.of(0.0, "planned", "", {"nodes": {"a": [0, 1], "b": [2]}}))
+    made.take(happened(0.0, "planned", "", {"nodes": {"a": [0, 1], "b": [2]}}))
     for at, (node, data) in enumerate(samples):
-        made.take(Event.of(float(at), "sample", node, data))
+        made.take(happened(float(at), "sample", node, data))
     return made
 
 
@@ -50,13 +50,13 @@ def test_the_oldest_go_first() -> None:
 
 def test_a_node_speaks_for_its_own_ranks_only() -> None:
     seen = trends(("a", sample(10)), ("b", sample(99)), ("nobody", sample(99)))
-    seen.take(Event.of(5.0, "rank_started", "b", {"rank": 0}))
+    seen.take(happened(5.0, "rank_started", "b", {"rank": 0}))
     assert seen.rank(0, "cpu_percent") == (10,)
     assert not seen.node("nobody", "load")
 
 
 def test_another_attempt_begins_anew() -> None:
     seen = trends(("a", sample(10)))
-    seen.take(Event.of(5.0, "rank_started", "a", {"rank": 0, "attempt": 1}))
+    seen.take(happened(5.0, "rank_started", "a", {"rank": 0, "attempt": 1}))
     assert not seen.rank(0, "cpu_percent")
     assert seen.node("a", "load") == (1.5,)

@@ -17,13 +17,13 @@ from cockpit.base.record import SIZES
 from cockpit.core.logs.excerpt import excerpt
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.query import Query
-from cockpit.core.run.events import Event
 from cockpit.engine import turns
 from cockpit.engine.logs import book as logbook
 from cockpit.engine.logs.book import Logbook, Source
 from cockpit.engine.logs.reader import Reader
 from cockpit.engine.logs.spooled import OPEN_FILES
 from tests.engine.books import CREATED, Writer, all_after, by_source, run_folder
+from tests.happened import happened
 
 NODES = {"gpu1": [0, 1], "gpu2": [2, 3]}
 
@@ -71,7 +71,7 @@ def test_fed_and_loaded_a_log_has_the_same_lines(script: list[tuple[Source, byte
         for book in (live, loaded):
             assert by_source(all_after(Reader(book, Query()))) == said(writer.written)
             assert book.lines == sum(log.count(b"\n") for log in writer.written.values())
-            assert book.size_bytes == sum(log.rfind(b"\n") + 1 for log in writer.written.values())
+            assert book.index.size_bytes == sum(log.rfind(b"\n") + 1 for log in writer.written.values())
             book.close()
         writer.close()
 
@@ -117,7 +117,7 @@ def test_what_is_fed_before_and_while_it_loads_comes_once_and_after(
 
 def test_history_is_merged_by_the_clocks_of_the_nodes(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", NODES)
-    folder.write(Event.of(CREATED, "clock", "gpu2", {"offset_s": 5.0, "rtt_s": 0.1}))
+    folder.write(happened(CREATED, "clock", "gpu2", {"offset_s": 5.0, "rtt_s": 0.1}))
     writer = Writer(folder)
     writer.write("gpu1", 0, b"first\n")
     writer.tick(CREATED + 1)

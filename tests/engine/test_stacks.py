@@ -33,6 +33,7 @@ from cockpit.engine.stacks.parties import RunParty, open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
+from tests.happened import happened
 from tests.waiting import soon
 
 MAIN = Frame("<module>", "./train.py", 240)
@@ -650,7 +651,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
             raise LinkError("no route", where=node)
 
     async def recorded(link: Any, manifest: Manifest, entry: NodeEntry) -> tuple[list[Event], bool]:
-        return [*answers[entry.name], Event.of(2.0, "link", entry.name, {"state": "ok"})], True
+        return [*answers[entry.name], happened(2.0, "link", entry.name, {"state": "ok"})], True
 
     monkeypatch.setattr(LinkPool, "lend", lend)
     monkeypatch.setattr(parties, "recorded", recorded)
@@ -660,7 +661,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Event]]:
 def started(node: str, rank: int) -> Event:
     """A rank has started."""
     more = {"rank": rank, "attempt": 0, "pid": 7, "ticks": 7, "local_rank": 0, "world_size": 2}
-    return Event.of(1.0, "rank_started", node, more)
+    return happened(1.0, "rank_started", node, more)
 
 
 def a_run() -> RunFolder:
@@ -674,7 +675,7 @@ def test_of_a_node_that_does_not_answer_it_is_not_known_whether_ranks_have_start
 ) -> None:
     async def scene() -> None:
         folder = a_run()
-        folder.write(Event.of(1.0, "link", "gpu02", {"state": "ok"}))  # then, and not now
+        folder.write(happened(1.0, "link", "gpu02", {"state": "ok"}))  # then, and not now
         heard["gpu01"] = []
         async with open_run(folder) as party:
             places = party.places()
@@ -688,7 +689,7 @@ def test_of_a_node_that_does_not_answer_it_is_not_known_whether_ranks_have_start
 def test_a_node_that_is_over_is_not_asked_again(heard: dict[str, list[Event]]) -> None:
     async def scene() -> None:
         folder = a_run()
-        folder.write(Event.of(1.0, "node_lost", "gpu02", {"why": "rebooted"}))
+        folder.write(happened(1.0, "node_lost", "gpu02", {"why": "rebooted"}))
         heard["gpu01"] = [started("gpu01", 0)]
         async with open_run(folder) as party:
             assert party.nodes == ["gpu01"]
@@ -698,7 +699,7 @@ def test_a_node_that_is_over_is_not_asked_again(heard: dict[str, list[Event]]) -
         with pytest.raises(LinkError):
             async with open_run(folder):
                 pass
-        folder.write(Event.of(2.0, "node_lost", "gpu01", {"why": "rebooted"}))
+        folder.write(happened(2.0, "node_lost", "gpu01", {"why": "rebooted"}))
         with pytest.raises(CockpitError, match="the run has ended"):
             async with open_run(folder):
                 pass

@@ -26,10 +26,12 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
-from cockpit.base.stacks.packing import pack, unpack
-from cockpit.core.run.events import Event, RecordReader
+from cockpit.base.stacks.packing import pack
+from cockpit.base.stacks.unpacking import unpack
+from cockpit.core.run.events import RecordReader
 from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError
+from tests.happened import happened
 from tests.tui.stage import Stage
 
 EVIL = (
@@ -143,7 +145,7 @@ def _of_fact(name: str, fact: type[Fact]) -> tuple[str, Make]:
                     stage.happens(node, kind="damaged", lines=record.bad)
                 return
             try:
-                stage.told(Event.of(at, name, node, told))
+                stage.told(happened(at, name, node, told))
             except Malformed as error:
                 lost(stage, node, error)
 

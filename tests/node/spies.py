@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import unpack
+from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.stacks import dump, permission, pyspy
@@ -70,7 +70,7 @@ def look(*pids: int, **fields: Any) -> list[Dump]:
         dumps.extend(unpack(data, str))
 
     answer = dump.stacks(call(take, [target(rank, pid) for rank, pid in enumerate(pids)], **fields))
-    assert answer["took_s"] >= 0
+    assert answer == {}
     assert sorted(one.rank for one in dumps) == list(range(len(pids)))
     return sorted(dumps, key=lambda one: one.rank)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.stacks.dump import LEFT_OUT, Dump
-from cockpit.base.stacks.packing import unpack
+from cockpit.base.stacks.unpacking import unpack
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.stacks import dump, permission, pyspy, pyspy_output
@@ -66,7 +66,7 @@ def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
 
     def put(script: str) -> Path:
         path = spies.fake(tmp_path / "fake-spy", script)
-        monkeypatch.setattr(pyspy._Known, "spy", pyspy.PySpy(str(path), "node", "0.4.3"))
+        monkeypatch.setattr(pyspy._Known, "spy", str(path))
         return path
 
     return put
@@ -331,7 +331,7 @@ def test_one_slow_rank_delays_no_other(sleeping: int, use: Spy, tmp_path: Path) 
     use(f'while [ $pid = {slow.pid} ] && [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec $REAL "$@"')
     came: list[list[int]] = []
     targets = [spies.target(0, slow.pid), *(spies.target(rank, sleeping) for rank in range(1, 6))]
-    call = spies.call(lambda head, data: came.append(head["item"]["ranks"]), targets)
+    call = spies.call(lambda head, data: came.append([one.rank for one in unpack(data, str)]), targets)
     thread = threading.Thread(target=dump.stacks, args=(call,))
     thread.start()
     try:
@@ -401,9 +401,9 @@ def test_a_refusal_says_what_helps(
     monkeypatch.setattr(os, "geteuid", lambda: ours)
     monkeypatch.setattr(permission, "_scope", lambda: scope)
     monkeypatch.setattr(permission, "_may_trace", lambda: may)
-    found = permission.refusal(17, 4242)
-    assert what in found.what
-    assert hint in found.hint
+    told, helps = permission.refusal(17, 4242)
+    assert what in told
+    assert hint in helps
 
 
 # -- what is told ------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def only_by_supervisor(started: Started, tmp_path: Path, monkeypatch: pytest.Mon
     """A py-spy that may look only as a child of the supervisor, as Yama would have it."""
     script = f'[ $PPID = {started[0].started["pid"]} ] && exec $REAL "$@"\n'
     path = spies.fake(tmp_path / "fake-spy", script + "echo 'Permission denied (os error 13)' >&2\nexit 1\n")
-    monkeypatch.setattr(pyspy._Known, "spy", pyspy.PySpy(str(path), "node", "0.4.3"))
+    monkeypatch.setattr(pyspy._Known, "spy", str(path))
 
 
 @pytest.fixture

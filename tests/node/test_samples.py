@@ -86,7 +86,7 @@ def test_another_process_with_its_pid_is_not_the_rank(tmp_path: Path) -> None:
 )
 def test_memory_of_a_node(text: str, known: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Linux says, what it said before 3.14, what a container may say, and nothing."""
-    monkeypatch.setattr(procfs, "_read", lambda path: text.encode())
+    monkeypatch.setattr(procfs, "contents", lambda path: text.encode())
     assert procfs.memory() == known
 
 

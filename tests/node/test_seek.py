@@ -397,7 +397,7 @@ def test_a_wrapper_that_has_not_come_to_python(stage: Stage) -> None:
 def test_a_helper_below_a_rank_that_has_written_over_its_environment(stage: Stage) -> None:
     helper = "from multiprocessing.spawn import spawn_main; import time; time.sleep(1000)"
     process = stage.start([sys.executable, "-c", helper], stage.env(0))
-    until(lambda: b"spawn_main" in seek._bytes(f"/proc/{process.pid}/cmdline"), "it runs")
+    until(lambda: b"spawn_main" in procfs.contents(f"/proc/{process.pid}/cmdline"), "it runs")
     assert stage.found() == []
 
 
@@ -443,14 +443,14 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
 def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     processes = [stage.start(stage.python(), stage.env(rank, world=3)) for rank in range(3)]
     stage.told(3)
-    read, never = seek._read, threading.Event()
+    read, never = procfs.read, threading.Event()
 
     def stuck(path: str) -> bytes:
         if path == f"/proc/{processes[1].pid}/environ":
             never.wait(60)
         return read(path)
 
-    monkeypatch.setattr(seek, "_read", stuck)
+    monkeypatch.setattr(procfs, "read", stuck)
     monkeypatch.setattr(seek, "STUCK_S", 0.05)
     try:
         answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None))
@@ -505,7 +505,7 @@ def test_the_job_of_somebody_else_is_told_by_what_started_it(stage: Stage) -> No
         return [one for one in answer["others"] if one["user"] == "uid 58125"]
 
     alone = stage.start(inner, stage.env(0))
-    until(lambda: seek._arguments(alone.pid)[:1] == [b"python3"], "it runs")
+    until(lambda: procfs.arguments(alone.pid)[:1] == [b"python3"], "it runs")
     assert told() == []
     stage.start([str(daemon), "-c", f"{shlex.join(inner)}; exit 1"], stage.env(1))
     (other,) = until(told, "the job")

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 from textual.app import App, ComposeResult
 from textual.widget import Widget
 
-from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.tui.look import themes
+from tests.happened import happened
 
 NOW = 1_795_233_881.0
 
@@ -19,7 +19,7 @@ W = TypeVar("W", bound=Widget)
 
 def happens(model: RunModel, node: str, kind: str, at: float = NOW, **data: Any) -> set[str | int]:
     """One event."""
-    return model.apply(Event.of(at, kind, node, data))
+    return model.apply(happened(at, kind, node, data))
 
 
 def running(nodes: int | Sequence[str], slots: int) -> RunModel:

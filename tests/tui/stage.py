@@ -19,6 +19,7 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError
+from tests.happened import happened
 
 NOW = 1_795_233_881.0
 """What a frozen clock shows: 2026-11-21 04:04:41 UTC."""
@@ -94,7 +95,7 @@ class Stage:
 
     def happens(self, node: str, *, kind: str, at: float | None = None, **data: Any) -> None:
         """One event of a node."""
-        self.told(Event.of(time.time() if at is None else at, kind, node, data))
+        self.told(happened(time.time() if at is None else at, kind, node, data))
 
     def told(self, event: Event) -> None:
         """One event that the gate let in."""

@@ -23,7 +23,6 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.run.event_table import Entry
-from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
 from cockpit.engine.records.folder import Manifest, NodeEntry
@@ -36,6 +35,7 @@ from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.detail_lines import About
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.launched import launched_commands
+from tests.happened import happened
 from tests.tui.scenes import until
 
 T0 = 1_795_000_000.0
@@ -78,7 +78,7 @@ class Run:
         self.tell(0, "planned", "", nodes={"gpu01": [0, 1], "gpu02": [2, 3]})
 
     def tell(self, at: float, kind: str, node: str, **data: Any) -> None:
-        event = Event.of(T0 + at, kind, node, data)
+        event = happened(T0 + at, kind, node, data)
         self.model.apply(event)
         self.trends.take(event)
 

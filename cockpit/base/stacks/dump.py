@@ -152,6 +152,11 @@ class Dump:
         """The stack of the main thread."""
         return self.threads[0].frames if self.threads else ()
 
+    @property
+    def children(self) -> Tuple[Child, ...]:
+        """The processes below it."""
+        return self.process.children if self.process is not None else ()
+
 
 # -- cut to its bounds -------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import os
 from cockpit.cli import job_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.run.join import adopt
@@ -28,12 +28,11 @@ def main(words: list[str]) -> int:
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
     )
     parser.add_argument("target", metavar="RUN|HOSTFILE")
-    parser.add_argument(
+    add_seconds(
+        parser,
         "--give-up",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
+        600.0,
+        GIVE_UP,
     )
     terminal.add_options(parser)
     job_options.add_options(parser)

@@ -14,7 +14,7 @@ from cockpit import paths
 from cockpit.base.shell import quote
 from cockpit.cli import terminal
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.parsing import Parser, add_seconds
 from cockpit.cli.verbs import run
 from cockpit.demo import training
 from cockpit.demo.cluster import Cluster, cluster
@@ -78,9 +78,7 @@ def _parser() -> Parser:
         help="auto: DeepSpeed; where it is missing plain torch; else pure Python",
     )
     made.add_argument("--steps", type=_number, default=600, metavar="N", help="steps of the training (600)")
-    made.add_argument(
-        "--step-time", type=seconds, default=0.5, metavar="S", help="seconds that a step takes at least (0.5)"
-    )
+    add_seconds(made, "--step-time", 0.5, "seconds that a step takes at least (0.5)")
     made.add_argument("--keep", action="store_true", help="keep what is recorded here, as of any other run")
     terminal.add_options(made)
     return made

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 
 from cockpit.base.record import rank_log
-from cockpit.cli.awaiting import Telling, started
+from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
 from cockpit.cli.plain import TICK_S, Live, Output
@@ -17,13 +17,11 @@ from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import read_nodes
-from cockpit.core.run.events import Event
-from cockpit.core.run.model import RunModel
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.session import Session
+from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError, Exit
 
@@ -98,26 +96,15 @@ def query_of(args: argparse.Namespace) -> Query:
     return Query(frozenset(args.rank), frozenset(args.node), args.grep, args.time)
 
 
-class _Feed:
-    """A listener that feeds a book, once there is one."""
+class _Feed(Listener):
+    """Feeds a book, once there is one, with logs alone: events are for ``attach``."""
 
     book: Logbook | None = None
-    reads_along = False
-    """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
-
-    def joined(self, model: RunModel) -> None:
-        """Logs only: the session itself is asked."""
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log: they are in the spool too, unless another cockpit writes it."""
-        if self.book is None:
-            return
-        if self.reads_along:
-            self.book.logs.keep(self.book.logs.number((node, rank)), offset, data)
-        self.book.feed(node, rank, offset, data)
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """Logs only: events are for ``attach``."""
+        if self.book is not None:
+            self.book.feed(node, rank, offset, data)
 
 
 class _Show:
@@ -227,7 +214,8 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
     if not writer:
         if not reading:
             return None
-        feed.book, feed.reads_along = Logbook(folder), True
+        feed.book = Logbook(folder)
+        feed.book.reads_along = True
     session = Session(folder, feed, writer=writer)
     try:
         await session.rejoin()
@@ -242,9 +230,8 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
 
 async def _catch_up(session: Session) -> None:
     deadline = time.monotonic() + _CONNECT_S
-    teller = Telling(lambda: session.pool.roll, failures=False)
     names = set(session.model.nodes)
-    try:
+    async with telling(lambda: session.pool.roll, failures=False):
         while names and time.monotonic() < deadline:
             await session.wait(TICK_S)
             names = {
@@ -253,8 +240,6 @@ async def _catch_up(session: Session) -> None:
                 if session.behind.get(name) != 0 and not node.done and node.link != "gone"
                 if name not in session.paused
             }
-    finally:
-        await teller.stop()
     for name, node in session.model.nodes.items():
         if name in names or (node.link in ("gone", "stale") and not node.done):
             say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")

@@ -11,10 +11,11 @@ from cockpit.cli import launch_options, terminal
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import ask, interruptible
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser, reach, seconds
+from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, reach
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
 from cockpit.core.ranks import nodes_text
+from cockpit.core.text import counted
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links.roll import Roll
@@ -61,33 +62,14 @@ def _parser() -> Parser:
         default="stop",
         help="after a rank's recorded failure: stop the rest (default), or wait for it to end",
     )
-    group.add_argument(
-        "--failure-wait",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="seconds from the failure to the stop (30)",
-    )
-    group.add_argument(
-        "--grace",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="when stopping: seconds from SIGTERM to SIGKILL (30)",
-    )
-    group.add_argument(
-        "--finalise-wait",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds for a profiler to write its report (600)",
-    )
-    group.add_argument(
+    add_seconds(group, "--failure-wait", 30.0, "seconds from the failure to the stop (30)")
+    add_seconds(group, "--grace", 30.0, "when stopping: seconds from SIGTERM to SIGKILL (30)")
+    add_seconds(group, "--finalise-wait", 600.0, "seconds for a profiler to write its report (600)")
+    add_seconds(
+        group,
         "--give-up",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="seconds to wait for lost links once all else has ended (600; the app keeps waiting)",
+        600.0,
+        GIVE_UP,
     )
     group.add_argument(
         "--node-dir",
@@ -114,7 +96,7 @@ async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
         raise (stages.untold(error) if isinstance(error, CockpitError) else error) from None
     await stages.stop()
     try:
-        size = f"{_count(job.world_size, 'rank')} on {_count(len(job.hosts), 'node')}"
+        size = f"{counted(job.world_size, 'rank')} on {counted(len(job.hosts), 'node')}"
         say(f"{session.folder.name}: {size} starting")
         code = await watch(session, stages.live, output)
         if job.profiler and code != Exit.LEFT and not args.no_collect:
@@ -161,7 +143,7 @@ class _Stages:
         self._telling: Telling | None = None
 
     def connecting(self, roll: Roll) -> None:
-        say(f"connecting to {_count(roll.total, 'node')}: {nodes_text(roll.awaited)}")
+        say(f"connecting to {counted(roll.total, 'node')}: {nodes_text(roll.awaited)}")
         self._roll = roll
         if self._telling is None:
             self._telling = Telling(lambda: self._roll)
@@ -177,9 +159,8 @@ class _Stages:
         return answer in ("y", "yes")
 
     def ready(self, notes: Sequence[str]) -> None:
-        say(
-            f"{_count(len(self._roll.answered), 'node')} ready after {time.monotonic() - self._started:.1f} s"
-        )
+        ready = counted(len(self._roll.answered), "node")
+        say(f"{ready} ready after {time.monotonic() - self._started:.1f} s")
         for note in notes:
             say(note)
 
@@ -194,7 +175,7 @@ class _Stages:
         rest = [each for each in errors if str(each) not in told]
         if len(rest) == len(errors):
             return error
-        failed = f"{len(self._roll.failed)} of {_count(self._roll.total, 'node')} failed"
+        failed = f"{len(self._roll.failed)} of {counted(self._roll.total, 'node')} failed"
         if (late := len(errors) - len(self._roll.failed)) > 0:
             failed += f", {late} had not answered yet"
         return ManyErrors([*rest, CockpitError(f"nothing was started: {failed}", code=error.code)])
@@ -208,7 +189,3 @@ class _Stages:
         """Print any output that a failed start still holds."""
         if hasattr(self, "live"):
             self.live.close()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

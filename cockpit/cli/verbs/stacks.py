@@ -14,18 +14,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from cockpit.base.stacks.dump import Dump
 from cockpit.cli import job_options, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
-from cockpit.cli.parsing import Parser, rank_set, seconds
+from cockpit.cli.parsing import Parser, add_seconds, rank_set
 from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
 from cockpit.core.stacks.classes import RankClass, classes
+from cockpit.core.stacks.evidence import state_of
 from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.page import as_page
-from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links.roll import Roll
@@ -95,18 +97,14 @@ def _parser() -> Parser:
     group = parser.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
     group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
-    group.add_argument(
-        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between two looks (1)"
-    )
+    add_seconds(group, "--interval", 1.0, "seconds between two looks (1)")
     group.add_argument("--native", action="store_true", help="C and C++ frames too; holds ranks longer")
     group.add_argument("--locals", action="store_true", help="local variables, without secrets")
     group.add_argument(
         "--threads", choices=("main", "all"), default="main", help="print all threads, not just the main one"
     )
     group.add_argument("--children", action="store_true", help="Python children too, such as data loaders")
-    group.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="seconds one py-spy may take (10)"
-    )
+    add_seconds(group, "--timeout", 10.0, "seconds one py-spy may take (10)")
     job_options.add_options(parser)
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
@@ -286,28 +284,26 @@ def _as_json(snapshot: Snapshot, found: Finding, folder: str) -> dict[str, Any]:
         "job": snapshot.title,
         "run": snapshot.run,
         "snapshot": folder,
-        "samples": [
-            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
-        ],
+        "samples": [sample.as_json() for sample in snapshot.samples],
         "verdict": saved.verdict_json(found),
         "classes": [_class_json(one) for one in classes(snapshot)],
         "missing": {str(rank): why for rank, why in missing.items()},
         "ranks": {
-            str(rank): {
-                "node": place.node,
-                "local_rank": place.local_rank,
-                "pid": place.pid,
-                "state": _state(newest.get(rank)),
-                "way": newest[rank].way if rank in newest else "",
-                "notes": list(newest[rank].notes) if rank in newest else [],
-            }
+            str(rank): _rank_json(place, newest.get(rank, Dump(rank, 0.0)))
             for rank, place in sorted(snapshot.ranks.items())
         },
     }
 
 
-def _state(dump: Any) -> str:
-    return dump.process.state if dump is not None and dump.process is not None else ""
+def _rank_json(place: Place, dump: Dump) -> dict[str, Any]:
+    return {
+        "node": place.node,
+        "local_rank": place.local_rank,
+        "pid": place.pid,
+        "state": state_of(dump),
+        "way": dump.way,
+        "notes": list(dump.notes),
+    }
 
 
 def _class_json(found: RankClass) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
-from cockpit.cli.parsing import Parser, seconds
+from cockpit.cli.parsing import Parser, add_seconds
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.event_table import STAGES, survivor_text
 from cockpit.core.run.model import Node, RunModel
@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
     parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
-    parser.add_argument("--grace", type=seconds, metavar="S", help="seconds between SIGTERM and SIGKILL")
+    add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
     folder = RunFolder.find(args.run)

@@ -9,8 +9,8 @@ The order of each rank's own lines is never changed, and no line is lost or doub
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from cockpit.core.logs.blocks import Records, TracebackBlock
@@ -40,11 +40,6 @@ class Folded(NamedTuple):
     sources: list[Source]
     text: bytes
     originals: Sequence[bytes] = ()
-
-    @property
-    def said(self) -> Iterator[tuple[Source, bytes]]:
-        """Who printed what."""
-        return zip(self.sources, self.originals or repeat(self.text), strict=False)
 
 
 def folded(said: Iterable[tuple[Source, bytes]]) -> list[Folded]:

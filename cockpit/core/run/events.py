@@ -6,7 +6,7 @@ The table of all kinds is :mod:`cockpit.base.events`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,17 +40,6 @@ class Event:
     def as_json(self) -> dict[str, Any]:
         """The event as one flat object of a journal."""
         return {**RecordLine(self.at, self.fact).as_json(), "node": self.node}
-
-    @classmethod
-    def of(cls, at: float, kind: str, node: str, fields: Mapping[str, Any]) -> Event:
-        """An event of any kind, by its name.
-
-        :raises Malformed: there is no such kind, or a field is not what it should be
-        """
-        line = read_line({**fields, "t": at, "e": kind}, _JOURNALED)
-        if line is None:
-            raise Malformed(f"no kind of event: {kind}")
-        return cls(line.t, node, line.fact)
 
 
 class RecordReader:

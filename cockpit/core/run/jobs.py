@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.text import RemoteText
+from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.text import RemoteText, counted
 from cockpit.errors import CockpitError, Exit
 
 TEXT_LIMIT = 200
@@ -104,7 +104,7 @@ class Job:
         at = f" at {self.address}" if self.address else f" {self.name}" if self.name else ""
         of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
-        size = f"{of}{_count(self.world, 'rank')} on {_count(len(self.nodes), 'node')}"
+        size = f"{of}{counted(self.world, 'rank')} on {counted(len(self.nodes), 'node')}"
         return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
 
 
@@ -122,19 +122,12 @@ class Jobs(list[Job]):
 
 
 class _Claim(NamedTuple):
-    """A process that says it is this rank."""
+    """A process that says it is this rank, and of which job."""
 
     rank: int
-    world: int
     attempt: int
-    machine: str
     found: Found
-    launcher: str
-    run: str
-    user: str
-    command: str
-    address: str
-    name: str
+    job: Job
 
 
 def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
@@ -150,18 +143,18 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     for node, answer in answers.items():
         machine = node if answer.machine is None else _text(answer.machine)
         for told in answer.ranks:
-            key, claim = _claim(node, machine, told)
+            claim = _claim(node, machine, told)
             process = (machine, claim.found.pid, claim.found.ticks)
             if process not in seen:
                 seen.add(process)
-                claims[key].append(claim)
+                claims[claim.job.key].append(claim)
         if machine not in machines:
             others += [
                 Other(node, _text(one.user), one.pid, one.count, _text(one.command)) for one in answer.others
             ]
             stuck += [_stuck(node, one) for one in answer.stuck]
         machines.add(machine)
-    jobs = [_job(key, found, stuck) for key, found in claims.items()]
+    jobs = [_job(found, stuck) for found in claims.values()]
     # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
     jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
     return Jobs(jobs, others, list(answers))
@@ -196,13 +189,13 @@ def missing_text(job: Job) -> str:
         return ""
     missing = list(ranks_of(job.missing))
     were = "was" if len(missing) == 1 else "were"
-    return f"{_ranks(missing)} {were} not found on {nodes_text(job.nodes)}"
+    return f"{ranks_named(missing)} {were} not found on {nodes_text(job.nodes)}"
 
 
 # -- what a node says --------------------------------------------------------------------------------
 
 
-def _claim(node: str, machine: str, told: FoundRank) -> tuple[Key, _Claim]:
+def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
     world = told.world_size or 0
     addr, port, name = _text(told.job.addr), _text(told.job.port), _text(told.job.id)
     run, user, launcher = _text(told.run), _text(told.user), _text(told.launcher)
@@ -231,19 +224,8 @@ def _claim(node: str, machine: str, told: FoundRank) -> tuple[Key, _Claim]:
         key = ("at", addr, port, str(world), user, here if _is_loopback(addr) else "")
     else:
         key = ("here", launcher, str(world), user, "" if numbered else here)
-    return key, _Claim(
-        told.rank,
-        world,
-        told.attempt,
-        machine,
-        found,
-        launcher,
-        run,
-        user,
-        _text(told.command),
-        address,
-        name,
-    )
+    job = Job(key, launcher, run, user, _text(told.command), world, address, name)
+    return _Claim(told.rank, told.attempt, found, job)
 
 
 def _stuck(node: str, told: Stuck) -> str:
@@ -262,7 +244,7 @@ def _is_loopback(addr: str) -> bool:
 # -- one job -----------------------------------------------------------------------------------------
 
 
-def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
+def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     """The job of these processes: what most of them say it is."""
     problems: list[str] = []
     ranks: dict[int, Found] = {}
@@ -276,37 +258,26 @@ def _job(key: Key, claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
             problems.append(_twice(rank, several))
     sizes: defaultdict[int, set[int]] = defaultdict(set)
     for claim in claims:
-        if claim.world:
-            sizes[claim.world].add(claim.rank)
+        if claim.job.world:
+            sizes[claim.job.world].add(claim.rank)
     if len(sizes) > 1:
-        said = "; ".join(f"{size} ({_ranks(found)})" for size, found in sorted(sizes.items()))
+        said = "; ".join(f"{size} ({ranks_named(found)})" for size, found in sorted(sizes.items()))
         problems.append(f"its ranks do not agree on how many they are: {said}")
     world = max(sizes) if sizes else max(ranks) + 1
     beyond = [rank for rank in ranks if rank >= world]
     if beyond:
-        problems.append(f"{_ranks(beyond)} cannot be: it has {_count(world, 'rank')}")
+        problems.append(f"{ranks_named(beyond)} cannot be: it has {counted(world, 'rank')}")
     early = [rank for rank, found in ranks.items() if not found.python]
     if early:
-        problems.append(f"no Python below the wrapper of {_ranks(early)} yet")
+        problems.append(f"no Python below the wrapper of {ranks_named(early)} yet")
     newest = max(found.started for found in ranks.values())
     old = [rank for rank, found in ranks.items() if newest - found.started > APART_S]
     if old:
         minutes = (newest - max(ranks[rank].started for rank in old)) // 60
         rest = f"{minutes:.0f} min before the others: left over from an earlier job?"
-        problems.append(f"{_ranks(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
+        problems.append(f"{ranks_named(old)} {'was' if len(old) == 1 else 'were'} started {rest}")
     first = max(claims, key=lambda one: (one.attempt, -one.rank))
-    job = Job(
-        key,
-        first.launcher,
-        first.run,
-        first.user,
-        first.command,
-        world,
-        first.address,
-        first.name,
-        ranks,
-        problems,
-    )
+    job = replace(first.job, world=world, ranks=ranks, problems=problems)
     if job.missing:
         problems += [missing_text(job), *stuck]
     if len(problems) > PROBLEMS:
@@ -347,12 +318,3 @@ def _described(job: Job, users: bool) -> str:
 def _clock(at: float) -> str:
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
-
-
-def _ranks(ranks: Iterable[int]) -> str:
-    numbers = sorted(ranks)
-    return f"rank{'s' * (len(numbers) != 1)} {ranks_text(numbers)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

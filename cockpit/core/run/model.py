@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cockpit.core.run.event_table import TABLE
 from cockpit.core.run.events import Event
 from cockpit.core.run.states import LIVE, Node, Rank, RankState, Run
@@ -13,6 +15,14 @@ _NOBODY = Node("", ())
 
 class RunModel(Run):
     """The state of one run. :meth:`apply` is the only writer."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> RunModel:
+        """The state after these events."""
+        model = cls()
+        for event in events:
+            model.apply(event)
+        return model
 
     def apply(self, event: Event) -> set[str | int]:
         """Take in one event; return the names of nodes and the numbers of ranks that changed.

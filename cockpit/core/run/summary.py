@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from cockpit.base.shell import quote
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.run.failure import failure
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.errors import Exit
@@ -58,11 +58,7 @@ def endings(model: RunModel, without: Rank | None = None) -> str:
     for rank in model.ranks.values():
         if rank is not without:
             alike.setdefault(rank.text, []).append(rank.rank)
-    return "; ".join(f"{_ranks(numbers)} {text}" for text, numbers in sorted(alike.items()))
-
-
-def _ranks(numbers: list[int]) -> str:
-    return f"rank{'s' if len(numbers) > 1 else ''} {ranks_text(numbers)}"
+    return "; ".join(f"{ranks_named(numbers)} {text}" for text, numbers in sorted(alike.items()))
 
 
 def _moment(model: RunModel, rank: Rank) -> str:

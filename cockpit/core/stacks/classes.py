@@ -75,20 +75,19 @@ def _worked(before: Dump, after: Dump) -> bool:
     return after.process.switches - before.process.switches > max(3.0, SWITCHES_S * span)
 
 
-def classes(snapshot: Snapshot, sample: int = -1) -> list[RankClass]:
-    """The classes of one sample, the odd ones first: few ranks before many, what waits for others last.
+def classes(snapshot: Snapshot) -> list[RankClass]:
+    """The classes of the newest sample, the odd ones first: few ranks before many, waiting for others last.
 
-    :param sample: index of the sample; movement is that from the first one up to it
+    Movement is that since the first sample.
     """
     if not snapshot.samples:
         return []
-    end = len(snapshot.samples) if sample == -1 else sample + 1
-    upto = snapshot.samples[:end]
+    newest = snapshot.samples[-1].dumps
     groups: dict[tuple[tuple[Frame, ...], str, str, str, str], int] = {}
-    for rank, dump in upto[-1].dumps.items():
+    for rank, dump in newest.items():
         state = dump.process.state if dump.process is not None else ""
         state = state if state in "DTtZ" else ""
-        moves = movement([one.dumps[rank] for one in upto if rank in one.dumps]) if dump.threads else ""
+        moves = movement(snapshot.dumps(rank)) if dump.threads else ""
         does = _doing(dump)
         # The file that is read differs from rank to rank.
         what = does.what if does.kind == "collective" else "" if dump.threads else does.text
@@ -97,7 +96,7 @@ def classes(snapshot: Snapshot, sample: int = -1) -> list[RankClass]:
     made = []
     for (_, state, moves, _, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
-        dump = upto[-1].dumps[lowest]
+        dump = newest[lowest]
         made.append(RankClass(ranks, dump.frames, _doing(dump), state, moves, dump.source, lowest))
     return sorted(
         made, key=lambda one: (one.doing.kind in WAITING and not one.state, count(one.ranks), one.ranks)

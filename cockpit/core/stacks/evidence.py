@@ -335,8 +335,7 @@ def _at_one_place(dumps: Sequence[Dump]) -> bool:
 
 def bad_child(dump: Dump) -> Child | None:
     """A process below a rank that is dead or stopped."""
-    children = dump.process.children if dump.process is not None else ()
-    return next((child for child in children if child.state in DEAD | STOPPED), None)
+    return next((child for child in dump.children if child.state in DEAD | STOPPED), None)
 
 
 def place_text(frame: Frame | None) -> str:

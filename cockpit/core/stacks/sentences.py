@@ -80,10 +80,9 @@ def _of_children(act: Doing, dump: Dump, node: str) -> Story:
     if child is not None:
         detail = f"It {_does(act)}, and its process {child.pid} ({child.name}) is stopped."
         return Story(kind, detail, (Step(f"kill -CONT {child.pid}", "", node),))
-    below = dump.process.children if dump.process is not None else ()
-    if dump.process is not None and not below:
+    if dump.process is not None and not dump.children:
         return Story(kind, f"It {_does(act)}, and has none below it.", (threads_step(dump.rank),))
-    for child in below:
+    for child in dump.children:
         does = doing(child.threads[0].frames if child.threads else ())
         # A worker that waits for work is not what it waits for.
         if does.frame is not None and does.kind != "loader":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.core.masks import mask_of
@@ -43,6 +44,10 @@ class Sample:
     def answered(self) -> int:
         """The ranks whose Python stacks are here, as a mask."""
         return mask_of(rank for rank, dump in self.dumps.items() if dump.threads)
+
+    def as_json(self) -> dict[str, Any]:
+        """What there is to say about it besides its dumps."""
+        return {"at": self.at, "took_s": self.took_s, "silent": self.silent}
 
     def tree(self) -> StackTree:
         """The main stacks of all ranks that have one, merged."""

@@ -89,10 +89,9 @@ def titled_threads(
     :param each: at most this many per process
     """
     dump = snapshot.samples[-1].dumps[one.sample_rank]
-    children = dump.process.children if dump.process is not None else ()
     processes = [
         (f"rank {one.sample_rank}", dump.threads),
-        *((f"its child {child.pid} {child.name}", child.threads) for child in children),
+        *((f"its child {child.pid} {child.name}", child.threads) for child in dump.children),
     ]
     for whose, threads in processes:
         for thread in threads[:each]:

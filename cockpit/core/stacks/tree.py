@@ -76,21 +76,6 @@ class StackTree:
             branch = level.get(frame) or level.setdefault(frame, Branch(frame))
         return branch
 
-    def merge(self, other: StackTree) -> None:
-        """Take in another tree."""
-        self.ranks |= other.ranks
-        todo = [(self.below, other.below)]
-        while todo:
-            into, what = todo.pop()
-            for frame, branch in what.items():
-                mine = self._into(into, frame)
-                mine.ranks |= branch.ranks
-                if mine.frame is FULL:
-                    mine.ends |= branch.ranks
-                else:
-                    mine.ends |= branch.ends
-                    todo.append((mine.below, branch.below))
-
     def walk(self) -> Iterator[tuple[int, Branch]]:
         """Every branch with its depth from 0, parents before their children, in the order of a program."""
         todo = [(0, branch) for branch in reversed(self.branches())]

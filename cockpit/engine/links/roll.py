@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
 from cockpit.core.ranks import nodes_text
+from cockpit.core.text import counted
 from cockpit.errors import CockpitError
 from cockpit.transport.base import ConnectStage, Progress
 
@@ -71,9 +72,8 @@ class Roll:
 
     def counts(self) -> str:
         """How many have answered, and how many cannot: ``42 of 64 nodes answered, 3 failed``."""
-        noun = "node" if self.total == 1 else "nodes"
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{len(self.answered)} of {self.total} {noun} answered{failed}"
+        return f"{len(self.answered)} of {counted(self.total, 'node')} answered{failed}"
 
     def silent(self) -> list[str]:
         """The pending nodes, by what they are waiting for: ``gpu[07,12] for 12 s (the connection)``."""

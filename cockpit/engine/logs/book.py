@@ -92,6 +92,8 @@ class Logbook:
         if self._files():
             self._held = deque()
         self._told = 0  # batches at the last flush
+        self.reads_along = False
+        """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
         self.untimed = range(0)
         """Batches of bytes that came after the last line of a time index: newer than all before them."""
 
@@ -99,11 +101,6 @@ class Logbook:
     def lines(self) -> int:
         """Complete lines in the document."""
         return self.index.lines
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the logs that are in the document."""
-        return self.index.size_bytes
 
     @property
     def batches(self) -> int:
@@ -115,6 +112,8 @@ class Logbook:
     def feed(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """Take new bytes of a log, in order; what is already known is skipped."""
         number = self.logs.number((node, rank))
+        if self.reads_along:
+            self.logs.keep(number, offset, data)
         if self._held is None:
             self._collector.feed(number, offset, data)
         else:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from cockpit.base.gate import (
     ListOf,
     Malformed,
     MapOf,
-    Maybe,
     Of,
     Text,
     bound,
+    maybe,
     read,
 )
 from cockpit.base.record import EVENTS
@@ -153,7 +154,7 @@ class Manifest:
     cwd: str = bound(_FILE)
     hostfile: str = bound(_FILE, "")
     pythons: Sequence[str] = bound(ListOf(_FILE, 1000), ())
-    profile: dict[str, Any] | None = bound(Maybe(_OBJECT), None)
+    profile: dict[str, Any] | None = maybe(_OBJECT)
     on_failure: str = bound(Text(4, "stop|wait"), "stop")
     failure_wait_s: float = bound(SECONDS, 30.0)
     transport: str = bound(_TRANSPORT, "auto")
@@ -320,8 +321,7 @@ class RunFolder:
 
     def _open_journal(self, file: Path) -> bytes:
         """Open it; return what completes a line that a crash cut off."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        self._journal = open_regular(file, flags)
+        self._journal = open_regular(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         self._size = os.fstat(self._journal).st_size
         return b"" if os.pread(self._journal, 1, max(0, self._size - 1)) in (b"", b"\n") else b"\n"
 
@@ -366,15 +366,8 @@ class RunFolder:
 
         :raises CockpitError: manifest or journal cannot be read
         """
-        model = RunModel()
-        manifest = self.manifest
-        model.apply(planned(manifest))
-        for event in self.journal():
-            model.apply(event)
-        for node in manifest.nodes:
-            for event in self.recorded(node):
-                model.apply(event)
-        return model
+        recorded = map(self.recorded, self.manifest.nodes)
+        return RunModel.of(chain([planned(self.manifest)], self.journal(), *recorded))
 
     def discard(self) -> None:
         """Remove the folder of a run that never started.

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
+from cockpit.base.gate import PID, TICKS, WORD, Text, bound, read
 from cockpit.engine.files import append, open_regular
 from cockpit.errors import CockpitError, os_error
 
@@ -33,29 +34,17 @@ class Holder:
     :param ticks: when it was started, in clock ticks since boot
     """
 
-    host: str = ""
-    pid: int = 0
-    boot: str = ""
-    pids: str = ""
-    ticks: int = 0
+    host: str = bound(Text(256, cut=True), "")
+    pid: int = bound(PID, 0)
+    boot: str = bound(WORD, "")
+    pids: str = bound(WORD, "")
+    ticks: int = bound(TICKS, 0)
 
     @classmethod
     def here(cls) -> Holder:
         """This process."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _boot(), _pids(), _ticks(pid) or 0)
-
-    @classmethod
-    def read(cls, data: bytes) -> Holder:
-        """Of a file; what cannot be made out is somebody unknown."""
-        try:
-            told = json.loads(data)
-            host, pid, boot, pids, ticks = (told[name] for name in cls.__dataclass_fields__)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return cls()
-        if not all(isinstance(text, str) for text in (host, boot, pids)) or type(pid) is not int:
-            return cls()
-        return cls(host[:256], pid, boot, pids, ticks) if type(ticks) is int else cls()
 
     def dead(self) -> bool:
         """Whether it is certain that it is gone: the machine is this one, and the process is not there."""
@@ -161,7 +150,7 @@ class Writer:
 
     def _open(self, path: Path, flags: int) -> int:
         try:
-            return open_regular(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            return open_regular(path, flags)
         except OSError as error:
             raced = FileExistsError if flags & os.O_CREAT else FileNotFoundError
             if isinstance(error, raced):
@@ -198,9 +187,10 @@ def _record() -> bytes:
 
 
 def _holder(number: int) -> Holder:
+    """Who says so in a file; what cannot be made out is somebody unknown."""
     try:
-        return Holder.read(os.pread(number, 4096, 0))
-    except OSError:
+        return read(Holder, json.loads(os.pread(number, 4096, 0)))
+    except (OSError, ValueError, RecursionError):
         return Holder()
 
 

@@ -42,8 +42,6 @@ class Board:
         self.trends = Trends()
         self.cause: Finding | None = None
         """Which rank failed first, and why, according to its log."""
-        self.reads_along = False
-        """Whether another cockpit writes the spool: what has arrived is kept until it is there."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
         self._cause_of: tuple[Rank, int] | None = None
@@ -90,8 +88,6 @@ class Board:
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
-        if self.reads_along:
-            self.book.logs.keep(self.book.logs.number((node, rank)), offset, data)
         self.book.feed(node, rank, offset, data)
         if rank is not None:
             self.metrics.feed(rank, data, time.time())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from cockpit import paths
@@ -65,11 +66,7 @@ async def model_now(
         return found
 
     answers, errors = await ask_all(pool, manifest, ask, only)
-    model = RunModel()
-    model.apply(planned(manifest))
-    for answer in answers.values():
-        for event in answer:
-            model.apply(event)
+    model = RunModel.of([planned(manifest), *chain(*answers.values())])
     for name, error in list(errors.items()):
         state = "stale" if retried(error) else "gone"
         model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
@@ -90,9 +87,7 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
     found = record.events(answer.events.lines + answer.found.lines)
     if answer.gone is not None:
         found = list(RunFolder(paths.runs() / manifest.run).recorded(node))
-        model = RunModel()
-        for event in (planned(manifest), *found):
-            model.apply(event)
+        model = RunModel.of([planned(manifest), *found])
         found += still_there(model, node.name, answer.gone)
     bad = answer.events.bad + answer.found.bad + record.bad
     await link.measure_clock()

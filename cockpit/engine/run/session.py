@@ -51,12 +51,15 @@ class Listener(Protocol):
 
     def joined(self, model: RunModel) -> None:
         """The model of the session; called once, before all else."""
+        return
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
+        return
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied to the model; ``changed`` are names of nodes and numbers of ranks."""
+        return
 
 
 class Session:

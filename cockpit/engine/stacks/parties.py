@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 
 from cockpit.base import verbs
 from cockpit.base.answers import SeekAnswer
@@ -100,12 +101,11 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
         pool.roll.call(asked)
         answers, errors = await settle({name: look(name) for name in asked})
         told = [event for event in folder.journal() if event.kind != "link"]
-        model = RunModel()
-        model.apply(planned(manifest))
-        for name, entry in entries.items():
-            heard = answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
-            for event in heard:
-                model.apply(event)
+        heard = (
+            answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
+            for name, entry in entries.items()
+        )
+        model = RunModel.of([planned(manifest), *chain(*heard)])
         if model.over:
             kept = saved.newest(folder.path / "stacks")
             hint = f"cockpit stacks {quote(str(kept))}" if kept else f"cockpit logs {quote(folder.name)}"
@@ -172,31 +172,17 @@ class JobParty:
         ]
 
 
-async def find_jobs(
-    names: Sequence[str], pool: LinkPool, found: Callable[[str], None] = lambda node: None
-) -> tuple[list[Job], dict[str, CockpitError]]:
-    """Every job on these nodes, and an error for each node that did not answer.
-
-    :param found: called with each node that answered
-    """
-
-    async def ask(node: str) -> SeekAnswer:
-        answer = await (await pool.lend(node)).call(verbs.Seek())
-        found(node)
-        return answer
-
-    answers, errors = await settle({name: ask(name) for name in names})
-    return group(answers), errors
-
-
-async def find_job(
-    names: Sequence[str], pool: LinkPool, wanted: str, found: Callable[[str], None] = lambda node: None
-) -> tuple[Job, dict[str, CockpitError]]:
-    """The only job on these nodes, or the requested one.
+async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[Job, dict[str, CockpitError]]:
+    """The only job on these nodes, or the requested one, and an error for each node that did not answer.
 
     :raises CockpitError: there is none, or there are several and none was named
     """
-    jobs, errors = await find_jobs(names, pool, found)
+
+    async def ask(node: str) -> SeekAnswer:
+        return await (await pool.lend(node)).call(verbs.Seek())
+
+    answers, errors = await settle({name: ask(name) for name in names})
+    jobs = group(answers)
     if not jobs and errors:
         raise next(iter(errors.values()))
     return choose(jobs, wanted), errors

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from cockpit.base import fields, verbs
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import Room, TooLarge, unpack
+from cockpit.base.stacks.packing import TooLarge
+from cockpit.base.stacks.unpacking import Room, unpack
 from cockpit.core.text import RemoteText
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link

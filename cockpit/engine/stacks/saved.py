@@ -28,6 +28,7 @@ from cockpit.base.gate import (
     RANK_LIMIT,
     TIME,
     Digits,
+    FieldKind,
     ListOf,
     MapOf,
     Maybe,
@@ -40,7 +41,8 @@ from cockpit.base.gate import (
 )
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import ANYTHING, FromJson, Room, dump_json
+from cockpit.base.stacks.packing import dump_json
+from cockpit.base.stacks.unpacking import ANYTHING, FromJson, Room
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
@@ -57,12 +59,22 @@ FILE_LIMIT = 32 << 20
 """Bytes of one file: a larger one is neither written nor read."""
 
 ROOM = 1 << 30
-"""Bytes that a snapshot from disk may take up, as :class:`cockpit.base.stacks.packing.Room` counts them."""
+"""Bytes that a snapshot from disk may take up, as :class:`cockpit.base.stacks.unpacking.Room` counts them."""
 
 _BROKEN = (OSError, ValueError, RecursionError)
 """What reading a file raises if it is not as it was written."""
 
-_WORDS = Text(100_000)
+_MOST = Text(100_000)
+
+
+class _Words(FieldKind):
+    """Text, made harmless."""
+
+    def read(self, value: Any) -> str:
+        return RemoteText.of(_MOST.read(value)).shown()
+
+
+_WORDS = _Words()
 
 
 @dataclass(frozen=True)
@@ -141,9 +153,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "run": snapshot.run,
         "options": dict(snapshot.options),
         "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
-        "samples": [
-            {"at": sample.at, "took_s": sample.took_s, "silent": sample.silent} for sample in snapshot.samples
-        ],
+        "samples": [sample.as_json() for sample in snapshot.samples],
         "files": files,
     }
     try:
@@ -169,7 +179,7 @@ def load(folder: Path) -> Snapshot:
         told = _read(file)
         written = read(_Version, told)
         if written.format > FORMAT:
-            what = f"written by cockpit {_clean(written.version)}, which is newer than this one"
+            what = f"written by cockpit {written.version}, which is newer than this one"
             raise CockpitError(what, where=str(file))
         head = read(_Head, told)
     except (FileNotFoundError, NotADirectoryError):
@@ -192,16 +202,9 @@ def load(folder: Path) -> Snapshot:
 
 def _opened(head: _Head) -> Snapshot:
     """The snapshot, still without dumps."""
-    samples = [
-        Sample(one.at, {}, {_clean(node): _clean(why) for node, why in one.silent.items()}, one.took_s)
-        for one in head.samples
-    ]
-    ranks = {
-        rank: Place(_clean(one.node), one.local_rank, one.pid, _clean(one.why))
-        for rank, one in head.ranks.items()
-    }
-    options = {_clean(name): value for name, value in head.options.items()}
-    return Snapshot(_clean(head.name), _clean(head.title), _clean(head.run), ranks, samples, options)
+    samples = [Sample(**vars(one)) for one in head.samples]
+    ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
+    return Snapshot(head.name, head.title, head.run, ranks, samples, head.options)
 
 
 def is_snapshot(folder: Path) -> bool:

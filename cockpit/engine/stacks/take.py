@@ -15,7 +15,7 @@ from typing import Any
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.packing import KEPT, Room
+from cockpit.base.stacks.unpacking import KEPT, Room
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks import saved
@@ -25,7 +25,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 
 SNAPSHOT_LIMIT = 512 << 20
-"""Bytes that the samples of one snapshot may take up, as ``packing.Room`` counts them."""
+"""Bytes that the samples of one snapshot may take up, as ``unpacking.Room`` counts them."""
 
 
 class Sampler:
@@ -41,6 +41,8 @@ class Sampler:
 
     def __init__(self, party: Party, ask: Ask, root: Path) -> None:
         self.party = party
+        self.command = party.command
+        """The shell command that takes the same stacks."""
         self.ask = ask
         self.root = root
         self.snapshot = Snapshot(time.strftime("%Y%m%d-%H%M%S"), party.title, party.run, options=ask.options)
@@ -66,14 +68,9 @@ class Sampler:
         """How many ranks there are to ask."""
         return sum(not place.why for place in self.snapshot.ranks.values())
 
-    @property
-    def command(self) -> str:
-        """The shell command that takes the same stacks."""
-        return self.party.command
-
     def _look_around(self) -> None:
-        places = self.party.places()
-        self.snapshot.ranks.update({rank: places[rank] for rank in places if self.ask.wants(rank)})
+        places = self.party.places().items()
+        self.snapshot.ranks.update({rank: place for rank, place in places if self.ask.wants(rank)})
 
     async def take(self) -> Sample:
         """One more sample of all ranks; it is in the snapshot from the start and fills while they answer.
@@ -132,10 +129,9 @@ class Sampler:
 
         :raises CockpitError: the rank cannot be asked
         """
-        place = self.snapshot.ranks.get(rank)
-        if place is None or place.why or not place.node:
-            why = place.why if place is not None and place.why else "it is on no node that was asked"
-            raise CockpitError(why, where=f"rank {rank}")
+        place = self.snapshot.ranks.get(rank, Place(""))
+        if place.why or not place.node:
+            raise CockpitError(place.why or "it is on no node that was asked", where=f"rank {rank}")
         sample = Sample(time.time())
         ask = replace(self.ask, native=native, locals=locals, children=children, ranks=1 << rank)
         await self._node(place.node, sample, ask, KEPT)

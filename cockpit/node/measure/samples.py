@@ -23,7 +23,7 @@ CHILDREN_EVERY = 5
 def samples(call: Call) -> Dict[str, Any]:
     """Send a sample each ``interval`` seconds (1) until cancelled; answers ``{}`` then.
 
-    Item: ``t`` the node's clock; ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
+    Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children}}; ``gpus`` (see ``node.measure.gpu``).
     """
     asked = call.asked(verbs.Samples)
@@ -52,7 +52,6 @@ class _Sampler:
             raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
         used, total = procfs.memory() or (None, None)
         return {
-            "t": time.time(),
             "node": {
                 "load": os.getloadavg()[0],
                 "cores": os.cpu_count(),

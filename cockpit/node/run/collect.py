@@ -14,15 +14,11 @@ _CHUNK = 1 << 20
 
 
 def reports(call: Call) -> Dict[str, Any]:
-    """List the files in the run's reports folder: ``files`` [{name, size, mtime}], sorted by name."""
+    """List the files in the run's reports folder: ``files`` [{name, size}], sorted by name."""
     folder = os.path.join(call.asked(verbs.Reports).dir, record.REPORTS)
-    found = []
-    if os.path.isdir(folder):
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                found.append({"name": entry.name, "size": status.st_size, "mtime": status.st_mtime})
-    return {"files": found}
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    sizes = {name: safefiles.size(os.path.join(folder, name)) for name in names}
+    return {"files": [{"name": name, "size": size} for name, size in sizes.items() if size is not None]}
 
 
 def _open(folder: str, name: str) -> int:

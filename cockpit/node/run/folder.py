@@ -8,7 +8,6 @@ import io
 import json
 import marshal
 import os
-import pwd
 import shutil
 import signal
 import stat
@@ -21,7 +20,7 @@ from typing import Any, Dict
 
 from cockpit.base import openfiles, record
 from cockpit.base.shell import quote_posix
-from cockpit.node import safefiles, usermask
+from cockpit.node import safefiles, usermask, users
 from cockpit.node.run import stopping
 
 _OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
@@ -118,20 +117,13 @@ def _ours(folder: str) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise RunFolderError("%s is a symbolic link; use --node-dir DIR" % folder)
     if found.st_uid != os.geteuid():
-        owner = "%s belongs to %s" % (folder, _user(found.st_uid))
-        raise RunFolderError("%s, not to %s; use --node-dir DIR" % (owner, _user(os.geteuid())))
+        owner = "%s belongs to %s" % (folder, users.name(found.st_uid))
+        raise RunFolderError("%s, not to %s; use --node-dir DIR" % (owner, users.name(os.geteuid())))
     if found.st_mode & 0o022:
         mode = stat.S_IMODE(found.st_mode)
         raise RunFolderError(
             "others may write to %s (mode %04o); chmod 700 it or use --node-dir DIR" % (folder, mode)
         )
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid
 
 
 def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: float) -> Dict[str, Any]:
@@ -185,7 +177,7 @@ def _group_lives(group: int) -> bool:
 
 def _first_event(folder: str) -> Dict[str, Any]:
     try:
-        line, end, _ = safefiles.head(os.path.join(folder, record.EVENTS), 1 << 16).partition(b"\n")
+        line, end, _ = safefiles.part(os.path.join(folder, record.EVENTS), 0, 1 << 16).partition(b"\n")
     except FileNotFoundError:
         return {}
     return safefiles.parse(line) if end else {}

@@ -28,8 +28,8 @@ def follow(call: Call) -> Dict[str, Any]:
     Request: ``dir``, ``offsets`` {file: bytes already there}, ``credit`` (bytes in flight); ``run`` and
     ``node``, by which processes are found once the run folder is gone.
     Item: ``parts`` [[file, offset, length], …] with the bytes as payload, ``sizes`` {file: size},
-    ``t`` the node's clock, ``alive`` whether the supervisor lives; if it does not, ``found``: events
-    that it could no longer record; if the run folder is gone, ``gone`` (see :meth:`Remains.told`).
+    ``alive`` whether the supervisor lives; if it does not, ``found``: events that it could no longer record;
+    if the run folder is gone, ``gone`` (see :meth:`Leftovers.told`).
 
     :raises NodeError: the run folder is gone and nothing runs, or a file is shorter than the offset asked for
     """
@@ -39,9 +39,8 @@ def follow(call: Call) -> Dict[str, Any]:
     except NodeError as error:
         while True:
             found = remaining(error, asked.dir, asked.run, asked.node)
-            alive = found.supervisor is not None
-            item = {"parts": [], "sizes": {}, "t": time.time(), "alive": alive}
-            call.item(dict(item, gone=found.told(error.what)))
+            alive, gone = found.supervisor is not None, found.told(error.what)
+            call.item({"parts": [], "sizes": {}, "alive": alive, "gone": gone})
             if not call.pause(BEAT_S):
                 break
     return {}
@@ -56,7 +55,7 @@ def _follow_files(call: Call, folder: str, offsets: Dict[str, int]) -> None:
         parts, data = reader.batch(room)
         now = time.monotonic()
         if parts or now - last >= BEAT_S:
-            item = {"parts": parts, "sizes": reader.sizes, "t": time.time(), "alive": alive}
+            item: Dict[str, Any] = {"parts": parts, "sizes": reader.sizes, "alive": alive}
             if alive is False and not parts:
                 item["found"] = unrecorded(folder)
             call.item(item, data)
@@ -103,7 +102,10 @@ class _Reader:
             # What earlier files did not need goes to the others.
             share = max(room // (len(behind) - number), 4096)
             offset = self._offsets.get(name, 0)
-            chunk = self._read(name, min(share, room), offset)
+            try:
+                chunk = safefiles.part(os.path.join(self._folder, name), offset, min(share, room))
+            except FileNotFoundError:
+                chunk = b""  # removed just now: the next look reports it
             if chunk:
                 parts.append((name, offset, len(chunk)))
                 chunks.append(chunk)
@@ -113,16 +115,6 @@ class _Reader:
                 break
         self.behind -= sum(map(len, chunks))
         return parts, b"".join(chunks)
-
-    def _read(self, name: str, room: int, offset: int) -> bytes:
-        try:
-            number = safefiles.opened(os.path.join(self._folder, name))
-        except FileNotFoundError:
-            return b""  # removed just now: the next look reports it
-        try:
-            return os.pread(number, room, offset)
-        finally:
-            os.close(number)
 
     def _look(self) -> None:
         self.sizes = {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Type
 
 from cockpit.base import record, verbs
-from cockpit.base.gate import COUNT, NODE_NAME, PID, RANKS, RUN_NAME, TICKS, WORD, Of, bound, read
+from cockpit.base.fields import RunIdentity
+from cockpit.base.gate import COUNT, read
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import remains
@@ -67,8 +67,9 @@ def runs(call: Call) -> Dict[str, Any]:
 def _status(folder: str) -> Dict[str, Any]:
     facts = read_record(folder)
     alive = supervisor_alive(folder)  # first: what one records before it ends belongs to the events
+    path = os.path.join(folder, record.EVENTS)
     try:
-        data = safefiles.tail(os.path.join(folder, record.EVENTS), _EVENTS_READ)
+        data = safefiles.part(path, max(0, (safefiles.size(path) or 0) - _EVENTS_READ), _EVENTS_READ)
     except OSError as error:
         raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
     events = []
@@ -98,7 +99,7 @@ def read_record(folder: str) -> Dict[str, Any]:
             raise NodeError("folder", "run folder %s belongs to uid %d" % (folder, owner))
         facts = safefiles.load(os.path.join(folder, record.RECORD), _RECORD_LIMIT)
         if COUNT.read(facts.get("format")) <= record.FORMAT:
-            read(_Facts, facts)
+            read(RunIdentity, facts)
     except OSError as error:
         raise NodeError("gone", "no run record in %s: %s" % (folder, error.strerror)) from None
     except ValueError as error:
@@ -108,23 +109,6 @@ def read_record(folder: str) -> Dict[str, Any]:
             "format", "the run was started by a newer cockpit", "use that version, or upgrade this one"
         )
     return facts
-
-
-@dataclass(frozen=True)
-class _Process:
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What an agent itself needs from ``record.json``."""
-
-    run: str = bound(RUN_NAME)
-    node: str = bound(NODE_NAME)
-    boot_id: str = bound(WORD)
-    ranks: Tuple[int, ...] = bound(RANKS)
-    supervisor: _Process = bound(Of(_Process))
 
 
 _known: Dict[str, Dict[str, Any]] = {}

@@ -155,7 +155,7 @@ class Supervisor:
 
     def _announce(self) -> None:
         spec = self._spec
-        me = {"pid": os.getpid(), "ticks": _ticks(os.getpid())}
+        me = {"pid": os.getpid(), "ticks": procfs.ticks(os.getpid())}
         facts = {
             "format": record.FORMAT,
             "t": self._began,
@@ -255,7 +255,7 @@ class Supervisor:
             if ended is None:
                 return
             # Only a process that nobody waited for yet can tell its start time.
-            ticks = _ticks(ended.si_pid)
+            ticks = procfs.ticks(ended.si_pid)
             pid, status, usage = os.wait4(ended.si_pid, 0)
             if pid == self._launcher and self._launcher_status is None:
                 self._launcher_status = status
@@ -389,11 +389,6 @@ class Supervisor:
         line = {"t": time.time(), "e": event}
         line.update(facts)
         self._events.add(line)
-
-
-def _ticks(pid: int) -> int:
-    found = procfs.stat(pid)
-    return found.ticks if found else 0
 
 
 def _wait(numbers: List[int], seconds: float) -> None:

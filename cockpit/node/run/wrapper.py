@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     if pid == 0:
         _child(command, wrapper, log, user_umask, mask)
     os.close(log)
-    ticks = _ticks(pid)
+    ticks = procfs.ticks(pid)
     facts: dict[str, int | float | None] = {
         "t": time.time(),
         "rank": rank,
@@ -91,9 +91,9 @@ def main(argv: list[str]) -> int:
         "pid": pid,
         "ticks": ticks,
         "wrapper": wrapper,
-        "wrapper_ticks": _ticks(wrapper),
+        "wrapper_ticks": procfs.ticks(wrapper),
         "parent": parent,
-        "parent_ticks": _ticks(parent),
+        "parent_ticks": procfs.ticks(parent),
         "max_restarts": max_restarts,
     }
     _write(folder, record.rank_start(rank), _json(facts))
@@ -140,11 +140,6 @@ def _complain(text: str) -> None:
         os.write(2, os.fsencode("cockpit: rankwrap: %s\n" % text))
     except OSError:
         pass  # the launcher's log may be on a full disk: no rank may end because of that
-
-
-def _ticks(pid: int) -> int:
-    found = procfs.stat(pid)
-    return found.ticks if found else 0
 
 
 def _keep_older(folder: str, rank: int) -> None:

@@ -36,37 +36,25 @@ _SETTLE_S = 0.06
 """A process that stays stopped for longer was not stopped just briefly."""
 
 
-class Wish(NamedTuple):
-    """What is asked of every rank."""
-
-    native: bool
-    locals: bool
-    children: bool
-    timeout_s: float
-    folder: str
-
-
 def stacks(call: Call) -> Dict[str, Any]:
-    """The stacks of some ranks as they arrive: items ``{"ranks": […]}`` with :func:`pack`, then ``took_s``.
+    """The stacks of some ranks as they arrive: items with :func:`pack`.
 
     Request: ``targets``, a list of ``{"rank", "pid", "ticks"}``; ``native``, ``locals``, ``children``;
     ``timeout_s`` for one py-spy; ``dir``, the run folder, empty for a job that has none.
 
     :raises NodeError: there is no py-spy here
     """
-    began = time.monotonic()
     asked = call.asked(verbs.Stacks)
-    timeout_s = min(max(asked.timeout_s, 0.1), 600.0)
-    wish = Wish(asked.native, asked.locals, asked.children, timeout_s, asked.dir)
+    wish = replace(asked, timeout_s=min(max(asked.timeout_s, 0.1), 600.0))
     if asked.targets:
-        _Dumps(call, wish, pyspy.ready().path).run(asked.targets)
-    return {"took_s": round(time.monotonic() - began, 4)}
+        _Dumps(call, wish, pyspy.ready()).run(asked.targets)
+    return {}
 
 
 class _Dumps:
     """One request."""
 
-    def __init__(self, call: Call, wish: Wish, path: str) -> None:
+    def __init__(self, call: Call, wish: verbs.Stacks, path: str) -> None:
         self._call = call
         self.wish = wish
         self._path = path
@@ -120,7 +108,7 @@ class _Dumps:
                 return
             what = "its stacks are too large to be sent (%s)" % error
             payload = pack([replace(dumps[0], threads=(), process=None, way="", error="failed", what=what)])
-        self._call.item({"ranks": [dump.rank for dump in dumps]}, payload)
+        self._call.item({}, payload)
 
     def cancelled(self) -> bool:
         """Whether nobody wants the answer any more."""
@@ -130,7 +118,7 @@ class _Dumps:
         """Run py-spy: ourselves if we may, else through something that may."""
         wish = self.wish
         denied: Optional[Result] = None
-        for name, starter in permission.starters(wish.folder, wish.timeout_s):
+        for name, starter in permission.starters(wish.dir, wish.timeout_s):
             try:
                 result = pyspy_process.run(starter, self._path, arguments, wish.timeout_s, self.cancelled)
             except OSError as error:
@@ -138,7 +126,7 @@ class _Dumps:
                     denied = Result(None, b"", "py-spy cannot be started: %s" % error)
                 continue
             if result.code == 0 or result.why or not permission.denied(result.said):
-                permission.remember(wish.folder, name)
+                permission.remember(wish.dir, name)
                 return result
             denied = denied or result
         return denied or Result(None, b"", "py-spy cannot be started")
@@ -273,8 +261,7 @@ class _Look:
         if result.why:
             return _Seen(error="failed", what="py-spy's answer is too large")
         if permission.denied(result.said):
-            refusal = permission.refusal(self._pid, facts.uid)
-            return _Seen(error="denied", what=refusal.what, hint=refusal.hint)
+            return _Seen("kernel", (), None, "denied", *permission.refusal(self._pid, facts.uid))
         return _Seen("kernel", (), None, "failed", *pyspy_process.complaint(result.said, self._pid))
 
     def _children(self, children: Tuple[Child, ...]) -> List[Child]:

@@ -162,7 +162,7 @@ def children(pid: int) -> Tuple[Child, ...]:
 
 def program(pid: int) -> str:
     """The file name of the program a process runs; its short name if that may not be read."""
-    return os.path.basename(_link("/proc/%d/exe" % pid)) or name(pid)
+    return os.path.basename(procfs.link("/proc/%d/exe" % pid)) or name(pid)
 
 
 def name(pid: int) -> str:
@@ -173,13 +173,13 @@ def name(pid: int) -> str:
 
 def folder(pid: int) -> str:
     """The working folder of a process; empty if it may not be read."""
-    return _link("/proc/%d/cwd" % pid)
+    return procfs.link("/proc/%d/cwd" % pid)
 
 
 def has_other_files(pid: int) -> bool:
     """Whether a process sees other files under the same paths than we do (a container)."""
-    theirs = _link("/proc/%d/ns/mnt" % pid)
-    return bool(theirs) and theirs != _link("/proc/self/ns/mnt")
+    theirs = procfs.link("/proc/%d/ns/mnt" % pid)
+    return bool(theirs) and theirs != procfs.link("/proc/self/ns/mnt")
 
 
 def is_python(pid: int) -> bool:
@@ -227,7 +227,7 @@ def _file(pid: int, number: int) -> str:
     """What is behind a file descriptor: a path, ``pipe``, ``socket``."""
     if number >= 1 << 31:
         return ""
-    target = _link("/proc/%d/fd/%d" % (pid, number))
+    target = procfs.link("/proc/%d/fd/%d" % (pid, number))
     kind, colon, _ = target.partition(":[")
     if colon and not target.startswith("/"):
         return kind.replace("anon_inode", "")
@@ -292,20 +292,4 @@ def _number(text: str) -> int:
 
 
 def _text(pid: object, file: str) -> str:
-    try:
-        number = os.open("/proc/%s/%s" % (pid, file), os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return b"".join(iter(lambda: os.read(number, 1 << 16), b"")).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(number)
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+    return procfs.contents("/proc/%s/%s" % (pid, file)).decode("utf-8", "replace")

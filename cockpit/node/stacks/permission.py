@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import re
 import shutil
 import subprocess
 import threading
-from typing import ClassVar, Dict, List, NamedTuple, Optional, Tuple
+from typing import ClassVar, Dict, List, Optional, Tuple
 
+from cockpit.node import users
 from cockpit.node.run.helpers import Running, Starter, by_supervisor, quiet
 from cockpit.node.stacks import kernel
 from cockpit.node.stacks.pyspy_process import NAME, child, directly
@@ -27,13 +27,6 @@ def denied(said: str) -> bool:
     """Whether py-spy complains that it may not look into a process."""
     # It may, but could not hold the process: another program does, and it can be seen without holding.
     return _DENIED.search(said) is not None and "Failed to suspend process" not in said
-
-
-class Refusal(NamedTuple):
-    """Why a process may not be looked into, and what would help."""
-
-    what: str
-    hint: str
 
 
 class _Remembered:
@@ -93,31 +86,31 @@ def _sudo_would(sudo: str, path: str) -> bool:
         return _Remembered.sudo
 
 
-def refusal(pid: int, uid: int) -> Refusal:
-    """Why none of our ways may look into a process of this user."""
+def refusal(pid: int, uid: int) -> Tuple[str, str]:
+    """Why none of our ways may look into a process of this user, and what would help."""
     ours = os.geteuid()
     if ours not in (0, uid):
-        owner = _user(uid)
-        what = "its process belongs to %s; %s may not look into it" % (owner, _user(ours))
-        return Refusal(what, "only %s may: ask from there" % ("root" if uid == 0 else owner + " or root"))
+        owner = users.name(uid)
+        what = "its process belongs to %s; %s may not look into it" % (owner, users.name(ours))
+        return what, "only %s may: ask from there" % ("root" if uid == 0 else owner + " or root")
     if not _may_trace():
         scope = _scope()
         if scope in (1, 2):
             whose = "processes of one's own children" if scope == 1 else "processes by root"
             what = "this node only allows looking into %s (kernel.yama.ptrace_scope = %d)" % (whose, scope)
-            return Refusal(what, "sudo sysctl -w kernel.yama.ptrace_scope=0")
+            return what, "sudo sysctl -w kernel.yama.ptrace_scope=0"
         if scope == 3:
             what = "this node allows nobody to look into a process (kernel.yama.ptrace_scope = 3)"
             hint = "set kernel.yama.ptrace_scope to 0 or 1 in /etc/sysctl.d, then reboot: 3 holds until then"
-            return Refusal(what, hint)
+            return what, hint
         if ours == 0:
             what = "root may not look into other processes here: a container without SYS_PTRACE"
-            return Refusal(what, "start the container with --cap-add SYS_PTRACE")
+            return what, "start the container with --cap-add SYS_PTRACE"
     what = (
         "the system forbids looking into its process %d (a sandbox, a container, or a protected program)"
         % pid
     )
-    return Refusal(what, "on the node: sudo py-spy dump --pid %d" % pid)
+    return what, "on the node: sudo py-spy dump --pid %d" % pid
 
 
 def _may_trace() -> bool:
@@ -131,10 +124,3 @@ def _scope() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import verbs
 from cockpit.node import private_folder
@@ -29,27 +29,16 @@ SEARCH_S = 3.0
 """Time limit for finding the node's own py-spy: PATH may have folders on a silent server."""
 
 
-class PySpy(NamedTuple):
-    """A py-spy that can be run.
-
-    :param source: ``node``: it was there; ``cache``: a cockpit has sent it
-    """
-
-    path: str
-    source: str
-    version: str
-
-
 class _Known:
-    """What this agent has found so far."""
+    """What this agent has found so far; ``spy`` is the path of one that can be run."""
 
     lock = threading.Lock()
-    spy: Optional[PySpy] = None
+    spy: Optional[str] = None
     searched = False
 
 
 def spy(call: Call) -> Dict[str, Any]:
-    """Whether there is a py-spy here: ``ready``, ``from`` (``node``, ``cache`` or empty), ``version``.
+    """Whether there is a py-spy here: ``ready``.
 
     Request: ``sha256`` of the binary that the cockpit has (empty for none), and as payload that binary,
     compressed with zlib, if it was found missing before.
@@ -64,14 +53,11 @@ def spy(call: Call) -> Dict[str, Any]:
             _Known.spy = _take_in(call.payload, wanted)
         elif _Known.spy is None:
             _Known.spy = _own_once() or (_cached(wanted) if wanted else None)
-        found = _Known.spy
-    if found is None:
-        return {"ready": False, "from": "", "version": ""}
-    return {"ready": True, "from": found.source, "version": found.version}
+        return {"ready": _Known.spy is not None}
 
 
-def ready() -> PySpy:
-    """The py-spy of this agent.
+def ready() -> str:
+    """The path of the py-spy of this agent.
 
     :raises NodeError: there is none
     """
@@ -83,11 +69,11 @@ def ready() -> PySpy:
         return _Known.spy
 
 
-def _own_once() -> Optional[PySpy]:
+def _own_once() -> Optional[str]:
     if _Known.searched:
         return None
     _Known.searched = True
-    found: List[Optional[PySpy]] = [None]
+    found: List[Optional[str]] = [None]
 
     def search() -> None:
         found[0] = _own()
@@ -99,7 +85,7 @@ def _own_once() -> Optional[PySpy]:
     return found[0]
 
 
-def _own() -> Optional[PySpy]:
+def _own() -> Optional[str]:
     """The py-spy that is installed here, if it is new enough and nobody else could have put it there."""
     places = [
         shutil.which("py-spy"),
@@ -115,7 +101,7 @@ def _own() -> Optional[PySpy]:
         except OSError:
             continue
         if version is not None and version >= OLDEST:
-            return PySpy(path, "node", "%d.%d.%d" % version)
+            return path
     return None
 
 
@@ -139,7 +125,7 @@ def _place(digest: str) -> str:
     return os.path.join(private_folder.base(), "bin", "py-spy-" + digest[:16])
 
 
-def _cached(digest: str) -> Optional[PySpy]:
+def _cached(digest: str) -> Optional[str]:
     """The binary that an earlier cockpit sent, if it is still that one."""
     path = _place(digest)
     try:
@@ -161,7 +147,7 @@ def _held(number: int) -> str:
     return "/proc/%d/fd/%d" % (os.getpid(), number)
 
 
-def _take_in(payload: bytes, digest: str) -> PySpy:
+def _take_in(payload: bytes, digest: str) -> str:
     try:
         inflater = zlib.decompressobj()
         data = inflater.decompress(payload, BINARY_LIMIT)
@@ -181,9 +167,8 @@ def _take_in(payload: bytes, digest: str) -> PySpy:
     return found
 
 
-def _tried(path: str) -> Optional[PySpy]:
-    version = _version(path)
-    return PySpy(path, "cache", "%d.%d.%d" % version) if version else None
+def _tried(path: str) -> Optional[str]:
+    return path if _version(path) else None
 
 
 def _private(path: str) -> None:

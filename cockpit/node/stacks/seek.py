@@ -7,18 +7,16 @@ A process shows the environment that it was started with. Ranks that set ``RANK`
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import threading
 import time
 from collections import deque
-from functools import lru_cache
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.base.secret import is_secret
-from cockpit.node import procfs
+from cockpit.node import procfs, users
 from cockpit.node.calls import Call
 from cockpit.node.stacks import claims, kernel
 from cockpit.node.stacks.pyspy_output import harmless
@@ -95,7 +93,7 @@ def seek(call: Call) -> Dict[str, Any]:
         "ranks": _ranks(scan.processes)[:RANKS_A_NODE],
         "others": [] if run else _others(scan.refused),
         "stuck": list(_stuck(scan.stuck[:OTHERS])),
-        "machine": "%s %s" % (procfs.boot_id(), _link("/proc/self/ns/pid")),
+        "machine": "%s %s" % (procfs.boot_id(), procfs.link("/proc/self/ns/pid")),
     }
 
 
@@ -141,7 +139,7 @@ class _Reader(threading.Thread):
             except IndexError:
                 return
             try:
-                data = _read("/proc/%d/%s" % (pid, self._file))
+                data = procfs.read("/proc/%d/%s" % (pid, self._file))
             except PermissionError:
                 self.refused.append(pid)
             except OSError:
@@ -287,7 +285,7 @@ def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
     """Whether our wrapper is above this process, with nothing between that has another rank."""
     one: Optional[_Process] = process
     while one is not None and one.claim.number == process.claim.number:
-        if _is_ours(_arguments(one.stat.pid)):
+        if _is_ours(procfs.arguments(one.stat.pid)):
             return True
         one = processes.get(one.stat.parent)
     return False
@@ -306,7 +304,7 @@ def _self_and_above() -> Set[int]:
 
 def _only_helps(pid: int) -> bool:
     """Whether a process is part of our own program, passes on to another one, or helps one."""
-    words = _arguments(pid)
+    words = procfs.arguments(pid)
     if _is_ours(words) or _forked(pid):
         return True
     # `conda run` stays above the program that it runs.
@@ -333,19 +331,19 @@ def _still_starts(top: _Process) -> bool:
         and not _PYTHON.match(kernel.program(top.stat.pid))
         and _PYTHON.match(kernel.program(launcher)) is not None
         # What a dead rank has left behind goes to our supervisor.
-        and b"supervise" not in _arguments(launcher)[:6]
+        and b"supervise" not in procfs.arguments(launcher)[:6]
     )
 
 
 def _forked(pid: int) -> bool:
     """Whether a process runs its parent's program and environment, as data loaders do."""
-    fields = _bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    fields = procfs.contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
 
 
 def _unchanged(process: _Process) -> bool:
     """Whether the environment that was read is that of the process that was looked at after it."""
-    again = _bytes("/proc/%d/environ" % process.stat.pid)
+    again = procfs.contents("/proc/%d/environ" % process.stat.pid)
     return again == process.data and procfs.alive(process.stat.pid, process.stat.ticks)
 
 
@@ -354,9 +352,9 @@ def _unchanged(process: _Process) -> bool:
 
 def _told(one: _Rank) -> Dict[str, Any]:
     said, pid = one.process.claim, one.process.stat.pid
-    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", _bytes("/proc/%d/status" % pid))
+    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", procfs.contents("/proc/%d/status" % pid))
     inner = ns_pids[0].split() if ns_pids else [pid]
-    words = _arguments(pid)
+    words = procfs.arguments(pid)
     return {
         "rank": said.rank,
         "local_rank": said.local,
@@ -370,7 +368,7 @@ def _told(one: _Rank) -> Dict[str, Any]:
             "port": said.port[:PLACE_LIMIT],
             "id": (said.job or _job(one))[:PLACE_LIMIT],
         },
-        "net": _link("/proc/%d/ns/net" % pid),
+        "net": procfs.link("/proc/%d/ns/net" % pid),
         "launcher": said.launcher,
         "run": said.run,
         "node": said.node,
@@ -390,7 +388,7 @@ def _job(one: _Rank) -> str:
         return ""
     if said.launcher == "mpi":
         # Hydra's proxies, one per node, are told where their mpiexec is.
-        words = _arguments(one.parent)
+        words = procfs.arguments(one.parent)
         at = words.index(b"--control-port") + 1 if b"--control-port" in words else len(words)
         return harmless(os.fsdecode(words[at])) if at < len(words) else ""
     return "" if said.launcher in ("slurm", "other") else "pid %d" % one.parent
@@ -401,7 +399,7 @@ def _interpreter(pid: int, words: List[bytes]) -> str:
     called = os.fsdecode(words[0]) if words else ""
     if os.path.isabs(called) and _PYTHON.match(os.path.basename(called)):
         return called
-    return _link("/proc/%d/exe" % pid)
+    return procfs.link("/proc/%d/exe" % pid)
 
 
 def _user(pid: int) -> str:
@@ -409,15 +407,7 @@ def _user(pid: int) -> str:
         uid = os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return ""
-    return _user_name(uid)
-
-
-@lru_cache(maxsize=64)
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "uid %d" % uid
+    return users.name(uid)
 
 
 def _started(ticks: int) -> float:
@@ -446,7 +436,7 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
     for pid, data in _read_all(refused, "cmdline")[0]:
         user, words = _user(pid), data.split(b"\0")[:-1]
         # Even our own processes may be closed to us: root could not do more.
-        if user in ("", _user_name(os.geteuid())) or not _is_job(pid, words):
+        if user in ("", users.name(os.geteuid())) or not _is_job(pid, words):
             continue
         command = _command(words)
         entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
@@ -476,34 +466,3 @@ def _stuck(pids: List[int]) -> Iterator[Dict[str, Any]]:
 
 
 # -- files of /proc ----------------------------------------------------------------------------------
-
-
-def _arguments(pid: int) -> List[bytes]:
-    return _bytes("/proc/%d/cmdline" % pid).split(b"\0")[:-1]
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        return _read(path)
-    except OSError:
-        return b""
-
-
-def _read(path: str) -> bytes:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        data = b""
-        while True:
-            more = os.read(number, 1 << 16)
-            if not more:
-                return data
-            data += more
-    finally:
-        os.close(number)
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""

@@ -101,7 +101,7 @@ class RunScreen(CommandScreen):
         self.session = session
         self._flight = flight
         self._notes = list(notes)
-        board.reads_along = not session.writer
+        board.book.reads_along = not session.writer
         self.recorded = session.model.done
         """Whether the run had ended, with all its output here, before this screen opened: nothing is live."""
         self._ranks_of = {node.name: node.ranks for node in board.manifest.nodes}
