@@ -145,6 +145,18 @@ class Reach:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class HeldCommand:
+    """A process here that runs something on many nodes for as long as it lives itself.
+
+    :param words: its command line
+    :param env: its environment
+    """
+
+    words: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+
+
 class Tail:
     """The last bytes of a stream that nobody reads line by line."""
 
