@@ -148,10 +148,10 @@ class Slurm:
                 f"NodeName={node} NodeAddr={address} CPUs=4 RealMemory=2000 {extra} State=UNKNOWN"
                 for node, address in lab.addresses.items()
             ),
-            f"PartitionName=lab Nodes={','.join(lab.nodes)} Default=YES MaxTime=INFINITE OverSubscribe=NO State=UP",
+            f"PartitionName=lab Nodes={','.join(lab.nodes)} Default=YES MaxTime=INFINITE State=UP",
             self._more,
         ]
-        # slurmd 22.05 loads a cgroup plugin even where nothing uses one, and cannot find it by itself in a node.
+        # slurmd 22.05 loads a cgroup plugin even where nothing uses one, and does not find it in a node.
         cgroup = ["CgroupPlugin=cgroup/v1", "CgroupAutomount=no"]
         for name, text in (("slurm.conf", lines), ("cgroup.conf", cgroup), ("gres.conf", gres)):
             (folder / name).write_text("\n".join(text) + "\n")
