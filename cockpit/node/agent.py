@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import threading
 import time
@@ -25,6 +26,9 @@ from cockpit.node.calls import Call, NodeError
 
 SILENCE_S = 90.0
 """After this long without a byte from the cockpit, the link is dead, although nobody told us."""
+
+FAREWELL_S = 3
+"""Seconds from SIGTERM to the end of an agent in a SLURM job, unless SLURM is faster."""
 
 VERBS = {
     "ping": "agent",
@@ -159,6 +163,9 @@ def main() -> None:
     os.dup2(2, 1)
     usermask.be_private()
     openfiles.raise_limit()
+    if "SLURM_STEP_ID" in os.environ:
+        # The end of a job ends us together with the run: how that ended is to be known.
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(FAREWELL_S))
     try:
         Agent(0, sink).run()
     except FrameError as error:

@@ -151,10 +151,12 @@ class HeldCommand:
 
     :param words: its command line
     :param env: its environment
+    :param kill_wait_s: from SIGTERM to SIGKILL, when whoever lent us the nodes takes them back
     """
 
     words: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)
+    kill_wait_s: float
 
 
 class Tail:

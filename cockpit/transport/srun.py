@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import subprocess
 from collections.abc import Mapping
 
 from cockpit.base.shell import quote_posix
@@ -20,6 +22,9 @@ AT_ONCE = 8
 
 SCRIPT_S = 60
 """Seconds for the script of a node to appear."""
+
+KILL_WAIT_S = 30.0
+"""SLURM's own default of KillWait."""
 
 _FOREIGN = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "COCKPIT_")
 """Variables of a step or a batch script, which would change what an srun does, and tags of another run."""
@@ -76,7 +81,21 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
         *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--chdir=/", "--job-name=cockpit"),
         *("/bin/sh", "-c", script),
     )
-    return HeldCommand(words, environment())
+    return HeldCommand(words, environment(), kill_wait_s())
+
+
+def kill_wait_s() -> float:
+    """Seconds from SIGTERM to SIGKILL at the end of a job, as the cluster is configured; else SLURM's default.
+
+    It waits for the controller.
+    """
+    words = ("scontrol", "show", "config")
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=KILL_WAIT_S, check=False, env=environment())
+    except (OSError, subprocess.TimeoutExpired):
+        return KILL_WAIT_S
+    found = re.search(rb"^KillWait *= ([0-9]{1,6}) sec", done.stdout, re.MULTILINE)
+    return float(found[1]) if found else KILL_WAIT_S
 
 
 class _Step(ChildTransport):

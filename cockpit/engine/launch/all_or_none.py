@@ -44,9 +44,10 @@ async def launch(session: Session, links: Mapping[str, Link], specs: Mapping[str
     holding: Holding | None = None
     try:
         session.record(planned(session.manifest))
-        holding = hold(session.folder, session.manifest.reach, {n: spec["dir"] for n, spec in specs.items()})
+        dirs = {name: spec["dir"] for name, spec in specs.items()}
+        holding = await hold(session.folder, session.manifest.reach, dirs)
         for name, link in links.items():
-            spec = {**specs[name], "held": True} if holding else specs[name]
+            spec = {**specs[name], **holding.spec} if holding else specs[name]
             asked = link.call(verbs.Launch(), json.dumps(spec).encode(), deadline_s=LAUNCH_S)
             tasks[name] = asyncio.create_task(session.pool.roll.heard(name, asked))
         await _answered(tasks.values(), holding)

@@ -29,6 +29,8 @@ class Holding:
     """
 
     def __init__(self, folder: RunFolder, command: HeldCommand) -> None:
+        self.spec = {"held": True, "term_grace_s": max(1.0, command.kill_wait_s * 0.7 - 0.5)}
+        """What each launch spec says of it; a supervisor's own SIGKILL comes before that of the cluster."""
         self._path = folder.path / LOG
         self._program = command.words[0]
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -66,7 +68,7 @@ class Holding:
         self._process.returncode = self._process.poll() or 0
 
 
-def hold(folder: RunFolder, reach: Reach, dirs: Mapping[str, str]) -> Holding | None:
+async def hold(folder: RunFolder, reach: Reach, dirs: Mapping[str, str]) -> Holding | None:
     """Start it; None: supervisors need none, they outlive the connections that start them.
 
     :param dirs: the run folder on each node
@@ -76,4 +78,4 @@ def hold(folder: RunFolder, reach: Reach, dirs: Mapping[str, str]) -> Holding | 
     if holding is None:
         return None
     scripts = {node: os.path.join(dir, record.STEP_SH) for node, dir in dirs.items()}
-    return Holding(folder, holding(reach.options, scripts))
+    return Holding(folder, await asyncio.to_thread(holding, reach.options, scripts))

@@ -278,7 +278,8 @@ class Supervisor:
         grace_s = float(self._spec["grace_s"])
         if self._terminated:
             self._terminated = False
-            self._stop.request("SIGTERM to the supervisor", "signal", grace_s, hard=False)
+            patience_s = min(grace_s, float(self._spec.get("term_grace_s", grace_s)))
+            self._stop.request("SIGTERM to the supervisor", "signal", patience_s, hard=False)
         if record.STOP not in names:
             return
         path = os.path.join(self._folder, record.STOP)
