@@ -27,9 +27,6 @@ from cockpit.node.calls import Call, NodeError
 SILENCE_S = 90.0
 """After this long without a byte from the cockpit, the link is dead, although nobody told us."""
 
-FAREWELL_S = 3
-"""Seconds from SIGTERM to the end of an agent in a SLURM job, unless SLURM is faster."""
-
 VERBS = {
     "ping": "agent",
     "facts": "facts",
@@ -164,8 +161,9 @@ def main() -> None:
     usermask.be_private()
     openfiles.raise_limit()
     if "SLURM_STEP_ID" in os.environ:
-        # The end of a job ends us together with the run: how that ended is to be known.
-        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(FAREWELL_S))
+        # A job ends us together with its run, and how that ended is to be known: we go when our stdin ends,
+        # or by SLURM's SIGKILL.
+        signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         Agent(0, sink).run()
     except FrameError as error:
