@@ -117,7 +117,7 @@ class VisibleGpus:
     :param why: why there are none
     """
 
-    count: int = bound(Whole(0, RANKS_A_NODE))
+    count: int = bound(Whole(0, 512))
     visible: Optional[str] = maybe(_LINE)
     why: str = bound(Text(200, cut=True), "")
 

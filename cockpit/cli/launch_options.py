@@ -42,7 +42,7 @@ WHICH = "give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'"
 def parser(verb: str, description: str) -> Parser:
     """A parser with every option of a launch."""
     made = Parser(verb, description, EPILOG.format(verb=verb, profiler=next(iter(PROFILERS))))
-    made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
+    made.usage = f"cockpit {verb} HOSTFILE|-w NODES [options] -- SCRIPT [ARGS…]"
     made.add_argument("hostfile", metavar="HOSTFILE", nargs="?", help=node_options.HELP)
     node_options.add_options(made)
     _add_job_options(made)

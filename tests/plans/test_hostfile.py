@@ -72,7 +72,7 @@ def test_lists_and_machinefiles(line: str, expected: dict[str, int]) -> None:
         ("rank 0=gpu01 slot=0", "0= is not read here"),
         ("gpu01 max_slots=8", "a maximum, and no number of slots"),
         ("gpu01:8 count=8", "two numbers of slots"),
-        ("gpu01:0", "slots=0"),
+        ("gpu01:0", "slots=0; give it at least one slot, or leave it out"),
         ("gpu01 count=٣", "bad entry gpu01 count="),
         ("gpu01:2222", "no number of slots after the colon: gpu01:2222"),
         ("gpu01:2222:8", "no number of slots after the colon: gpu01:2222:8"),
@@ -87,6 +87,12 @@ def test_what_is_not_read_is_named(line: str, says: str) -> None:
     assert re.match(f"hf:1: ({says})", said)
     assert said.isprintable()
     assert "; " in said
+
+
+def test_a_line_for_each_slot_is_no_list_of_nodes() -> None:
+    (line,) = complaints("gpu01\ngpu01\n")
+    assert line == "hf:2: host gpu01 is already in line 1; name each once: uniq LIST | cockpit run - …"
+    assert complaints("gpu01:8\ngpu01\n")[0].endswith("keep one of the two")
 
 
 def test_sets_keep_their_order() -> None:

@@ -92,7 +92,10 @@ def read(path: str | Path) -> tuple[Host, ...]:
     """
     if str(path) != STDIN:
         return parse(read_text(path), str(path))
-    data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    try:
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise CockpitError(f"cannot read the list of nodes: {error.strerror}", where="stdin") from None
     if len(data) > _MAX_BYTES:
         raise CockpitError("too large for a list of nodes", where="stdin")
     return parse(data.decode("utf-8-sig", "surrogateescape"), "stdin")
@@ -132,9 +135,11 @@ def _hosts(
             break  # expanding what follows could take for ever
         for name in names:
             if name in hosts:
-                earlier = f"is already in line {hosts[name].line}" if number else "is named twice"
-                what, hint = f"host {name} {earlier}", "keep one of the two"
-                errors.append(CockpitError(what, where=place, hint=hint))
+                what = f"is already in line {hosts[name].line}" if number else "is named twice"
+                # A list as PBS and Open MPI know it: a line for each slot.
+                listed = number and not count and hosts[name].open
+                hint = "name each once: uniq LIST | cockpit run - …" if listed else "keep one of the two"
+                errors.append(CockpitError(f"host {name} {what}", where=place, hint=hint))
             else:
                 hosts[name] = Host(name, tuple(range(count)), number)
     if not hosts and not errors:
