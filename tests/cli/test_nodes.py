@@ -20,6 +20,7 @@ from cockpit.transport.local import LocalTransport
 from tests.cli.verbs import HERE, Verbs
 from tests.needs import require
 from tests.terminal import on_terminal
+from tests.waiting import until
 
 CUDA = """
 import ctypes, os
@@ -88,6 +89,28 @@ def test_a_list_on_stdin_runs_and_is_not_needed_again(here: Verbs) -> None:
     assert manifest["hostfile"] == ""
     assert json.loads(here.call("ps", "listed", "--json").out)["state"] == "ended"
     assert here.call("logs", "listed", "--rank", "3", "--raw").out == "I am 3\n"
+
+
+def test_a_job_is_looked_at_on_nodes_that_are_named(here: Verbs) -> None:
+    script = here.work / "sleeper.py"
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    run = here.start(*launch(here, "looked-at", "-w", "localhost:2", "--", str(script)))
+    try:
+        until(
+            lambda: here.call("logs", "looked-at", "--no-fold").out.count("up") == 2, "both ranks are up", 60
+        )
+        where = ["--transport", "local", "--python", sys.executable, "--job", "looked-at"]
+        done = piped(here, "localhost\n", "stacks", "-", *where, "--samples", "1")
+        assert done.returncode == 0, done.stderr
+        assert "2 ranks 0-1: sleeps" in done.stdout
+        assert "next: cockpit stacks -w localhost --job looked-at " in done.stdout
+        watching = here.start("attach", "--headless", "-w", "localhost", *where)
+        assert watching.stderr
+        assert "found: run looked-at, " in watching.stderr.readline()
+    finally:
+        here.call("stop", "looked-at", "--now")
+        here.end(run)
+    assert "ranks 0-1 killed by SIGKILL" in here.end(watching).err
 
 
 def test_slots_from_gpus_of_the_node(here: Verbs, tmp_path: Path) -> None:
