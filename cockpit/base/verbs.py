@@ -81,6 +81,8 @@ class Facts(Request["FactsAnswer", "Nothing"]):
     tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
+    gpus: bool = bound(FLAG, False)
+    visible: Optional[str] = maybe(_LINE)
 
 
 @dataclass(frozen=True)
