@@ -27,6 +27,13 @@ def add_options(group: argparse._ActionsContainer) -> None:
         default=[],
         help="these nodes, in place of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
     )
+    group.add_argument(
+        "--slurm",
+        metavar="JOBID",
+        nargs="?",
+        const="",
+        help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",
+    )
 
 
 def nodes(words: list[str], include: str = "", exclude: str = "", slots: int = 0) -> tuple[Host, ...]:
@@ -58,6 +65,8 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
         if file is not None:
             raise CockpitError(f"{file} and -w both name nodes", hint="give one of the two")
         return ["-w", ",".join(args.nodelist)]
+    if file is None and args.slurm is not None:
+        return ["--slurm", args.slurm or os.environ.get("SLURM_JOB_ID", "")]
     if file is None:
         if not os.path.exists(DEFAULT):
             raise CockpitError("which nodes? none are named", hint=ask)

@@ -85,7 +85,7 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
 
 
 def kill_wait_s() -> float:
-    """Seconds from SIGTERM to SIGKILL at the end of a job, as the cluster is configured; else SLURM's default.
+    """Seconds from SIGTERM to SIGKILL at the end of a job, as the cluster is configured, or as is usual.
 
     It waits for the controller.
     """

@@ -171,3 +171,25 @@ def test_somebody_elses_job_is_refused(slurm: Slurm, cockpits: Cockpits) -> None
         assert "denied" in done.stderr.lower(), done.stderr
     finally:
         slurm.lab.run(["scancel", job], user="root", env=slurm.env)
+
+
+def test_nodes_and_ranks_are_those_of_the_job(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate("--ntasks-per-node=3")
+    words = ["run", "--slurm", job, "--name", cockpits.name, "--launcher", "command"]
+    said = ["/bin/sh", "-c", 'echo "$RANK of $WORLD_SIZE in $SLURM_JOB_ID"']
+    python = ["--python", slurm.lab.python]
+    done = cockpits.cockpit(*words, *python, "--", *said)
+    assert done.returncode == 0, done.stderr
+    assert "5 of 6 in " + job in done.stdout
+    inside = cockpits.cockpit("ps", "--slurm", "--json", env={"SLURM_JOB_ID": job})
+    assert inside.returncode == 0, inside.stderr
+
+
+def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> None:
+    done = cockpits.cockpit("run", "--slurm", "99999", "--python", "/usr/bin/python3", "--", "train.py")
+    assert done.returncode == 2
+    assert "job 99999: no such job" in done.stderr
+    outside = cockpits.cockpit("run", "--slurm", "--python", "/usr/bin/python3", "--", "train.py")
+    assert "this shell is in no SLURM job" in outside.stderr

@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
     args = parser.parse_args(words)
     from cockpit.engine.records.folder import RunFolder, list_runs
 
-    if args.hostfile or args.nodelist:
+    if args.hostfile or args.nodelist or args.slurm is not None:
         _adopt(args)
     if args.run:
         from cockpit.cli.run_details import show

@@ -24,11 +24,9 @@ _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
 def read(job: str) -> tuple[Host, ...]:
     """The nodes of a running job, with a slot for each task or GPU that it has there, if it says so.
 
-    :param job: its number, like ``123``, or that of an element of an array, like ``123_4``; empty: the one
-        that this shell is in
+    :param job: its number, like ``123``, or that of an element of an array, like ``123_4``
     :raises CockpitError: no such job, none of ours, it has no nodes, or SLURM does not answer
     """
-    job = job or os.environ.get("SLURM_JOB_ID", "")
     if not job:
         hint = "give its number, as `squeue --me` prints it: --slurm JOBID"
         raise CockpitError("this shell is in no SLURM job", where="--slurm", hint=hint)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cockpit.errors import CockpitError
-from cockpit.plans.nodes import filters, hostfile
+from cockpit.plans.nodes import filters, hostfile, slurm
 from cockpit.plans.nodes.hostfile import Host
 
 NodeSource = Callable[[str], tuple[Host, ...]]
 """Nodes with their slots, in order, from one word; it raises CockpitError for what it cannot read."""
 
-SOURCES: dict[str, NodeSource] = {"": hostfile.read, "-w": hostfile.read_set}
+SOURCES: dict[str, NodeSource] = {"": hostfile.read, "-w": hostfile.read_set, "--slurm": slurm.read}
 """By the option in front of that word; none: a file, or ``-``."""
 
 DEFAULT = "/job/hostfile"
