@@ -106,8 +106,22 @@ class PingAnswer:
 
 
 @dataclass(frozen=True)
+class VisibleGpus:
+    """The GPUs that a program of ours would see there.
+
+    :param count: as the CUDA driver counts them
+    :param visible: the CUDA_VISIBLE_DEVICES that it would get; None: not set
+    :param why: why there are none
+    """
+
+    count: int = bound(Whole(0, 512))
+    visible: Optional[str] = maybe(_LINE)
+    why: str = bound(Text(200, cut=True), "")
+
+
+@dataclass(frozen=True)
 class FactsAnswer:
-    """python, its version, cores, tools, deepspeed, torch, free bytes"""
+    """python, its version, cores, tools, deepspeed, torch, free bytes; GPUs if asked for"""
 
     python: str = bound(PATH)
     python_version: str = bound(WORD)
@@ -121,6 +135,7 @@ class FactsAnswer:
     deepspeed_tool: Optional[str] = maybe(PATH)
     torchrun_tool: Optional[str] = maybe(PATH)
     free_bytes: int = bound(SIZE, 0)
+    gpus: Optional[VisibleGpus] = maybe(Of(VisibleGpus))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``reports/``             a profiler's files
 ``helpers.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
+``step.sh, spec``        in a SLURM job: starts the supervisor; the pipe of its launch spec
 =======================  ==========================================================================
 """
 
@@ -34,6 +35,8 @@ REPORTS = "reports"
 NODE_PYZ = "node.pyz"
 RANKWRAP = "rankwrap"
 LAUNCH_SH = "launch.sh"
+STEP_SH = "step.sh"
+SPEC = "spec"
 
 ENV_RUN = "COCKPIT_RUN"
 """Run tag: every process of a run carries it in its environment."""

@@ -60,6 +60,8 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     tools: Dict[str, Tuple[str, ...]] = bound(MapOf(_NAME, ListOf(_LINE, 100), 100), {})
     script: str = bound(_LINE, "")
     base: str = bound(_LINE, "")
+    gpus: bool = bound(FLAG, False)
+    visible: Optional[str] = maybe(_LINE)
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,35 @@ from pathlib import Path
 
 from cockpit import paths
 from cockpit.base.shell import quote
+from cockpit.cli import node_options
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.stacks.parties import JobParty, find_job
-from cockpit.plans.nodes.sources import nodes_from
+from cockpit.plans.nodes.hostfile import STDIN
 
 
 def add_options(parser: Parser) -> None:
     """Which nodes are asked for jobs, and which job is meant."""
-    group = parser.add_argument_group("with a hostfile")
+    group = parser.add_argument_group("with a hostfile, or other names of nodes")
+    node_options.add_options(group)
     group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
     group.add_argument("--include", metavar="NODES", default="", help="only these nodes, as with run")
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
     add_link_options(parser)
+
+
+def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[str]:
+    """The words of a source of nodes that is no file, or a default; none: ``target`` says what is meant.
+
+    :param ask: what to type if nothing is named at all
+    :raises CockpitError: nothing is named, or nodes twice
+    """
+    if target in (None, STDIN) or args.nodelist:
+        return node_options.source(target, args, ask)
+    return []
 
 
 def names_run(target: str) -> bool:
@@ -43,12 +56,13 @@ def names_run(target: str) -> bool:
 
 
 @asynccontextmanager
-async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, Path]]:
+async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, Path]]:
     """Find the job, say which it is, and keep links to all nodes; and the folder for its snapshots.
 
+    :param source: words of a source of nodes
     :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
-    names = [host.name for host in nodes_from([args.target], args.include, args.exclude)]
+    names = [host.name for host in node_options.nodes(source, args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)
     async with LinkPool(pythons, reach(args)) as pool:
         pool.roll.call(names)
@@ -62,4 +76,5 @@ async def job_party(args: argparse.Namespace) -> AsyncIterator[tuple[JobParty, P
             say(problem)
         options = [(name, getattr(args, name)) for name in ("job", "include", "exclude", "python")]
         words = [word for name, value in options if value for word in (f"--{name}", value)]
-        yield JobParty(job, names, pool, [args.target, *words], errors), paths.stacks()
+        command = [*node_options.words_again(source, names), *words]
+        yield JobParty(job, names, pool, command, errors), paths.stacks()

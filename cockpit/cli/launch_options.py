@@ -10,7 +10,8 @@ from pathlib import Path
 
 from cockpit.base.gate import RUN_NAME, Malformed
 from cockpit.base.secret import is_secret
-from cockpit.base.shell import join, quote
+from cockpit.base.shell import join
+from cockpit.cli import node_options
 from cockpit.cli.parsing import Parser, add_link_options, split_program
 from cockpit.engine.records.folder import new_name
 from cockpit.errors import CockpitError
@@ -18,7 +19,6 @@ from cockpit.plans import environment
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
-from cockpit.plans.nodes.sources import nodes_from
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.words import split
 
@@ -27,17 +27,24 @@ EPILOG = """examples:
   cockpit {verb} hostfile --profile {profiler} -- train.py
   cockpit {verb} hostfile --include 'gpu[01-04]' --launcher torchrun -- -m my.module
   cockpit {verb} hostfile --launcher command -- ./any-program
+  cockpit {verb} -w 'gpu[01-04]:8' -- train.py
+  scontrol show hostnames | cockpit {verb} - -- train.py
 
-The hostfile is DeepSpeed's ("gpu01 slots=8"), with ranges on top ("gpu[01-16] slots=8").
+The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's ("gpu01:8"), with ranges on top
+("gpu[01-16] slots=8"). Nodes without a number of slots get one for each GPU. Without HOSTFILE and -w:
+/job/hostfile, if there is one, as DeepSpeed does.
 Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
+
+WHICH = "give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'"
 
 
 def parser(verb: str, description: str) -> Parser:
     """A parser with every option of a launch."""
     made = Parser(verb, description, EPILOG.format(verb=verb, profiler=next(iter(PROFILERS))))
-    made.usage = f"cockpit {verb} HOSTFILE [options] -- SCRIPT [ARGS…]"
-    made.add_argument("hostfile", metavar="HOSTFILE", help="lines like: gpu[01-16] slots=8")
+    made.usage = f"cockpit {verb} HOSTFILE|-w NODES [options] -- SCRIPT [ARGS…]"
+    made.add_argument("hostfile", metavar="HOSTFILE", nargs="?", help=node_options.HELP)
+    node_options.add_options(made)
     _add_job_options(made)
     _add_environment_options(made)
     _add_profile_options(made)
@@ -51,6 +58,13 @@ def _add_job_options(made: Parser) -> None:
         "--include", metavar="NODES", default="", help="only these: gpu01@gpu02:0,2, ranges too"
     )
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
+    group.add_argument(
+        "--slots",
+        type=_slots,
+        metavar="N",
+        default=0,
+        help="ranks on each node for which none are given (default: one a GPU)",
+    )
     group.add_argument(
         "--launcher",
         choices=tuple(LAUNCHERS),
@@ -110,6 +124,8 @@ class LaunchOptions:
 
     job: LaunchJob
     args: argparse.Namespace
+    hostfile: str
+    """Where the nodes were read from; empty: not from a file."""
     not_sent: list[str]
     """Names of this shell's variables that the ranks do not get."""
     command: tuple[str, ...]
@@ -128,9 +144,11 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
     if odd:
         made.refuse(odd[0])
     if not program:
-        hint = f"like this: {made.prog} {quote(args.hostfile)} -- train.py ARGS"
+        nodes = ["-w", *args.nodelist[:1]] if args.nodelist else [args.hostfile or "HOSTFILE"]
+        hint = f"like this: {made.prog} {join(nodes)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
-    hosts = nodes_from([args.hostfile], args.include, args.exclude)
+    source = node_options.source(args.hostfile, args, WHICH)
+    hosts = node_options.nodes(source, args.include, args.exclude, args.slots)
     cwd = os.path.abspath(args.cwd or _cwd())
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
@@ -152,7 +170,8 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
     )
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
-    return LaunchOptions(job, args, environment.not_sent(os.environ, env.values), command)
+    file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
+    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command)
 
 
 def _without_secrets(options: list[str]) -> list[str]:
@@ -208,6 +227,12 @@ def _name(given: str | None) -> str:
     except Malformed:
         hint = "letters, digits, dot, dash, underscore"
         raise CockpitError(f"not a name for a run: {given!r}", where="--name", hint=hint) from None
+
+
+def _slots(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= hostfile.MAX_SLOTS):
+        raise argparse.ArgumentTypeError(f"not a number of slots: {text!r} (1 to {hostfile.MAX_SLOTS})")
+    return int(text)
 
 
 def _port(text: str) -> int:

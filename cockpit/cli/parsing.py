@@ -86,7 +86,7 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
         "--transport",
         choices=tuple(TRANSPORTS),
         default="auto",
-        help="auto: this machine's own names need no ssh",
+        help="auto: srun with --slurm; else ssh, which this machine's own names do not need",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
@@ -95,6 +95,8 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
 
 def reach(args: argparse.Namespace) -> Reach:
     """How the options want nodes to be reached."""
+    if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
+        return Reach("srun", {"job": args.slurm or os.environ.get("SLURM_JOB_ID", "")})
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     return Reach(args.transport, {"config": config} if config else {})
 

@@ -104,7 +104,7 @@ def read_nodes(text: str) -> frozenset[str]:
     :raises CockpitError: a bad range, or too many names
     """
     names: set[str] = set()
-    for word in _COMMA.split(text):
+    for word in set_words(text):
         names.update(expand(word) if "[" in word or not word else [word])
         if len(names) > MAX_HOSTS:
             raise CockpitError(f"{piece_of(text)} is more than {MAX_HOSTS} hosts", hint="check the ranges")
@@ -118,6 +118,11 @@ def nodes_set(nodes: Set[str]) -> str:
         if read_nodes(text) == nodes:
             return text
     return ",".join(sorted(nodes))
+
+
+def set_words(text: str) -> list[str]:
+    """The words of a set like ``gpu[01,03],storage``, with their ranges."""
+    return _COMMA.split(text)
 
 
 def is_name(name: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import threading
 import time
@@ -159,6 +160,10 @@ def main() -> None:
     os.dup2(2, 1)
     usermask.be_private()
     openfiles.raise_limit()
+    if "SLURM_STEP_ID" in os.environ:
+        # A job ends us together with its run, and how that ended is to be known: we go when our stdin ends,
+        # or by SLURM's SIGKILL.
+        signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         Agent(0, sink).run()
     except FrameError as error:

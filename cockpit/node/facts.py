@@ -31,6 +31,22 @@ def version(name):
     except Exception:
         return None
 script = sys.argv[1]
+def gpus(visible):
+    import ctypes
+    name = "CUDA_VISIBLE_DEVICES"
+    if visible is not None:
+        os.environ[name] = visible
+    count, why = ctypes.c_int(0), ""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+        if code:
+            said = ctypes.c_char_p()
+            cuda.cuGetErrorString(code, ctypes.byref(said))
+            why = "CUDA error %%d: %%s" %% (code, (said.value or b"").decode("ascii", "replace"))
+    except Exception as error:
+        why = str(error)
+    return {"count": 0 if why else count.value, "visible": os.environ.get(name), "why": why}
 def folder(name):
     spec = importlib.util.find_spec(name)
     return spec and spec.submodule_search_locations and list(spec.submodule_search_locations)[0]
@@ -42,9 +58,12 @@ def tool(name):
     return beside if os.access(beside, os.X_OK) else which(name)
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
-    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[2:]},
+    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[3:]},
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
+asked = json.loads(sys.argv[2])
+if asked:
+    facts["gpus"] = gpus(*asked)
 where = folder("deepspeed")
 if where:
     facts["deepspeed"] = version("deepspeed") or "unknown"
@@ -67,8 +86,9 @@ def facts(call: Call) -> Dict[str, Any]:
 
     Request: ``cwd``, ``setup``, ``python`` (a path, or empty: ``python`` on PATH after the setup), ``tools``
     (places of programs by name, the best first: a name is looked for on PATH, else a pattern of paths),
-    ``script`` (a file that must be there, or empty), ``base`` (folder for run folders). The answer is the
-    probe's facts, ``tools`` as found and ``free_bytes`` where run folders go.
+    ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
+    count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
+    it is there). The answer is the probe's facts, ``tools`` as found and ``free_bytes`` where run folders go.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -81,7 +101,8 @@ def facts(call: Call) -> Dict[str, Any]:
     if python and not (shutil.which(python) or setup):
         raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
     on_path = [place for places in asked.tools.values() for place in places if "/" not in place]
-    found = _probe(cwd, setup, python, asked.script, *on_path)
+    gpus = json.dumps([asked.visible] if asked.gpus else [])
+    found = _probe(cwd, setup, python, asked.script, gpus, *on_path)
     found["free_bytes"] = _free_bytes(asked.base or tempfile.gettempdir())
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}

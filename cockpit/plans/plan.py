@@ -17,6 +17,7 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.environment import is_variable
 from cockpit.plans.launch import DEFAULT_PORT, DIR, LaunchJob, NodeFacts, PlannedNode, is_address, is_port
 from cockpit.plans.launchers import registry as launchers
+from cockpit.plans.nodes import gpus
 from cockpit.plans.profilers.base import Profiler
 from cockpit.plans.unfit import refusal
 
@@ -136,6 +137,7 @@ def _check(job: LaunchJob) -> None:
     if job.master_addr is not None and not is_address(job.master_addr):
         hint = "give a name or an IP address"
         raise CockpitError(f"no address: {job.master_addr!a}", where="--master-addr", hint=hint)
+    gpus.check_known(job.hosts)
     launchers.check(job)
     words = job.profiler.argv("", "", "") if job.profiler else ()
     texts = (*job.program, *job.launcher_args, *words, job.cwd, job.setup, job.python or "")

@@ -145,6 +145,20 @@ class Reach:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class HeldCommand:
+    """A process here that runs something on many nodes for as long as it lives itself.
+
+    :param words: its command line
+    :param env: its environment
+    :param kill_wait_s: from SIGTERM to SIGKILL, when whoever lent us the nodes takes them back
+    """
+
+    words: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    kill_wait_s: float
+
+
 class Tail:
     """The last bytes of a stream that nobody reads line by line."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from cockpit.base import openfiles
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
@@ -17,10 +18,14 @@ class ChildTransport:
 
     :param kind: name of the transport
     :param words: what starts a command on the node, which is the last word
+    :param env: its environment; None: this process's
     """
 
-    def __init__(self, kind: str, node: str, words: tuple[str, ...]) -> None:
+    def __init__(
+        self, kind: str, node: str, words: tuple[str, ...], env: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
+        self._env = env
         self.progress = Progress()
         self._node = node
         self._words = words
@@ -36,6 +41,7 @@ class ChildTransport:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                env=self._env,
                 start_new_session=True,
                 limit=4 << 20,
             )

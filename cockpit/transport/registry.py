@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cockpit.transport.base import Transport, Ways
+from cockpit.transport import srun
+from cockpit.transport.base import HeldCommand, Transport, Ways
 
 Options = Mapping[str, str]
 
@@ -18,10 +19,13 @@ class TransportKind:
     :param ways: makes the ways to nodes from options and the seconds that a node may spend on any one stage
         of connecting (None: the transport's own)
     :param typed: the words that a person puts before a command to run it on a node
+    :param holding: what runs a script on each node, given by its path there, if nothing there outlives the
+        connection by which it was started; None: processes there do
     """
 
     ways: Callable[[Options, float | None], Ways]
     typed: Callable[[Options, str], tuple[str, ...]]
+    holding: Callable[[Options, Mapping[str, str]], HeldCommand] | None = None
 
 
 def _local(options: Options, patience_s: float | None) -> Ways:
@@ -39,6 +43,10 @@ def _ssh(options: Options, patience_s: float | None) -> Ways:
 
 def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:
     return ("ssh", *(("-F", options["config"]) if options.get("config") else ()), node)
+
+
+def _srun(options: Options, patience_s: float | None) -> Ways:
+    return srun.SrunWays(options)
 
 
 class _Auto:
@@ -67,5 +75,7 @@ TRANSPORTS = {
     "auto": TransportKind(_Auto, _typed_ssh),
     "ssh": TransportKind(_ssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
+    "srun": TransportKind(_srun, srun.step, srun.holding),
 }
-"""By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's."""
+"""By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
+``job``, the SLURM job whose nodes they are."""

@@ -188,6 +188,11 @@ CASES: dict[str, tuple[list[str], dict[str, Any] | None, set[int]]] = {
     "stop, nodes that refuse": (["stop", "alive"], DOWN, {3}),
     "a run that is refused": (["run"], {"facts": ERROR}, {3}),
     "a run on odd nodes": (["run"], {"facts": ODD}, {3}),
+    "a run on nodes with odd GPUs": (
+        ["run", "-w"],
+        {"facts": {"merge": {"gpus": {"count": 0, "why": EVIL[:200]}}}},
+        {3},
+    ),
 }
 
 QUIET = {"attach", "attach as JSON"}
@@ -197,8 +202,10 @@ QUIET = {"attach", "attach as JSON"}
 @pytest.mark.parametrize("case", CASES)
 def test_no_verb_lets_a_node_drive_the_terminal(world: World, case: str) -> None:
     words, changes, codes = CASES[case]
-    if words == ["run"]:
+    if words[0] == "run":
+        nodes = words[1:] and ["-w", "gpu[01-02]"]
         words = world.launch("refused", "exit 0")
+        words[1:2] = nodes or words[1:2]
     if words[:2] == ["stacks", "hostfile"]:
         words = [*words, "--python", str(world.python)]
     code, shown = world.shows(*words, changes=changes)

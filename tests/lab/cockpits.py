@@ -17,11 +17,16 @@ ENV = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
 
 
 class Cockpits:
-    """Cockpits of the lab's user; ``name`` is the run that most calls are about."""
+    """Cockpits of the lab's user.
 
-    def __init__(self, lab: Lab, name: str) -> None:
+    :param name: the run that most calls are about
+    :param env: further variables of the login node
+    """
+
+    def __init__(self, lab: Lab, name: str, env: Mapping[str, str] | None = None) -> None:
         self.lab = lab
         self.name = name
+        self._env = {**ENV, **(env or {})}
 
     def words(self, *options: str, program: list[str], nodes: str | None = None) -> list[str]:
         """The words of a ``cockpit run`` of this run."""
@@ -62,7 +67,7 @@ class Cockpits:
         assert not self.folder.exists(), f"{self.name} exists: its record would answer for the new run"
         process = self.lab.popen(
             self.words(*options, program=program),
-            env=ENV,
+            env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=keywords.get("stdout", subprocess.DEVNULL),
             stderr=keywords.get("stderr", subprocess.DEVNULL),
@@ -75,7 +80,7 @@ class Cockpits:
         self, *words: str, timeout: float = 120, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Any other verb; ``env`` is added to what this shell has."""
-        return self.lab.run(["cockpit", *words], env={**ENV, **(env or {})}, timeout=timeout)
+        return self.lab.run(["cockpit", *words], env={**self._env, **(env or {})}, timeout=timeout)
 
     @property
     def folder(self) -> Path:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 
-from cockpit.cli import job_options, terminal
+from cockpit.cli import job_options, node_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
@@ -27,7 +27,9 @@ def main(words: list[str]) -> int:
         "job that runs on its nodes, whoever started it; of a job started otherwise, cockpit shows stacks.",
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
     )
-    parser.add_argument("target", metavar="RUN|HOSTFILE")
+    parser.add_argument(
+        "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
+    )
     add_seconds(
         parser,
         "--give-up",
@@ -37,8 +39,13 @@ def main(words: list[str]) -> int:
     terminal.add_options(parser)
     job_options.add_options(parser)
     args = parser.parse_args(words)
-    if os.path.isfile(args.target) and not job_options.names_run(args.target):
-        name = asyncio.run(_attach_job(args))
+    source = job_options.names_nodes(
+        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
+    )
+    if not source and os.path.isfile(args.target) and not job_options.names_run(args.target):
+        source = [args.target]
+    if source:
+        name = asyncio.run(_attach_job(source, args))
         if not name:
             return Exit.LEFT
         args.target = name
@@ -66,9 +73,9 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
         await session.close()
 
 
-async def _attach_job(args: argparse.Namespace) -> str:
-    """Show the job on the nodes of a hostfile until the user leaves; if it is a run, return its name."""
-    async with job_options.job_party(args) as (party, root):
+async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
+    """Show the job on these nodes until the user leaves; if it is a run, return its name."""
+    async with job_options.job_party(source, args) as (party, root):
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):

@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     for name in args.node or ():
         if name not in names:
             raise CockpitError(
-                f"no node {name} in the plan", where=args.hostfile, hint=f"it has {', '.join(names)}"
+                f"no node {name} in the plan", where=launch.hostfile, hint=f"it has {', '.join(names)}"
             )
     chosen = [plan for plan in plans if not args.node or plan.node in args.node]
     if args.json:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
+from cockpit.cli import node_options
 from cockpit.cli.output import complain, out, out_json, table
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.core.ranks import nodes_text
@@ -29,19 +30,24 @@ def main(words: list[str]) -> int:
     parser = Parser(
         "ps",
         "List runs, newest last; with RUN, its nodes and ranks. Asks the nodes of runs that have not ended.",
-        "A run started from another machine: cockpit ps --hostfile FILE finds it on its nodes.",
+        "A run started from another machine: cockpit ps --hostfile FILE (or -w NODES) finds it on its nodes.",
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
     parser.add_argument("-a", "--all", action="store_true", help="all runs, not just the newest 20")
     parser.add_argument("--no-connect", action="store_true", help="show what was known last; ask no node")
-    parser.add_argument("--hostfile", metavar="FILE", help="look on these nodes for runs not known here")
-    parser.add_argument("--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile")
+    parser.add_argument(
+        "--hostfile", metavar="FILE", help="look on these nodes for runs not known here; -: from stdin"
+    )
+    node_options.add_options(parser)
+    parser.add_argument(
+        "--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile or -w"
+    )
     parser.add_argument("--json", action="store_true", help="JSON")
     add_link_options(parser)
     args = parser.parse_args(words)
     from cockpit.engine.records.folder import RunFolder, list_runs
 
-    if args.hostfile:
+    if args.hostfile or args.nodelist or args.slurm is not None:
         _adopt(args)
     if args.run:
         from cockpit.cli.run_details import show
@@ -63,9 +69,8 @@ def _adopt(args: Namespace) -> None:
     from cockpit.cli.awaiting import telling
     from cockpit.engine.links.pool import PYTHONS, LinkPool
     from cockpit.engine.run.join import adopt
-    from cockpit.plans.nodes.sources import nodes_from
 
-    names = [host.name for host in nodes_from([args.hostfile])]
+    names = [host.name for host in node_options.nodes(node_options.source(args.hostfile, args, ""))]
 
     async def look() -> None:
         patience_s = unfinished_starts.PATIENCE_S

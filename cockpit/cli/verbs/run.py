@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cockpit import config, paths
 from cockpit.cli import launch_options, terminal
@@ -21,6 +22,7 @@ from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans.nodes.sources import filled
 from cockpit.plans.plan import build_plans
 from cockpit.transport.base import UnknownHostKey
 
@@ -32,7 +34,8 @@ def main(words: list[str], leaving: str = "") -> int:
     """
     launch = launch_options.parse(_parser(), words)
     config.load()
-    build_plans(launch.job)  # errors in settings or job are reported before any node is asked
+    # Errors in settings or job are reported before any node is asked, such as for its slots.
+    build_plans(replace(launch.job, hosts=filled(launch.job.hosts, 1)))
     if (paths.runs() / launch.job.run).exists():
         raise CockpitError(
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
@@ -96,7 +99,8 @@ async def _run(launch: launch_options.LaunchOptions, output: Output) -> int:
         raise (stages.untold(error) if isinstance(error, CockpitError) else error) from None
     await stages.stop()
     try:
-        size = f"{counted(job.world_size, 'rank')} on {counted(len(job.hosts), 'node')}"
+        manifest = session.folder.manifest
+        size = f"{counted(len(manifest.world), 'rank')} on {counted(len(manifest.nodes), 'node')}"
         say(f"{session.folder.name}: {size} starting")
         code = await watch(session, stages.live, output)
         if job.profiler and code != Exit.LEFT and not args.no_collect:
@@ -121,7 +125,7 @@ def request(launch: launch_options.LaunchOptions) -> Wanted:
     args = launch.args
     return Wanted(
         launch.job,
-        args.hostfile,
+        launch.hostfile,
         reach(args),
         args.node_dir,
         Times(args.grace, args.finalise_wait),

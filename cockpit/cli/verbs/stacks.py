@@ -57,7 +57,8 @@ def main(words: list[str]) -> int:
         raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
     if args.tui:
         terminal.needed()
-    meant = _meant(args.target)
+    ask = "give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT, or -w NODES"
+    meant = job_options.names_nodes(args.target, args, ask) or _meant(args.target)
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
     return asyncio.run(_take(meant, args))
@@ -92,7 +93,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "target",
         metavar="RUN|HOSTFILE|SNAPSHOT",
-        help="a run's name, a part of it, or: last; a hostfile, for any job; the folder of a snapshot",
+        nargs="?",
+        help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; a snapshot's folder",
     )
     group = parser.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
@@ -147,7 +149,7 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
     return _tell(snapshot, found, str(path), "", args)
 
 
-async def _take(meant: Path | RunFolder, args: argparse.Namespace) -> int:
+async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -> int:
     ranks = None if args.ranks is None else mask_of(args.ranks)
     ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
     trouble: CockpitError | None = None
@@ -179,10 +181,13 @@ def _check_ranks(known: Mapping[int, object], ranks: set[int] | None, where: str
 
 
 @asynccontextmanager
-async def _party(meant: Path | RunFolder, args: argparse.Namespace) -> AsyncIterator[tuple[Party, Path]]:
+async def _party(
+    meant: Path | RunFolder | list[str], args: argparse.Namespace
+) -> AsyncIterator[tuple[Party, Path]]:
     """The job that is meant, and the folder its snapshots are kept in."""
-    if isinstance(meant, Path):
-        async with job_options.job_party(args) as found:
+    if not isinstance(meant, RunFolder):
+        source = [args.target] if isinstance(meant, Path) else meant
+        async with job_options.job_party(source, args) as found:
             yield found
         return
     if given := [name for name in ("job", "include", "exclude", "python") if getattr(args, name)]:

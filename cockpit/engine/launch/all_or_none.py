@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cockpit.base import events, verbs
 from cockpit.base.answers import LaunchAnswer
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
+from cockpit.engine.launch.holding import Holding, hold
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import NodeEntry, RunFolder, planned
@@ -40,26 +41,50 @@ async def launch(session: Session, links: Mapping[str, Link], specs: Mapping[str
     :raises ManyErrors: one line for each node that refused; the others were stopped
     """
     tasks: dict[str, asyncio.Task[LaunchAnswer]] = {}
+    holding: Holding | None = None
     try:
         session.record(planned(session.manifest))
+        dirs = {name: spec["dir"] for name, spec in specs.items()}
+        holding = await hold(session.folder, session.manifest.reach, dirs)
         for name, link in links.items():
-            asked = link.call(verbs.Launch(), json.dumps(specs[name]).encode(), deadline_s=LAUNCH_S)
+            spec = {**specs[name], **holding.spec} if holding else specs[name]
+            asked = link.call(verbs.Launch(), json.dumps(spec).encode(), deadline_s=LAUNCH_S)
             tasks[name] = asyncio.create_task(session.pool.roll.heard(name, asked))
-        # Not gather: what interrupts us must not interrupt requests, or nobody knows what was launched.
-        await asyncio.wait(tasks.values())
+        await _answered(tasks.values(), holding)
         _, errors = await settle(tasks)
         if not errors:
             for entry in session.manifest.nodes:
                 session.record(Event(time.time(), entry.name, events.Launched(entry.dir)))
+            if holding:
+                holding.leave()
             return
     except BaseException:
-        await _undo(session, tasks, "the start was interrupted")
+        await _undo(session, tasks, "the start was interrupted", holding)
         raise
-    left = await _undo(session, tasks, f"launch failed on {nodes_text(errors)}")
+    left = await _undo(session, tasks, f"launch failed on {nodes_text(errors)}", holding)
     raise ManyErrors(list({**errors, **left}.values()))
 
 
-async def _undo(session: Session, tasks: Mapping[str, asyncio.Task[Any]], reason: str) -> Errors:
+async def _answered(tasks: Iterable[asyncio.Task[LaunchAnswer]], holding: Holding | None) -> None:
+    """Wait until every node has answered, or cannot launch because what holds the supervisors has ended.
+
+    :raises CockpitError: it has ended
+    """
+    # Not gather: what interrupts us must not interrupt requests, or nobody knows what was launched.
+    answered = asyncio.create_task(asyncio.wait(tasks))
+    ended = asyncio.create_task(holding.ended()) if holding else answered
+    try:
+        done, _ = await asyncio.wait({answered, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if holding and answered not in done:
+            raise await holding.ended()
+    finally:
+        answered.cancel()
+        ended.cancel()
+
+
+async def _undo(
+    session: Session, tasks: Mapping[str, asyncio.Task[Any]], reason: str, holding: Holding | None
+) -> Errors:
     """Undo what was launched; an error for each node that may still be running."""
     if tasks:
         await asyncio.wait(tasks.values(), timeout=UNDO_S)
@@ -69,6 +94,8 @@ async def _undo(session: Session, tasks: Mapping[str, asyncio.Task[Any]], reason
         if entry.name in tasks and _may_run(tasks[entry.name])
     }
     _, errors = await settle(taken)
+    if holding:
+        holding.end()
     for task in tasks.values():
         task.cancel()
     await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -16,6 +16,7 @@ from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob, NodeFacts
+from cockpit.plans.nodes import gpus
 from cockpit.plans.plan import NodePlan, build_plans, host_of
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import launch_script, profile
@@ -30,6 +31,8 @@ class Prepared:
     specs: dict[str, dict[str, Any]]
     """Launch spec of each node, as its supervisor takes it."""
     facts: dict[str, dict[str, Any]]
+    notes: list[str]
+    """Sentences about nodes for whoever watches the start."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Times:
 async def prepare(
     job: LaunchJob, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll
 ) -> Prepared:
-    """Ask the nodes and plan.
+    """Ask the nodes and plan; a node without a number of slots gets one for each of its GPUs.
 
     :param node_dir: folder on the nodes for run folders, instead of their own temporary folder if not empty
     :param roll: told who has answered and who is awaited
@@ -57,10 +60,15 @@ async def prepare(
         job.python or "",
         {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
         job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
+        visible=job.env.get(gpus.VISIBLE),
     )
+    hosts = {host.name: host for host in job.hosts}
+    counted = [host.name for host in job.hosts if host.open]
     answers, errors = await settle(
         {
-            name: roll.heard(name, link.call(replace(wish, base=_base(link, node_dir))))
+            name: roll.heard(
+                name, link.call(replace(wish, base=_base(link, node_dir), gpus=hosts[name].open))
+            )
             for name, link in links.items()
         }
     )
@@ -68,22 +76,29 @@ async def prepare(
     for name, answer in answers.items():
         try:
             facts[name] = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
+            refused = refusal(name, job, facts[name], answer)
+            if refused is not None:
+                raise refused
+            hosts[name] = gpus.filled(hosts[name], answer.gpus, job.launcher)
         except CockpitError as error:
             errors[name] = error
-            continue
-        refused = refusal(name, job, facts[name], answer)
-        if refused is not None:
-            errors[name] = refused
     if errors:
         raise ManyErrors([errors[name] for name in links if name in errors])
+    job = replace(job, hosts=tuple(hosts.values()))
     first = job.hosts[0].name
     address = job.master_addr or await _master_address(first, links, roll)
     port = (await roll.heard(first, links[first].call(verbs.Port(job.master_port or 0)))).port
     facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
     specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
+    notes = [f"{plan.node}: {note}" for plan in plans for note in plan.notes]
+    if counted:
+        notes.insert(0, gpus.told([hosts[name] for name in counted]))
     return Prepared(
-        plans, specs, {name: {**plain(answer), **answer.tools} for name, answer in answers.items()}
+        plans,
+        specs,
+        {name: {**plain(answer), **answer.tools} for name, answer in answers.items()},
+        list(dict.fromkeys(notes)),
     )
 
 

@@ -26,6 +26,7 @@ from cockpit.transport.base import Reach, UnknownHostKey
 class Wanted:
     """What to launch, and how.
 
+    :param hostfile: where its nodes were read from; empty: not from a file
     :param node_dir: folder on the nodes for run folders; empty: each node's own temporary folder
     :param failure_wait_s: seconds from a rank's failure to the stop of the rest
     :param command: the words a person typed for it, without secrets
@@ -73,8 +74,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
         links = await _open(pool, [host.name for host in job.hosts], stages)
         pool.hosts = {name: link.hello.host for name, link in links.items()}
         prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
-        notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
-        stages.ready(list(notes))
+        stages.ready(prepared.notes)
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:
@@ -129,7 +129,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         launcher=job.launcher,
         program=list(job.program),
         cwd=job.cwd,
-        hostfile=str(Path(request.hostfile).absolute()),
+        hostfile=request.hostfile and str(Path(request.hostfile).absolute()),
         pythons=pythons,
         profile=profile,
         on_failure=request.on_failure,

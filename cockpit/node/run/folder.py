@@ -16,12 +16,12 @@ import subprocess
 import sys
 import time
 import zipfile
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List
 
 from cockpit.base import openfiles, record
 from cockpit.base.shell import quote_posix
 from cockpit.node import safefiles, usermask, users
-from cockpit.node.run import stopping
+from cockpit.node.run import held, stopping
 
 _OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
 
@@ -71,7 +71,8 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
         pyz = os.path.join(folder, record.NODE_PYZ)
         script = '#!/bin/sh\nexec %s -I -S %s wrap "$@"\n' % (quote_posix(python), quote_posix(pyz))
         write_new(os.path.join(folder, record.RANKWRAP), os.fsencode(script), 0o700)
-        started = _spawn(spec, python, pyz, folder, timeout_s)
+        words = [python, "-I", "-S", pyz, "supervise", folder]
+        started = (_hold if spec.get("held") else _spawn)(spec, words, folder, timeout_s)
         return started
     finally:
         if not started:
@@ -126,38 +127,30 @@ def _ours(folder: str) -> None:
         )
 
 
-def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: float) -> Dict[str, Any]:
+def _spawn(spec: Dict[str, Any], words: List[str], folder: str, timeout_s: float) -> Dict[str, Any]:
+    """Start the supervisor as a process of its own, detached from the agent."""
     log = os.path.join(folder, record.SUPERVISOR_LOG)
     write_new(log, b"")
     # A cockpit started inside a run must not pass that run's tags on: its sweep would end our supervisor.
     environment = {name: value for name, value in os.environ.items() if name not in _OURS}
     with open(log, "ab") as output:
         process = subprocess.Popen(
-            [python, "-I", "-S", pyz, "supervise", folder],
+            words,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             env=environment,
             start_new_session=True,
         )
-    deadline = time.monotonic() + timeout_s
-    trouble = "the supervisor did not start within %g s" % timeout_s
-    event = None
+    event: Dict[str, Any] = {}
     try:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # its log says more
             openfiles.give_back(process.pid)
-            process.communicate(json.dumps(dict(spec, umask=usermask.theirs())).encode(), timeout=timeout_s)
-        while time.monotonic() < deadline:
-            event = _first_event(folder)
-            if event:
-                return dict({name: event[name] for name in ("pid", "ticks", "boot_id")}, dir=folder)
-            if process.poll() is not None and not _group_lives(process.pid):
-                trouble = "the supervisor ended at once"
-                break
-            time.sleep(0.01)
-        with open(log, errors="replace") as file:
-            said = file.read()[-2000:].strip()
-        raise StartError("%s: %s" % (trouble, said or "it said nothing"))
+            process.communicate(_with_umask(spec), timeout=timeout_s)
+        event = _first_event(
+            folder, timeout_s, lambda: process.poll() is not None and not _group_lives(process.pid)
+        )
+        return event
     finally:
         if not event:
             # The supervisor's own process group: the process we started leads it, even after its end.
@@ -165,6 +158,25 @@ def _spawn(spec: Dict[str, Any], python: str, pyz: str, folder: str, timeout_s: 
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             stopping.sweep(spec["run"], spec["node"], folder=folder)
+
+
+def _hold(spec: Dict[str, Any], words: List[str], folder: str, timeout_s: float) -> Dict[str, Any]:
+    """Let a step of the SLURM job start the supervisor."""
+    write_new(os.path.join(folder, record.SUPERVISOR_LOG), b"")
+    held.offer(folder, [*words[:-1], "--held", folder])
+    event: Dict[str, Any] = {}
+    try:
+        if not held.hand_over(folder, _with_umask(spec), timeout_s):
+            raise StartError("the step for the supervisor did not start within %g s" % timeout_s)
+        event = _first_event(folder, timeout_s, lambda: False)
+        return event
+    finally:
+        if not event:
+            stopping.sweep(spec["run"], spec["node"], folder=folder)
+
+
+def _with_umask(spec: Dict[str, Any]) -> bytes:
+    return json.dumps(dict(spec, umask=usermask.theirs())).encode()
 
 
 def _group_lives(group: int) -> bool:
@@ -175,7 +187,28 @@ def _group_lives(group: int) -> bool:
     return True
 
 
-def _first_event(folder: str) -> Dict[str, Any]:
+def _first_event(folder: str, timeout_s: float, ended: Callable[[], bool]) -> Dict[str, Any]:
+    """What the supervisor says as it starts.
+
+    :param ended: whether it has ended without that
+    :raises StartError: it does not say it in time
+    """
+    deadline = time.monotonic() + timeout_s
+    trouble = "the supervisor did not start within %g s" % timeout_s
+    while time.monotonic() < deadline:
+        event = _said(folder)
+        if event:
+            return dict({name: event[name] for name in ("pid", "ticks", "boot_id")}, dir=folder)
+        if ended():
+            trouble = "the supervisor ended at once"
+            break
+        time.sleep(0.01)
+    with open(os.path.join(folder, record.SUPERVISOR_LOG), errors="replace") as file:
+        said = file.read()[-2000:].strip()
+    raise StartError("%s: %s" % (trouble, said or "it said nothing"))
+
+
+def _said(folder: str) -> Dict[str, Any]:
     try:
         line, end, _ = safefiles.part(os.path.join(folder, record.EVENTS), 0, 1 << 16).partition(b"\n")
     except FileNotFoundError:

@@ -278,7 +278,8 @@ class Supervisor:
         grace_s = float(self._spec["grace_s"])
         if self._terminated:
             self._terminated = False
-            self._stop.request("SIGTERM to the supervisor", "signal", grace_s, hard=False)
+            patience_s = min(grace_s, float(self._spec.get("term_grace_s", grace_s)))
+            self._stop.request("SIGTERM to the supervisor", "signal", patience_s, hard=False)
         if record.STOP not in names:
             return
         path = os.path.join(self._folder, record.STOP)
@@ -421,18 +422,21 @@ def _become_subreaper() -> str:
 
 
 def main(argv: List[str]) -> int:
-    """Read the launch spec from stdin, detach and supervise; argv is the run folder. Returns an exit code."""
-    if len(argv) != 1:
+    """Read the launch spec from stdin, detach and supervise; returns an exit code.
+
+    :param argv: ``--held``, if what has started us must not see us end; the run folder
+    """
+    if len(argv) not in (1, 2) or argv[:-1] not in ([], ["--held"]):
         sys.stderr.write("cockpit: supervise: expected a run folder\n")
         return 2
-    folder = argv[0]
+    folder = argv[-1]
     try:
         spec = json.loads(sys.stdin.buffer.read().decode())
     except ValueError as error:
         sys.stderr.write("cockpit: supervise: stdin is not a launch spec: %s\n" % error)
         return 2
     # The session was made for us (this process leads it); only a leader can ever get a terminal.
-    if os.fork():
+    if not argv[:-1] and os.fork():
         os._exit(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir("/")

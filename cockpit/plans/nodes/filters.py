@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cockpit.core.ranks import expand
 from cockpit.errors import CockpitError, ManyErrors, near
-from cockpit.plans.nodes.hostfile import Host
+from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 
 FORM = "write `NAME[:SLOT[,SLOT]]`, several joined by `@`, ranges as `gpu[01-04]`"
 
@@ -30,16 +30,14 @@ def apply(hosts: Sequence[Host], include: str = "", exclude: str = "") -> tuple[
     kept = []
     for host in hosts:
         named = chosen.get(host.name)
-        if include:
-            slots = () if named is None else tuple(sorted(named)) or host.slots
-        else:
-            slots = host.slots if named is None else tuple(s for s in host.slots if named and s not in named)
-        if slots:
+        if named is None:
+            kept += [] if include else [host]
+        elif include:
+            kept.append(replace(host, slots=tuple(sorted(named)) or host.slots))
+        elif named and (slots := tuple(slot for slot in host.slots if slot not in named)):
             kept.append(replace(host, slots=slots))
     if not kept:
-        raise CockpitError(
-            "leaves no host", where=f"{option} {include or exclude}", hint="check the hostfile"
-        )
+        raise CockpitError("leaves no host", where=f"{option} {include or exclude}", hint="name others")
     return tuple(kept)
 
 
@@ -53,6 +51,9 @@ def _choose(hosts: Sequence[Host], text: str, option: str) -> dict[str, set[int]
             name, slots = _entry(entry, known)
             for one in [name] if name in known else expand(name):
                 _check(one, slots, known)
+                if option == "--exclude" and slots and known[one].open:
+                    hint = f"say how many: --slots 8, or {one}:8 with -w"
+                    raise CockpitError(f"host {one} has no number of slots to exclude from", hint=hint)
                 chosen.setdefault(one, set()).update(slots)
         except CockpitError as error:
             errors.append(CockpitError(error.what, where=f"{option} {entry}", hint=error.hint))
@@ -86,8 +87,8 @@ def _check(name: str, slots: set[int], known: dict[str, Host]) -> None:
     if host is None:
         meant = near(name, known)
         hint = f"did you mean {meant}?" if meant else FORM
-        raise CockpitError(f"no host {name} in the hostfile", hint=hint)
-    unknown = sorted(slots - set(host.slots))
+        raise CockpitError(f"no host {name} among the nodes", hint=hint)
+    unknown = sorted(slots - set(host.slots or range(MAX_SLOTS)))
     if unknown:
-        has = f"it has slots {host.slots[0]}-{host.slots[-1]}"
+        has = f"it has slots {host.slots[0]}-{host.slots[-1]}" if host.slots else FORM
         raise CockpitError(f"host {name} has no slot {unknown[0]}", hint=has)

@@ -1,4 +1,8 @@
-"""The hostfile: DeepSpeed's grammar (0.19.8), and node sets in it; ``core.ranks`` expands these.
+"""The hostfile: DeepSpeed's grammar (0.19.8), plain lists, MPI's machinefiles, and node sets in all of them.
+
+A line with ``NAME slots=N`` in front is read as DeepSpeed reads it. Any other line is ``NAME`` or ``NAME:N``
+(MPICH 4, Intel MPI), or these with ``slots=N``, ``cpu=N`` or ``count=N`` and a maximum (Open MPI 4), in any
+order. ``core.ranks`` expands ranges.
 
 Unlike DeepSpeed's own reader, this one reports all bad lines at once, and a missing file is an error:
 DeepSpeed would silently train on this machine alone.
@@ -7,21 +11,31 @@ DeepSpeed would silently train on this machine alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
 
-from cockpit.core.ranks import MAX_HOSTS, expand, piece_of
+from cockpit.core.ranks import MAX_HOSTS, expand, piece_of, set_words
 from cockpit.errors import CockpitError, ManyErrors
 
 MAX_SLOTS = 4096
 """Slots of one host, for the same reason."""
+_LOWEST_PORT = 1024
+"""``NAME:N`` with an N from here on is taken for a port that somebody meant."""
 _MAX_BYTES = 4 << 20
 
-FORM = "write `NAME slots=N`, with ranges `NAME[01-16] slots=N`"
+STDIN = "-"
+"""In place of a path: standard input."""
+
+FORM = "write `NAME slots=N`, `NAME:N` or `NAME`, with ranges like `NAME[01-16]`"
 
 # DeepSpeed's expression: whatever follows the digits is ignored.
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
+_COUNTED = re.compile(r"(.*):([0-9]+)")
+_COUNTS = {"slots", "cpu", "count"}
+_MAXIMA = {f"{a}{dash}{b}" for one in _COUNTS for a, b in ((one, "max"), ("max", one)) for dash in "-_"}
 
 
 @dataclass(frozen=True)
@@ -29,13 +43,18 @@ class Host:
     """A node and its slots in use.
 
     :param name: as written in the hostfile, ranges expanded: ``gpu01``, ``user@gpu01``, ``[::1]``
-    :param slots: slot numbers, ascending; one rank each
-    :param line: line of the hostfile, counted from 1
+    :param slots: slot numbers, ascending; one rank each; none: open
+    :param line: line of the hostfile, counted from 1; 0: it is in no file
     """
 
     name: str
-    slots: tuple[int, ...]
+    slots: tuple[int, ...] = ()
     line: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody has said how many slots it has: its GPUs will."""
+        return not self.slots
 
 
 def read_text(path: str | Path, what: str = "hostfile") -> str:
@@ -67,11 +86,27 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def read(path: str | Path) -> tuple[Host, ...]:
-    """Read a hostfile; see :func:`parse`.
+    """Read a hostfile, or standard input if it is ``-``; see :func:`parse`.
 
     :raises CockpitError: it cannot be read
     """
-    return parse(read_text(path), str(path))
+    if str(path) != STDIN:
+        return parse(read_text(path), str(path))
+    try:
+        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise CockpitError(f"cannot read the list of nodes: {error.strerror}", where="stdin") from None
+    if len(data) > _MAX_BYTES:
+        raise CockpitError("too large for a list of nodes", where="stdin")
+    return parse(data.decode("utf-8-sig", "surrogateescape"), "stdin")
+
+
+def read_set(text: str) -> tuple[Host, ...]:
+    """The hosts of a set like ``gpu[01-04]:8,big1``, in its order; ``:N`` is the number of slots.
+
+    :raises ManyErrors: every bad word
+    """
+    return _hosts(((f"-w {piece_of(word)}", 0, word) for word in set_words(text)), _counted, "-w")
 
 
 def parse(text: str, where: str = "hostfile") -> tuple[Host, ...]:
@@ -80,21 +115,31 @@ def parse(text: str, where: str = "hostfile") -> tuple[Host, ...]:
     :param where: what errors call the file
     :raises ManyErrors: every bad line, each as ``file:line: what; accepted form``
     """
+    return _hosts(((f"{where}:{number}", number, line) for number, line in lines(text)), _entry, where)
+
+
+def _hosts(
+    pieces: Iterable[tuple[str, int, str]], named: Callable[[str], tuple[list[str], int]], where: str
+) -> tuple[Host, ...]:
+    """The hosts of all pieces, each a place for errors, a line number and a text that ``named`` reads."""
     hosts: dict[str, Host] = {}
     errors: list[CockpitError] = []
-    for number, line in lines(text):
-        place = f"{where}:{number}"
+    for place, number, text in pieces:
         try:
-            names, count = _entry(line)
-            if len(hosts) + len(names) > MAX_HOSTS:
-                raise CockpitError(f"more than {MAX_HOSTS} hosts", hint="check the ranges")
+            names, count = named(text)
         except CockpitError as error:
             errors.append(CockpitError(error.what, where=place, hint=error.hint))
             continue
+        if len(hosts) + len(names) > MAX_HOSTS:
+            errors.append(CockpitError(f"more than {MAX_HOSTS} hosts", where=place, hint="check the ranges"))
+            break  # expanding what follows could take for ever
         for name in names:
             if name in hosts:
-                what = f"host {name} is already in line {hosts[name].line}"
-                errors.append(CockpitError(what, where=place, hint="keep one of the two"))
+                what = f"is already in line {hosts[name].line}" if number else "is named twice"
+                # A list as PBS and Open MPI know it: a line for each slot.
+                listed = number and not count and hosts[name].open
+                hint = "name each once: uniq LIST | cockpit run - …" if listed else "keep one of the two"
+                errors.append(CockpitError(f"host {name} {what}", where=place, hint=hint))
             else:
                 hosts[name] = Host(name, tuple(range(count)), number)
     if not hosts and not errors:
@@ -105,15 +150,60 @@ def parse(text: str, where: str = "hostfile") -> tuple[Host, ...]:
 
 
 def _entry(line: str) -> tuple[list[str], int]:
+    """The names of a line and their number of slots; 0: it does not say."""
     match = _LINE.match(line)
-    if match is None:
-        raise CockpitError(f"bad entry {piece_of(line)}", hint=FORM)
-    digits = match[2].lstrip("0")
+    if match is not None:
+        return expand(match[1]), _slots(match[2])
+    # MPI's files have comments behind names, too.
+    name, *settings = re.split(r"\s#", line)[0].split()
+    names, count = _counted(name)
+    limited = False
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        known = key in _COUNTS or key in _MAXIMA
+        if not known or not (value.isascii() and value.isdigit()):
+            foreign = not known and value
+            what = f"{piece_of(key)}= is not read here" if foreign else f"bad entry {piece_of(line)}"
+            raise CockpitError(what, hint=FORM)
+        if key in _MAXIMA:
+            limited = True
+        elif count:
+            raise CockpitError("two numbers of slots", hint="keep one of the two")
+        else:
+            count = _slots(value)
+    if limited and not count:
+        raise CockpitError("a maximum, and no number of slots", hint=FORM)
+    return names, count
+
+
+def _counted(word: str) -> tuple[list[str], int]:
+    """The names of ``NAME[:N]`` and their number of slots; 0: it does not say."""
+    name, count = word, 0
+    match = _COUNTED.fullmatch(word)
+    if match is not None and (":" not in match[1] or match[1].endswith("]")):
+        name, count = match[1], _slots(match[2])
+    colons = ":" in re.sub(r"\[[^]]*\]", "", name) and not _is_ipv6(name.rpartition("@")[2])
+    if colons or count >= _LOWEST_PORT:
+        hint = "a port is written `NAME:PORT slots=N` in a hostfile, or in ~/.ssh/config"
+        raise CockpitError(f"no number of slots after the colon: {piece_of(word)}", hint=hint)
+    return expand(name), count
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _slots(text: str) -> int:
+    digits = text.lstrip("0")
     if not digits:
-        raise CockpitError("slots=0", hint="give it at least one slot, or take the line out")
+        raise CockpitError("slots=0", hint="give it at least one slot, or leave it out")
     if len(digits) > 6 or int(digits) > MAX_SLOTS:
         raise CockpitError(f"more than {MAX_SLOTS} slots", hint=FORM)
-    return expand(match[1]), int(digits)
+    return int(digits)
 
 
 def render(hosts: tuple[Host, ...]) -> str:

@@ -1,0 +1,86 @@
+"""Which nodes: the options that name a source of them, for every verb that takes a HOSTFILE."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import suppress
+
+from cockpit.cli.output import say
+from cockpit.core.ranks import nodes_text
+from cockpit.errors import CockpitError
+from cockpit.plans.nodes.hostfile import STDIN, Host, read_set
+from cockpit.plans.nodes.sources import DEFAULT, nodes_from
+
+HELP = "lines like `gpu[01-16] slots=8`, or a list of names; -: read it from stdin"
+"""What a HOSTFILE is."""
+
+
+def add_options(group: argparse._ActionsContainer) -> None:
+    """Nodes named without a file."""
+    group.add_argument(
+        "-w",
+        "--nodelist",
+        metavar="NODES",
+        action="append",
+        default=[],
+        help="these nodes, in place of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
+    )
+    group.add_argument(
+        "--slurm",
+        metavar="JOBID",
+        nargs="?",
+        const="",
+        help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",
+    )
+
+
+def nodes(words: list[str], include: str = "", exclude: str = "", slots: int = 0) -> tuple[Host, ...]:
+    """The nodes of a source, read once; see :func:`cockpit.plans.nodes.sources.nodes_from`.
+
+    After a list on stdin, keys and answers come from the terminal again, not from the list's pipe.
+
+    :raises CockpitError: no nodes, or no such
+    """
+    if words == [STDIN] and sys.stdin.isatty():
+        say("reading names of nodes from the terminal, one a line; Ctrl-D ends the list")
+    found = nodes_from(words, include, exclude, slots)
+    if words == [STDIN] and sys.stdout.isatty() and not sys.stdin.isatty():
+        with suppress(OSError):  # no terminal: it stays a pipe
+            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+            os.dup2(terminal, sys.stdin.fileno())
+            os.close(terminal)
+    return found
+
+
+def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
+    """The words of the source that was named, for :func:`cockpit.plans.nodes.sources.nodes_from`.
+
+    :param file: the HOSTFILE, if there is one
+    :param ask: what to type if nothing names nodes, nor a hostfile of DeepSpeed's
+    :raises CockpitError: none, or two
+    """
+    if args.nodelist:
+        if file is not None:
+            raise CockpitError(f"{file} and -w both name nodes", hint="give one of the two")
+        return ["-w", ",".join(args.nodelist)]
+    if file is None and args.slurm is not None:
+        return ["--slurm", args.slurm or os.environ.get("SLURM_JOB_ID", "")]
+    if file is None:
+        if not os.path.exists(DEFAULT):
+            raise CockpitError("which nodes? none are named", hint=ask)
+        say(f"nodes: {DEFAULT}, DeepSpeed's default")
+        return [DEFAULT]
+    return [file]
+
+
+def words_again(words: list[str], names: list[str]) -> list[str]:
+    """Words that name the same nodes when they are typed again: what came from stdin is gone."""
+    if words != [STDIN]:
+        return words
+    text = nodes_text(names)
+    with suppress(CockpitError):
+        if [host.name for host in read_set(text)] == names:
+            return ["-w", text]
+    return words

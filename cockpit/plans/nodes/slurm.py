@@ -1,0 +1,120 @@
+"""The nodes of a SLURM job: asked of ``scontrol``, whose output SLURM 22.05 prints so; see its man page."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+
+from cockpit.core.ranks import MAX_HOSTS, expand
+from cockpit.errors import CockpitError, Exit
+from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
+
+ANSWER_S = 20.0
+"""Seconds for the controller to answer: a busy one is slow."""
+
+_JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
+_FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
+_PART = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
+_GPUS = re.compile(r"(?:^|,)gpu(?::[A-Za-z][^:,()]*)?:([0-9]{1,4})(?:\(|,|\Z)")
+_WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SUSPENDED")
+
+
+def read(job: str) -> tuple[Host, ...]:
+    """The nodes of a running job, with a slot for each task or GPU that it has there, if it says so.
+
+    :param job: its number, like ``123``, or that of an element of an array, like ``123_4``
+    :raises CockpitError: no such job, none of ours, it has no nodes, or SLURM does not answer
+    """
+    if not job:
+        hint = "give its number, as `squeue --me` prints it: --slurm JOBID"
+        raise CockpitError("this shell is in no SLURM job", where="--slurm", hint=hint)
+    if "+" in job:
+        hint = "name its components' nodes with -w, and reach them over ssh"
+        raise CockpitError("heterogeneous jobs are not supported", where=f"--slurm {job}", hint=hint)
+    if not _JOB.match(job):
+        raise CockpitError(f"no SLURM job: {job!a}", where="--slurm", hint="write it as 123 or 123_4")
+    return parse(_asked(job), job, os.getuid())
+
+
+def _asked(job: str) -> str:
+    words = ["scontrol", "--oneliner", "--details", "show", "job", job]
+    where = f"job {job}"
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False
+        )
+    except FileNotFoundError:
+        hint = "run this on a login node of the cluster, or name the nodes with a hostfile"
+        raise CockpitError("no scontrol on PATH: SLURM is not here", where=where, hint=hint) from None
+    except subprocess.TimeoutExpired:
+        what = f"SLURM's controller did not answer within {ANSWER_S:g} s"
+        raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT) from None
+    said = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip()
+    if "Invalid job id" in said:
+        raise CockpitError("no such job", where=where, hint="see: squeue --me")
+    if done.returncode or not said:
+        what = f"scontrol failed: {' '.join(said.split())[:300] or f'status {done.returncode}'}"
+        raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT)
+    return done.stdout.decode(errors="replace")
+
+
+def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
+    """The nodes in ``scontrol --oneliner --details show job``.
+
+    :param job: how a person named it
+    :param uid: whose it must be
+    :raises CockpitError: it is not one job with nodes of that user
+    """
+    where = f"job {job}"
+    found = text.strip().splitlines()
+    if len(found) > 1:
+        hint = f"name one element, like {job}_0: squeue --me --array"
+        raise CockpitError(f"is an array of {len(found)} jobs", where=where, hint=hint)
+    # A comment or a path of the job's owner may look like any field, but SLURM's own come first; where its
+    # name does, srun has the last word on whose job it is.
+    fields: dict[str, str] = {}
+    for name, value in _FIELD.findall(found[0] if found else ""):
+        fields.setdefault(name, value)
+    if "HetJobId" in fields:
+        hint = "name its components' nodes with -w, and reach them over ssh"
+        raise CockpitError("heterogeneous jobs are not supported", where=where, hint=hint)
+    owner = re.search(r"\(([0-9]+)\)\Z", fields.get("UserId", ""))
+    if owner is None or int(owner[1]) != uid:
+        whose = fields.get("UserId", "") or "nobody"
+        raise CockpitError(f"belongs to {whose!a}: its owner alone can start steps in it", where=where)
+    state = fields.get("JobState", "")
+    if state != "RUNNING":
+        if state in _WAITS:
+            what, hint = f"is {state} ({fields.get('Reason', '?')}): it has no nodes yet", f"squeue -j {job}"
+        else:
+            what, hint = f"has ended: {state or '?'}", "see: squeue --me"
+        raise CockpitError(what, where=where, hint=hint, code=Exit.NODE_UNFIT)
+    names = [name for piece in _pieces(fields.get("NodeList", "")) for name in expand(piece)]
+    if not names or len(names) > MAX_HOSTS:
+        raise CockpitError(f"nodes that cannot be: {fields.get('NodeList', '')[:80]!a}", where=where)
+    slots = dict.fromkeys(names, _tasks(fields))
+    if not any(slots.values()):
+        slots.update(_gpus(found[0]))
+    return tuple(Host(name, tuple(range(slots[name]))) for name in names)
+
+
+def _pieces(nodes: str) -> Iterator[str]:
+    """``gpu[01-02,05],login1`` at the commas outside of brackets."""
+    return (piece for piece in re.split(r",(?![^\[]*\])", nodes) if piece and piece != "(null)")
+
+
+def _tasks(fields: dict[str, str]) -> int:
+    """Tasks of each node that the job asked for, with ``--ntasks-per-node``."""
+    number = fields.get("NtasksPerN:B:S:C", "").partition(":")[0]
+    return min(int(number), MAX_SLOTS) if number.isdigit() and number.isascii() else 0
+
+
+def _gpus(text: str) -> Iterator[tuple[str, int]]:
+    """GPUs of the job on each node."""
+    for nodes, resources in _PART.findall(text):
+        number = sum(int(count) for count in _GPUS.findall(resources))
+        for piece in _pieces(nodes):
+            for name in expand(piece):
+                yield name, min(number, MAX_SLOTS)

@@ -1,0 +1,128 @@
+"""Nodes of a SLURM job, each by a step of its own in it (``srun --overlap``): no sshd is needed there.
+
+As SLURM 22.05 behaves: a step ends with its srun, and where processes are tracked by cgroups nothing
+outlives its step. Agents may end so; supervisors may not: see :func:`holding`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+
+from cockpit.base.shell import quote_posix
+from cockpit.errors import CockpitError
+from cockpit.transport.base import HeldCommand, LinkError, Pipe
+from cockpit.transport.child import ChildTransport
+
+AT_ONCE = 8
+"""Steps of one cockpit that are being created at a time: all of them ask one controller."""
+
+SCRIPT_S = 60
+"""Seconds for the script of a node to appear."""
+
+KILL_WAIT_S = 30.0
+"""SLURM's own default of KillWait."""
+
+_FOREIGN = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "COCKPIT_")
+"""Variables of a step or a batch script, which would change what an srun does, and tags of another run."""
+
+_KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
+"""Where the controller is."""
+
+
+def job_of(options: Mapping[str, str]) -> str:
+    """The job whose nodes are meant.
+
+    :raises CockpitError: none is
+    """
+    job = options.get("job", "")
+    if not (job.isascii() and job.replace("_", "").isdigit()):
+        raise CockpitError(
+            f"no SLURM job: {job!a}" if job else "which SLURM job?",
+            where="--slurm",
+            hint="give its number, as squeue --me prints it",
+        )
+    return job
+
+
+def environment() -> dict[str, str]:
+    """This process's environment for an srun that is told everything by its options."""
+    return {
+        name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_FOREIGN)
+    }
+
+
+def step(options: Mapping[str, str], node: str) -> tuple[str, ...]:
+    """The words that run a command on one node of the job: put it behind them."""
+    return (
+        *("srun", "--overlap", f"--jobid={job_of(options)}", f"--nodelist={node}"),
+        # Without it, what the agent writes arrives with its next newline only.
+        *("--nodes=1", "--ntasks=1", "--chdir=/", "--unbuffered"),
+    )
+
+
+def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldCommand:
+    """Run one shell script on each node, all in one step, which lasts as long as they do.
+
+    A failure of one, or of a node, ends none of the others.
+
+    :param scripts: absolute path of the script on each node; it may appear up to :data:`SCRIPT_S` later
+    """
+    quoted = ((quote_posix(node), quote_posix(path)) for node, path in scripts.items())
+    cases = "".join(f"{node}) s={path};; " for node, path in quoted)
+    wait = f'n=0; until [ -e "$s" ] || [ $((n += 1)) -gt {SCRIPT_S * 10} ]; do sleep 0.1; done'
+    script = f'case $SLURMD_NODENAME in {cases}esac; {wait}; exec /bin/sh "$s"'
+    words = (
+        *("srun", "--overlap", f"--jobid={job_of(options)}", f"--nodelist={','.join(scripts)}"),
+        *(f"--nodes={len(scripts)}", f"--ntasks={len(scripts)}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--chdir=/", "--job-name=cockpit"),
+        *("/bin/sh", "-c", script),
+    )
+    return HeldCommand(words, environment(), kill_wait_s())
+
+
+def kill_wait_s() -> float:
+    """Seconds from SIGTERM to SIGKILL at the end of a job, as the cluster is configured, or as is usual.
+
+    It waits for the controller.
+    """
+    words = ("scontrol", "show", "config")
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=KILL_WAIT_S, check=False, env=environment())
+    except (OSError, subprocess.TimeoutExpired):
+        return KILL_WAIT_S
+    found = re.search(rb"^KillWait *= ([0-9]{1,6}) sec", done.stdout, re.MULTILINE)
+    return float(found[1]) if found else KILL_WAIT_S
+
+
+class _Step(ChildTransport):
+    def __init__(self, node: str, words: tuple[str, ...], gate: asyncio.Semaphore) -> None:
+        super().__init__("srun", node, words, environment())
+        self._gate = gate
+
+    async def open(self, command: str) -> Pipe:
+        async with self._gate:
+            return await super().open(command)
+
+
+class SrunWays:
+    """See :class:`cockpit.transport.base.Ways`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def to(self, node: str) -> ChildTransport:
+        """See :meth:`cockpit.transport.base.Ways.to`.
+
+        :raises LinkError: SLURM knows no such node names
+        """
+        if "@" in node or ":" in node:
+            raise LinkError("a node of a SLURM job has a plain name", where=node, retry=False)
+        return _Step(node, (*step(self._options, node), "/bin/sh", "-c"), self._gate)
+
+    async def close(self) -> None:
+        """There is nothing that they share."""

@@ -1,0 +1,195 @@
+"""A SLURM job's nodes without sshd, where nothing outlives its step, and where it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.lab.cockpits import Cockpits
+from tests.lab.lab import OTHER, Lab
+from tests.lab.slurm import Slurm
+from tests.needs import lacking
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+TRAINS = (
+    "import os, time\n"
+    "job, cores = os.environ['SLURM_JOB_ID'], os.sched_getaffinity(0)\n"
+    "print('rank', os.environ['RANK'], 'job', job, 'cores', *cores)\n"
+    "for step in range(1, 100000):\n"
+    "    print('step', step)\n"
+    "    time.sleep(0.1)\n"
+)
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + TRAINS
+
+
+def program(text: str = TRAINS) -> list[str]:
+    return ["/usr/bin/python3", "-u", "-c", text]
+
+
+@pytest.fixture(scope="module", params=["linuxproc", "cgroup"])
+def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
+    """Two nodes on which no sshd listens."""
+    if reason := Lab.unavailable() or Slurm.lacks(request.param):
+        lacking(reason)
+    with Lab(nodes=2) as lab:
+        for node in lab.nodes:
+            lab.stop_sshd(node, sessions=True)
+        with Slurm(lab, request.param) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def allocate(slurm: Slurm) -> Iterator[Callable[..., str]]:
+    """Makes jobs that end with the test."""
+    jobs: list[str] = []
+
+    def make(*options: str) -> str:
+        jobs.append(slurm.allocate("-N2", *options))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        slurm.cancel(job)
+
+
+@pytest.fixture
+def cockpits(slurm: Slurm, request: pytest.FixtureRequest) -> Cockpits:
+    """Cockpits on the login node, which know where SLURM is."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:50]
+    return Cockpits(slurm.lab, name, slurm.env)
+
+
+def train(cockpits: Cockpits, job: str, text: str = TRAINS) -> subprocess.Popen[str]:
+    process = cockpits.start("--slurm", job, "--launcher", "command", "--headless", program=program(text))
+    until(lambda: all(step(cockpits, node) > 1 for node in cockpits.lab.nodes), "all ranks train")
+    return process
+
+
+def step(cockpits: Cockpits, node: str) -> int:
+    """The last step that the first rank of a node has printed."""
+    rank = 2 * list(cockpits.lab.nodes).index(node)
+    log = cockpits.logs(node).get(f"rank-{rank}.log", b"").decode()
+    return int(log.rpartition("step ")[2].split()[0]) if "step " in log else 0
+
+
+def steps(slurm: Slurm, job: str) -> list[str]:
+    """Names of the steps of a job."""
+    return slurm.run("squeue", "-h", "-s", "-o", "%j", "-j", job).split()
+
+
+def test_a_run_in_a_job_from_start_to_end(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate("--exclusive")
+    short = TRAINS.replace("100000", "6")
+    done = cockpits.run("--slurm", job, "--launcher", "command", program=program(short))
+    assert done.returncode == 0, done.stderr
+    cores = " ".join(map(str, sorted(os.sched_getaffinity(0))))
+    for rank in range(4):
+        assert f"rank {rank} job {job} cores {cores}\n" in done.stdout, "all that the job has on its node"
+    cockpits.assert_spools_equal()
+    assert not cockpits.left_over()
+    assert "COMPLETED" not in slurm.state(job), "the job is not ours to end"
+    until(lambda: steps(slurm, job) == [], "no step of ours is left")
+
+
+def test_it_outlives_the_cockpit_and_is_found_again(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate()
+    process = train(cockpits, job)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    until(lambda: steps(slurm, job) == ["cockpit"], "one step, which holds the supervisors")
+    before = step(cockpits, "node2")
+    until(lambda: step(cockpits, "node2") > before, "it trains on")
+    shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
+    assert {rank["state"] for rank in shown["ranks"]} == {"running"}
+    stacks = json.loads(cockpits.cockpit("stacks", cockpits.name, "--json").stdout)
+    assert stacks["missing"] == {}
+    stopped = cockpits.cockpit("stop", cockpits.name)
+    assert stopped.returncode == 0, stopped.stderr
+    until(lambda: steps(slurm, job) == [], "its step has ended")
+    assert not cockpits.left_over()
+    assert slurm.state(job) == "RUNNING"
+
+
+@pytest.mark.parametrize("text", [TRAINS, STUBBORN], ids=["obeys", "ignores"])
+def test_the_end_of_the_job_is_recorded(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str], text: str
+) -> None:
+    job = allocate()
+    process = train(cockpits, job, text)
+    slurm.run("scancel", job)
+    assert process.wait(60) == 1
+    for node in cockpits.lab.nodes:
+        exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
+        assert {event["signal"] for event in exits} <= {signal.SIGTERM, signal.SIGKILL}
+        assert len(exits) == 2, "recorded before SLURM's own SIGKILL"
+        assert cockpits.count(node, "ended") == 1
+    until(lambda: slurm.state(job) == "", "the job has ended")
+    assert not cockpits.left_over()
+
+
+def test_the_end_of_its_srun_is_the_end_of_the_run(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    if slurm.tracking != "cgroup":
+        pytest.skip("there, what has detached itself outlives its step")
+    process = train(cockpits, allocate())
+    for each in slurm.lab.processes(None):
+        if "--job-name=cockpit" in each.cmdline:
+            os.kill(each.pid, signal.SIGKILL)
+    assert process.wait(60) == 1
+    assert not cockpits.left_over()
+
+
+def test_a_start_that_fails_leaves_no_step(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate()
+    slurm.lab.write("node2", f"/tmp/cockpit-{slurm.lab.ids['ckplab']}/{cockpits.name}/node2/x", "")
+    done = cockpits.run("--slurm", job, "--launcher", "command", program=program())
+    assert done.returncode != 0
+    assert "node2" in done.stderr
+    until(lambda: steps(slurm, job) == [], "no step is left")
+    assert not cockpits.left_over()
+
+
+def test_somebody_elses_job_is_refused(slurm: Slurm, cockpits: Cockpits) -> None:
+    job = slurm.allocate("-N2", user=OTHER)
+    try:
+        done = cockpits.run("--slurm", job, "--launcher", "command", program=program(), timeout=100)
+        assert done.returncode != 0
+        assert "denied" in done.stderr.lower(), done.stderr
+    finally:
+        slurm.lab.run(["scancel", job], user="root", env=slurm.env)
+
+
+def test_nodes_and_ranks_are_those_of_the_job(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate("--ntasks-per-node=3")
+    words = ["run", "--slurm", job, "--name", cockpits.name, "--launcher", "command"]
+    said = ["/bin/sh", "-c", 'echo "$RANK of $WORLD_SIZE in $SLURM_JOB_ID"']
+    python = ["--python", slurm.lab.python]
+    done = cockpits.cockpit(*words, *python, "--", *said)
+    assert done.returncode == 0, done.stderr
+    assert "5 of 6 in " + job in done.stdout
+    inside = cockpits.cockpit("ps", "--slurm", "--json", env={"SLURM_JOB_ID": job})
+    assert inside.returncode == 0, inside.stderr
+
+
+def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> None:
+    done = cockpits.cockpit("run", "--slurm", "99999", "--python", "/usr/bin/python3", "--", "train.py")
+    assert done.returncode == 2
+    assert "job 99999: no such job" in done.stderr
+    outside = cockpits.cockpit("run", "--slurm", "--python", "/usr/bin/python3", "--", "train.py")
+    assert "this shell is in no SLURM job" in outside.stderr

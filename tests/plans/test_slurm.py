@@ -1,0 +1,124 @@
+"""The nodes of a SLURM job, from what scontrol prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.errors import CockpitError
+from cockpit.plans.nodes import slurm
+
+# As SLURM 22.05.8 prints it.
+TEXT = (
+    "JobId={job} {more}JobName={name} UserId=ckplab({uid}) GroupId=ckplab(58000) MCS_label=N/A "
+    "Priority=4294901758 Nice=0 Account=(null) QOS=(null) JobState={state} Reason={reason} Dependency=(null) "
+    "Requeue=1 Restarts=0 BatchFlag=0 Reboot=0 ExitCode=0:0 DerivedExitCode=0:0 RunTime=00:00:00 "
+    "TimeLimit=UNLIMITED TimeMin=N/A SubmitTime=2026-11-22T14:21:06 AllocNode:Sid=login:11537 "
+    "ReqNodeList=(null) ExcNodeList=(null) NodeList={nodes} BatchHost=node1 NumNodes=2 NumCPUs=2 NumTasks=2 "
+    "CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=2,node=2,billing=2 Socks/Node=* NtasksPerN:B:S:C={tasks}:0:*:* "
+    "CoreSpec=* JOB_GRES=(null)   {parts} MinCPUsNode=1 MinMemoryNode=0 Comment={comment} Power= \n"
+)
+PLAIN = "  Nodes=node[1-2] CPU_IDs=0 Mem=0 GRES="
+
+
+def shown(**fields: object) -> str:
+    known = {
+        "job": 2,
+        "more": "",
+        "name": "test",
+        "uid": os.getuid(),
+        "state": "RUNNING",
+        "reason": "None",
+        "nodes": "node[1-2]",
+        "tasks": 0,
+        "parts": PLAIN,
+        "comment": "x",
+    }
+    return TEXT.format(**{**known, **fields})
+
+
+def slots(text: str) -> dict[str, int]:
+    return {host.name: len(host.slots) for host in slurm.parse(text, "2", os.getuid())}
+
+
+def test_names_and_nothing_else_if_the_job_says_nothing_else() -> None:
+    assert slots(shown()) == {"node1": 0, "node2": 0}
+
+
+def test_tasks_a_node_that_were_asked_for() -> None:
+    assert slots(shown(tasks=4)) == {"node1": 4, "node2": 4}
+
+
+def test_gpus_differ_from_node_to_node() -> None:
+    parts = (
+        "  Nodes=gpu[01-02,05] CPU_IDs=0-7 Mem=0 GRES=gpu:a100:8(IDX:0-7),nvme:1(IDX:0) "
+        "  Nodes=big1 CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:1,3)"
+    )
+    found = slots(shown(nodes="gpu[01-02,05],big1", parts=parts))
+    assert found == {"gpu01": 8, "gpu02": 8, "gpu05": 8, "big1": 2}
+    assert slots(shown(nodes="gpu[01-02,05],big1", parts=parts, tasks=1)) == dict.fromkeys(found, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"state": "PENDING", "reason": "Resources", "nodes": "(null)"}, "PENDING (Resources)"),
+        ({"state": "TIMEOUT"}, "has ended: TIMEOUT"),
+        ({"uid": os.getuid() + 1}, "its owner alone"),
+        ({"more": "HetJobId=2 HetJobOffset=0 "}, "heterogeneous"),
+        ({"nodes": "-oProxyCommand=x"}, "oProxyCommand"),
+        ({"nodes": "node[1-999999999]"}, "999999999"),
+        ({"nodes": ""}, "cannot be"),
+    ],
+)
+def test_a_job_that_cannot_be_used_says_why(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(CockpitError) as caught:
+        slots(shown(**fields))
+    assert says in str(caught.value)
+
+
+def test_an_array_wants_an_element() -> None:
+    with pytest.raises(CockpitError, match=r"array of 2 jobs.*2_0"):
+        slots(shown() + shown(job=3))
+
+
+def test_fields_in_a_comment_of_its_owner_mean_nothing() -> None:
+    text = shown(comment="UserId=x(1) NodeList=evil JobState=DONE NtasksPerN:B:S:C=9:0")
+    assert slots(text) == {"node1": 0, "node2": 0}
+
+
+@pytest.mark.parametrize("job", ["x", "1;2", "1.0", "12345678901", "-f", "１"])
+def test_words_that_are_no_job_are_refused_before_anything_is_asked(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("asked"))
+    with pytest.raises(CockpitError, match="no SLURM job"):
+        slurm.read(job)
+
+
+def test_without_a_job_there_are_no_nodes() -> None:
+    with pytest.raises(CockpitError, match="in no SLURM job"):
+        slurm.read("")
+
+
+def test_no_slurm_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(CockpitError, match="SLURM is not here"):
+        slurm.read("7")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_nodes_or_an_error(text: str) -> None:
+    with contextlib.suppress(CockpitError):
+        slurm.parse(text, "2", 0)
+
+
+@given(st.text(alphabet="node[]-,0123456789()gpu:= ", max_size=60))
+def test_any_lists_in_it_too(text: str) -> None:
+    with contextlib.suppress(CockpitError):
+        slurm.parse(shown(nodes=text.replace(" ", ""), parts=f"  Nodes={text}"), "2", os.getuid())
