@@ -26,7 +26,7 @@ class LaunchJob:
     :param hosts: filtered, in hostfile order
     :param program: ``train.py ARGS``, ``-m module ARGS`` or ``./any-program ARGS``
     :param cwd: absolute working directory, the same on every node
-    :param launcher: ``deepspeed``, ``torchrun`` or ``command``
+    :param launcher: ``deepspeed``, ``torchrun``, ``accelerate`` or ``command``
     :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
     :param setup: shell text run before anything else, like ``source venv/bin/activate``
     :param env: variables for the ranks, secrets included
@@ -75,6 +75,8 @@ _FACTS: dict[str, FieldKind] = {
     "deepspeed_tool": Maybe(_TOOL),
     "torch": Maybe(_VERSION),
     "torchrun_tool": Maybe(_TOOL),
+    "accelerate": Maybe(_VERSION),
+    "accelerate_tool": Maybe(_TOOL),
 }
 
 
@@ -122,6 +124,8 @@ class NodeFacts:
     deepspeed_tool: str | None = None
     torch: str | None = None
     torchrun_tool: str | None = None
+    accelerate: str | None = None
+    accelerate_tool: str | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _FACTS.items():
@@ -138,10 +142,10 @@ class NodeFacts:
 
         :raises CockpitError: it cannot be true; names the node
         """
-        tools = (answer.deepspeed, answer.no_ssh, answer.deepspeed_tool, answer.torch, answer.torchrun_tool)
+        same = {name: getattr(answer, name) for name in _FACTS if name in FactsAnswer.__annotations__}
         cores = ",".join(map(str, answer.cores))
         try:
-            return cls(None, None, cores, answer.numactl, answer.tools.get(profiler), answer.python, *tools)
+            return cls(**{**same, "cores": cores, "profiler": answer.tools.get(profiler)})
         except CockpitError as error:
             hint = "nothing was started; find out why before you use this node"
             what = f"cannot be true: {error.what}"

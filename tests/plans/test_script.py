@@ -214,8 +214,8 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
-DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="/x")
+DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
 
 
 @pytest.mark.launch
@@ -229,15 +229,17 @@ FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="/x")
         ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False),
         ("torchrun", (Host("b", (0, 1)),), (RANK_PY, *AWKWARD), True),
         ("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True),
+        ("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True),
+        ("accelerate", (Host("b", (0,)),), (RANK_PY, *AWKWARD), True),
     ],
 )
 def test_real_launchers(
     tmp_path: Path, launcher: str, hosts: tuple[Host, ...], program: tuple[str, ...], no_ssh: bool
 ) -> None:
     """The program sees the same under the command as typed and as run: argv, directory, variables, ranks."""
-    require_module("deepspeed" if launcher == "deepspeed" else "torch")
+    require_module("torch" if launcher == "torchrun" else launcher)
     tool = os.path.join(os.path.dirname(sys.executable), launcher)
-    facts = replace(FACTS, no_ssh=no_ssh, deepspeed_tool=tool, torchrun_tool=tool)
+    facts = replace(FACTS, no_ssh=no_ssh, deepspeed_tool=tool, torchrun_tool=tool, accelerate_tool=tool)
     if program[0].endswith("-program"):
         script = tmp_path / "program"
         script.write_text(f"#!{sys.executable} -u\n" + Path(RANK_PY).read_text())
@@ -274,6 +276,37 @@ def test_real_launchers(
         assert got == arguments
         assert facts_of_rank["env"]["RANK"] == str(rank)
         assert facts_of_rank["env"]["WORLD_SIZE"] == str(sum(len(host.slots) for host in hosts))
+
+
+GATHERED = """
+import os
+from accelerate import Accelerator
+import torch
+accelerator = Accelerator()
+found = accelerator.gather(torch.tensor([accelerator.process_index])).tolist()
+with open(os.path.join(os.environ["OUT"], os.environ["RANK"]), "w") as file:
+    print(accelerator.num_processes, found, file=file)
+accelerator.end_training()
+"""
+
+
+@pytest.mark.launch
+def test_accelerate_over_two_nodes(tmp_path: Path) -> None:
+    """The ranks of two launchers find each other."""
+    require_module("accelerate")
+    script = tmp_path / "gathered.py"
+    script.write_text(GATHERED)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = job(
+            tmp_path, (str(script),), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
+            launcher_args=("--cpu",), master_addr="127.0.0.1", master_port=server.getsockname()[1],
+        )  # fmt: skip
+    tool = os.path.join(os.path.dirname(sys.executable), "accelerate")
+    plans = build_plans(asked, [replace(FACTS, accelerate_tool=tool)] * 2)
+    with ThreadPoolExecutor() as pool:
+        folders = [tmp_path / "node1", tmp_path / "node2"]
+        assert list(pool.map(execute, plans, folders, (True, True))) == [0, 0]
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["2 [0, 1]\n"] * 2
 
 
 BUSY = """
