@@ -28,7 +28,10 @@ class LaunchJob:
     :param cwd: absolute working directory, the same on every node
     :param launcher: ``deepspeed``, ``torchrun``, ``accelerate`` or ``command``
     :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
+    :param tool: the launcher that ``python`` was found behind on this machine; empty: it is beside it
     :param setup: shell text run before anything else, like ``source venv/bin/activate``
+    :param path: folder that is first on PATH when the setup begins, of an active environment; empty: none
+    :param conda: path of this machine's conda, for a setup that needs it; empty: not known
     :param env: variables for the ranks, secrets included
     :param secrets: names in ``env`` whose values are never written
     :param master_addr: None: ask the first node for its own
@@ -44,7 +47,10 @@ class LaunchJob:
     cwd: str
     launcher: str = "deepspeed"
     python: str | None = None
+    tool: str = ""
     setup: str = ""
+    path: str = ""
+    conda: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = frozenset()
     master_addr: str | None = None

@@ -89,7 +89,7 @@ JOB_FIELDS: tuple[str, ...] = (
     "words",
     "host",
 )
-JOB_FIELDS += ("nsys", "extra", "trace", "range", "variable", "bind_cores", "module")
+JOB_FIELDS += ("nsys", "extra", "trace", "range", "variable", "bind_cores", "module", "path", "conda", "tool")
 
 
 def poisoned(poison: Poison, command: str) -> str:
@@ -150,12 +150,14 @@ def as_person(launcher: str, field: str, text: str) -> list[NodePlan]:
             "trace": {"trace": text},
         }
         changes = {"profiler": Nsys(**options.get(field, {"capture_range": text}))}
-    elif field in ("cwd", "python"):
-        changes = {field: f"/{text}"}
+    elif field in ("cwd", "python", "path", "conda"):
+        changes = {field: f"/{text}", "setup": ": conda"}
+    elif field == "tool":
+        changes = {field: f"/{text}/{launcher}"}
     else:
         changes = {field: text}
-    # A path of the profiler's that was found is the node's word.
-    facts = None if field == "nsys" else [FACTS] * 2
+    # Paths that were found are the node's word.
+    facts = None if field in ("nsys", "tool") else [FACTS] * 2
     return list(build_plans(replace(job, env=env, **changes), facts))
 
 

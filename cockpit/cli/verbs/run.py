@@ -30,6 +30,8 @@ def main(words: list[str], leaving: str = "") -> int:
     :param leaving: what leaving means, if not that the run goes on
     """
     launch = launch_options.parse(_parser(), words)
+    if launch.note:
+        say(launch.note)
     config.load()
     build_plans(launch.job)  # errors in settings or job are reported before any node is asked
     if (paths.runs() / launch.job.run).exists():
