@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import FLAG, FieldKind, Malformed, Maybe, Text, Whole
+from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.profilers.base import Profiler
@@ -149,7 +150,7 @@ class NodeFacts:
         :raises CockpitError: it cannot be true; names the node
         """
         same = {name: getattr(answer, name) for name in _FACTS if name in FactsAnswer.__annotations__}
-        cores = ",".join(map(str, answer.cores))
+        cores = ranks_text(answer.cores)
         try:
             return cls(**{**same, "cores": cores, "profiler": answer.tools.get(profiler)})
         except CockpitError as error:

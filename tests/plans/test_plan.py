@@ -224,6 +224,7 @@ def test_words_of_a_person_stand_for_our_defaults(extra: tuple[str, ...], kept: 
         (replace(FACTS, deepspeed=None), {}, "no deepspeed"),
         (replace(FACTS, torch=None), {"launcher": "torchrun"}, "no torch"),
         (replace(FACTS, accelerate=None), {"launcher": "accelerate"}, "no accelerate"),
+        (FACTS, {"bind_cores": "2-5"}, "--bind-cores 2-5: it allows 0-3, not 4-5"),
         (replace(FACTS, profiler=None), {"profiler": Nsys()}, "nsys is not on PATH"),
     ],
 )
@@ -257,7 +258,7 @@ def test_host_part() -> None:
 
 def test_facts_from_a_node() -> None:
     facts = NodeFacts.of("n", FactsAnswer("/p", "3.11", (0, 1, 5), deepspeed="1", no_ssh=True))
-    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", None, None)
+    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0-1,5", "1", None, None)
 
 
 def test_a_plan_does_not_show_its_secrets() -> None:

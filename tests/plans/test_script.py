@@ -26,7 +26,8 @@ from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
-from tests.needs import require, require_module
+from cockpit.plans.words import split
+from tests.needs import lacking, require, require_module
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
 HERE = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -213,6 +214,23 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["0.json"]
 
 
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
+def test_words_for_the_launcher_arrive_unchanged(tmp_path: Path, launcher: str) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text('#!/bin/bash\nprintf \'%s\\0\' "$@" >"$OUT"/words\n')
+    tool.chmod(0o700)
+    words = split("""--log_level debug -q --venv_script='/a b/$HOME/x' --role "it's; $(id)" --x=é\\!""", "")
+    tools: dict[str, Any] = {f"{launcher}_tool": str(tool)}
+    asked = job(tmp_path, ("t.py", "--deepspeed_config", "$x"), launcher=launcher, launcher_args=words)
+    [plan] = build_plans(asked, [replace(FACTS, **tools)])
+    for wrapped in (True, False):
+        assert execute(plan, tmp_path / str(wrapped), wrapped) == 0
+        found = (tmp_path / "words").read_text().split("\0")[:-1]
+        place = found.index("--log_level")
+        assert found[place : place + len(words)] == list(words)
+        assert found[-2:] == ["--deepspeed_config", "$x"]
+
+
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
 DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
@@ -276,6 +294,30 @@ def test_real_launchers(
         assert got == arguments
         assert facts_of_rank["env"]["RANK"] == str(rank)
         assert facts_of_rank["env"]["WORLD_SIZE"] == str(sum(len(host.slots) for host in hosts))
+
+
+@pytest.mark.launch
+def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path) -> None:
+    require("numactl")
+    require_module("deepspeed")
+    allowed = sorted(os.sched_getaffinity(0))[-2:]
+    if len(allowed) < 2:
+        lacking("there is one core")
+    script = tmp_path / "bound.py"
+    script.write_text(
+        "import os\nfile = open(os.environ['OUT'] + '/' + os.environ['RANK'], 'w')\n"
+        "print(*os.sched_getaffinity(0), file=file)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = job(
+            tmp_path, (str(script),), launcher="deepspeed", hosts=parse("n slots=2"), env=DEEPSPEED,
+            bind_cores="auto", master_addr="127.0.0.1", master_port=server.getsockname()[1],
+        )  # fmt: skip
+    tool = os.path.join(os.path.dirname(sys.executable), "deepspeed")
+    facts = replace(FACTS, deepspeed_tool=tool, cores=",".join(map(str, allowed)))
+    [plan] = build_plans(asked, [facts])
+    assert execute(plan, tmp_path / "node", True) == 0
+    assert [int((tmp_path / rank).read_text()) for rank in "01"] == allowed
 
 
 GATHERED = """
