@@ -332,23 +332,50 @@ accelerator.end_training()
 """
 
 
-@pytest.mark.launch
-def test_accelerate_over_two_nodes(tmp_path: Path) -> None:
-    """The ranks of two launchers find each other."""
+# As `accelerate config` writes it on some machine; its numbers are of another launch.
+CONFIGURED = """
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 1, deepspeed_multinode_launcher: pdsh}
+num_machines: 7
+num_processes: 9
+machine_rank: 3
+main_process_ip: 203.0.113.1
+"""
+
+
+def accelerated(tmp: Path, script: str, *words: str) -> None:
+    """Run a script under accelerate as two nodes do, with a rank on each."""
     require_module("accelerate")
-    script = tmp_path / "gathered.py"
-    script.write_text(GATHERED)
     with socket.create_server(("127.0.0.1", 0)) as server:
         asked = job(
-            tmp_path, (str(script),), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
-            launcher_args=("--cpu",), master_addr="127.0.0.1", master_port=server.getsockname()[1],
+            tmp, (script,), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
+            launcher_args=words, master_addr="127.0.0.1", master_port=server.getsockname()[1],
         )  # fmt: skip
     tool = os.path.join(os.path.dirname(sys.executable), "accelerate")
     plans = build_plans(asked, [replace(FACTS, accelerate_tool=tool)] * 2)
     with ThreadPoolExecutor() as pool:
-        folders = [tmp_path / "node1", tmp_path / "node2"]
-        assert list(pool.map(execute, plans, folders, (True, True))) == [0, 0]
+        assert list(pool.map(execute, plans, [tmp / "node1", tmp / "node2"], (True, True))) == [0, 0]
+
+
+@pytest.mark.launch
+def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path) -> None:
+    script = tmp_path / "gathered.py"
+    script.write_text(GATHERED)
+    accelerated(tmp_path, str(script), "--cpu")
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["2 [0, 1]\n"] * 2
+
+
+@pytest.mark.launch
+def test_accelerate_takes_the_kind_of_training_from_its_file_and_the_nodes_from_us(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIGURED)
+    accelerated(tmp_path, RANK_PY, "--config_file", str(file))
+    ranks = seen(tmp_path)
+    assert list(ranks) == [0, 1]
+    for rank in ranks.values():
+        assert rank["env"]["ACCELERATE_USE_DEEPSPEED"] == "true"
+        assert (rank["env"]["WORLD_SIZE"], rank["env"]["MASTER_ADDR"]) == ("2", "127.0.0.1")
 
 
 BUSY = """
