@@ -29,3 +29,9 @@ def require_module(name: str) -> None:
     """Do not run this test unless that Python module can be imported."""
     if importlib.util.find_spec(name) is None:
         lacking(f"the Python module {name} is not installed")
+
+
+def require_modules() -> None:
+    """Do not run this test unless login shells have a ``module`` command."""
+    if not os.path.exists("/etc/profile.d/modules.sh"):
+        lacking("environment-modules is not installed")

@@ -134,6 +134,8 @@ class FactsAnswer:
     torch: Optional[str] = maybe(WORD)
     deepspeed_tool: Optional[str] = maybe(PATH)
     torchrun_tool: Optional[str] = maybe(PATH)
+    accelerate: Optional[str] = maybe(WORD)
+    accelerate_tool: Optional[str] = maybe(PATH)
     free_bytes: int = bound(SIZE, 0)
     gpus: Optional[VisibleGpus] = maybe(Of(VisibleGpus))
 

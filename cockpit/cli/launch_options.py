@@ -20,6 +20,7 @@ from cockpit.plans.launch import LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.profilers.registry import PROFILERS
+from cockpit.plans.python import choose
 from cockpit.plans.words import split
 
 EPILOG = """examples:
@@ -76,9 +77,9 @@ def _add_job_options(made: Parser) -> None:
         "--python",
         metavar="PATH",
         default="",
-        help="of the ranks, on every node (default: the active virtualenv or conda)",
+        help="of the ranks, on every node (default: the active virtualenv or conda, else the launcher's)",
     )
-    group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'source venv/bin/activate'")
+    group.add_argument("--setup", metavar="'SHELL'", default="", help="run first: 'module load cuda'")
     group.add_argument("--cwd", metavar="DIR", help="working directory, on every node (default: this one)")
     group.add_argument("--name", help="name of the run (default: <date>-<time>-<word>)")
     group.add_argument(
@@ -130,6 +131,8 @@ class LaunchOptions:
     """Names of this shell's variables that the ranks do not get."""
     command: tuple[str, ...]
     """What was typed, without the values of secrets."""
+    note: str = ""
+    """Which Python was found where no one named it; empty: it was named."""
 
 
 def parse(made: Parser, words: list[str]) -> LaunchOptions:
@@ -153,14 +156,18 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
     env = environment.gather(os.environ, files, args.env)
+    python = choose(args.python, args.setup, args.launcher, os.environ, sys.prefix)
     job = LaunchJob(
         run=_name(args.name),
         hosts=hosts,
         program=tuple(program),
         cwd=cwd,
         launcher=args.launcher,
-        python=python(args.python, args.setup, args.launcher),
+        python=python.path,
+        tool=python.tool,
         setup=args.setup,
+        path=python.folder,
+        conda=environment.conda(os.environ),
         env=env.values,
         secrets=env.secrets,
         master_addr=args.master_addr,
@@ -171,7 +178,7 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
     )
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""
-    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command)
+    return LaunchOptions(job, args, file, environment.not_sent(os.environ, env.values), command, python.note)
 
 
 def _without_secrets(options: list[str]) -> list[str]:
@@ -184,30 +191,6 @@ def _without_secrets(options: list[str]) -> list[str]:
         secret = (option or shown[-1:] == ["--env"]) and is_secret(name)
         shown.append(option + (name if secret else given))
     return shown
-
-
-def python(given: str, setup: str, launcher: str) -> str | None:
-    """The python of the ranks: what was given; what the setup provides (None); else this shell's environment.
-
-    :raises CockpitError: none of these
-    """
-    if given:
-        if not os.path.isabs(given):
-            raise CockpitError(f"--python must be an absolute path, not {given}")
-        return given
-    if setup:
-        return None
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if prefix := os.environ.get(variable):
-            return os.path.join(prefix, "bin", "python")
-    # Started by path from an environment that is not activated: that one is meant, if it can launch.
-    tool = "" if launcher == "command" else launcher
-    if os.access(os.path.join(sys.prefix, "bin", tool), os.X_OK):
-        return os.path.join(sys.prefix, "bin", "python")
-    raise CockpitError(
-        "which python? no virtualenv or conda environment is active here",
-        hint="activate it, or give --python PATH or --setup 'source …/activate'",
-    )
 
 
 def _cwd() -> str:

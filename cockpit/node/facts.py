@@ -60,7 +60,8 @@ facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
     "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[3:]},
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
-    "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun")}
+    "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun"),
+    "accelerate": None, "accelerate_tool": tool("accelerate")}
 asked = json.loads(sys.argv[2])
 if asked:
     facts["gpus"] = gpus(*asked)
@@ -69,8 +70,9 @@ if where:
     facts["deepspeed"] = version("deepspeed") or "unknown"
     with open(os.path.join(where, "launcher", "runner.py")) as source:
         facts["no_ssh"] = "--no_ssh" in source.read()
-if folder("torch"):
-    facts["torch"] = version("torch") or "unknown"
+for name in ("torch", "accelerate"):
+    if folder(name):
+        facts[name] = version(name) or "unknown"
 # Not print: PYTHONIOENCODING may be anything.
 os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -134,6 +135,11 @@ def _check(name: str, value: str) -> None:
         raise CockpitError(f"{name} belongs to the shell", hint="leave it out, or set it in the program")
     if "\0" in value:
         raise CockpitError(f"the value of {name} has a NUL byte", hint="no program can be given that")
+
+
+def conda(environ: Mapping[str, str]) -> str:
+    """The path of this shell's conda, or empty; a setup is told, where it finds none on its node."""
+    return environ.get("CONDA_EXE") or shutil.which("conda", path=environ.get("PATH", "")) or ""
 
 
 def not_sent(environ: Mapping[str, str], env: Mapping[str, str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer
 from cockpit.base.gate import FLAG, FieldKind, Malformed, Maybe, Text, Whole
+from cockpit.core.ranks import ranks_text
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.profilers.base import Profiler
@@ -26,9 +27,12 @@ class LaunchJob:
     :param hosts: filtered, in hostfile order
     :param program: ``train.py ARGS``, ``-m module ARGS`` or ``./any-program ARGS``
     :param cwd: absolute working directory, the same on every node
-    :param launcher: ``deepspeed``, ``torchrun`` or ``command``
+    :param launcher: ``deepspeed``, ``torchrun``, ``accelerate`` or ``command``
     :param python: absolute path on the nodes, or None: ``python`` on PATH after the setup
+    :param tool: the launcher that ``python`` was found behind on this machine; empty: it is beside it
     :param setup: shell text run before anything else, like ``source venv/bin/activate``
+    :param path: folder that is first on PATH when the setup begins, of an active environment; empty: none
+    :param conda: path of this machine's conda, for a setup that needs it; empty: not known
     :param env: variables for the ranks, secrets included
     :param secrets: names in ``env`` whose values are never written
     :param master_addr: None: ask the first node for its own
@@ -44,7 +48,10 @@ class LaunchJob:
     cwd: str
     launcher: str = "deepspeed"
     python: str | None = None
+    tool: str = ""
     setup: str = ""
+    path: str = ""
+    conda: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = frozenset()
     master_addr: str | None = None
@@ -75,6 +82,8 @@ _FACTS: dict[str, FieldKind] = {
     "deepspeed_tool": Maybe(_TOOL),
     "torch": Maybe(_VERSION),
     "torchrun_tool": Maybe(_TOOL),
+    "accelerate": Maybe(_VERSION),
+    "accelerate_tool": Maybe(_TOOL),
 }
 
 
@@ -122,6 +131,8 @@ class NodeFacts:
     deepspeed_tool: str | None = None
     torch: str | None = None
     torchrun_tool: str | None = None
+    accelerate: str | None = None
+    accelerate_tool: str | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _FACTS.items():
@@ -138,10 +149,10 @@ class NodeFacts:
 
         :raises CockpitError: it cannot be true; names the node
         """
-        tools = (answer.deepspeed, answer.no_ssh, answer.deepspeed_tool, answer.torch, answer.torchrun_tool)
-        cores = ",".join(map(str, answer.cores))
+        same = {name: getattr(answer, name) for name in _FACTS if name in FactsAnswer.__annotations__}
+        cores = ranks_text(answer.cores)
         try:
-            return cls(None, None, cores, answer.numactl, answer.tools.get(profiler), answer.python, *tools)
+            return cls(**{**same, "cores": cores, "profiler": answer.tools.get(profiler)})
         except CockpitError as error:
             hint = "nothing was started; find out why before you use this node"
             what = f"cannot be true: {error.what}"

@@ -7,6 +7,7 @@ link) the notes say what `cockpit run` would ask.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,8 +38,10 @@ class NodePlan:
     :param env: variables set, without secrets
     :param secrets: more variables, whose values are neither printed nor written into scripts
     :param cwd: absolute
-    :param setup: shell text run first
-    :param python: that of the ranks; if it is an absolute path, its folder comes first on PATH
+    :param setup: shell text run first, see :func:`cockpit.plans.setup.text`
+    :param python: that of the ranks
+    :param path: folder that comes first on PATH, where a setup may change it; or empty
+    :param conda: path of this machine's conda, for the setup; or empty
     :param files: to be written into the run folder, by name
     :param ranks: global ranks expected here
     :param slots: slots used here; a rank's LOCAL_RANK is the launcher's business (DeepSpeed: RANK % slots)
@@ -61,6 +64,8 @@ class NodePlan:
     cwd: str
     setup: str
     python: str
+    path: str
+    conda: str
     files: Mapping[str, str]
     ranks: tuple[int, ...]
     slots: tuple[int, ...]
@@ -141,6 +146,7 @@ def _check(job: LaunchJob) -> None:
     launchers.check(job)
     words = job.profiler.argv("", "", "") if job.profiler else ()
     texts = (*job.program, *job.launcher_args, *words, job.cwd, job.setup, job.python or "")
+    texts += job.path, job.conda, job.tool
     if any("\0" in text for text in texts):
         raise CockpitError("a NUL byte cannot be part of a command line", hint="take it out")
     if any(DIR in text for text in texts):
@@ -197,6 +203,8 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         cwd=job.cwd,
         setup=job.setup,
         python=place.python,
+        path=job.path or os.path.dirname(place.python),
+        conda=job.conda,
         files=files,
         ranks=tuple(place.ranks),
         slots=place.host.slots,

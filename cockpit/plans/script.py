@@ -5,12 +5,12 @@ Both contain the same ``launch.sh``, except for the wrapper around each rank.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cockpit.base.record import LAUNCH_SH, REPORTS
-from cockpit.base.shell import comment, fill, quote, verbatim
+from cockpit.base.shell import comment, fill, quote
+from cockpit.plans import setup
 from cockpit.plans.plan import DIR, NodePlan
 from cockpit.plans.profilers.registry import PROFILERS
 
@@ -45,12 +45,11 @@ def launch_script(plan: NodePlan, wrapped: bool = True) -> str:
         comment(f"{plan.run}: {_title(plan)}"),
         fill("cd -- {} || exit 90", plan.cwd),
     ]
-    folder = os.path.dirname(plan.python)
-    if folder.startswith("/"):
-        lines.append(fill('export PATH={}:"$PATH"', folder))
-    if plan.setup.strip():
-        lines += ["{", verbatim(plan.setup.rstrip("\n")), "} || {"]
+    if before := setup.text(plan.setup, plan.path, plan.conda):
+        lines += ["{", before, "} || {"]
         lines += ['  echo "cockpit: the setup failed with status $?" >&2', "  exit 91", "}"]
+    elif plan.path:
+        lines.append(setup.path(plan.path))
     # After the setup, so that what the user asked for wins.
     lines += _exports(plan.env)
     if plan.report:
@@ -130,6 +129,7 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "cwd": plan.cwd,
         "setup": plan.setup,
         "python": plan.python,
+        "path": plan.path,
         "files": dict(plan.files),
         "ranks": list(plan.ranks),
         "slots": list(plan.slots),

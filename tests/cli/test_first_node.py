@@ -67,11 +67,13 @@ def test_a_first_node_runs_nothing_on_the_others(tmp_path: Path, field: str, com
 
 
 @pytest.mark.parametrize(
-    ("launcher", "tool"), [("torchrun", "torchrun_tool"), ("deepspeed", "deepspeed_tool")]
+    ("launcher", "tool"),
+    [("torchrun", "torchrun_tool"), ("deepspeed", "deepspeed_tool"), ("accelerate", "accelerate_tool")],
 )
 def test_a_tool_is_a_word(tmp_path: Path, launcher: str, tool: str) -> None:
     canary = tmp_path / "canary"
-    there = {"torch": "2.13", "deepspeed": "0.19.8", "no_ssh": True, "python": "/nowhere/python"}
+    there = {"torch": "2.13", "accelerate": "1.15.0", "deepspeed": "0.19.8", "no_ssh": True}
+    there["python"] = "/nowhere/python"
     done = start(
         tmp_path, launcher, {"facts": {"merge": {**there, tool: f"/$(touch {canary})/x' ; touch {canary} #"}}}
     )

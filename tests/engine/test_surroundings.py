@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import resource
 import stat
@@ -19,6 +20,7 @@ from cockpit.base import record, verbs
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.transport.base import Pipe
 from cockpit.transport.local import LocalTransport
+from tests.needs import require
 from tests.node import folders
 from tests.node.runs import Run, command, program
 
@@ -91,6 +93,17 @@ def test_the_setup_runs_with_the_persons_umask(tmp_path: Path) -> None:
 
     with_link("umask 0027", use)
     assert (tmp_path / "umask").read_text() == "0027\n"
+
+
+def test_a_node_names_the_cores_that_it_allows(tmp_path: Path) -> None:
+    """Those of the login there, as a cpuset or a batch system narrows them, not those of this machine."""
+    taskset = require("taskset")
+    core = max(os.sched_getaffinity(0))
+
+    async def use(link: Link) -> tuple[int, ...]:
+        return (await link.call(verbs.Facts(str(tmp_path), python=sys.executable))).cores
+
+    assert with_link(f"{taskset} -cp {core} $$ >/dev/null", use) == (core,)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp037"])

@@ -66,6 +66,8 @@ ASIDE = re.compile(
     r"COCKPIT_.*|SSH_.*|SHLVL|_|OLDPWD|MASTER_PORT"
     # torchrun makes a folder with a name of its own each time.
     r"|TORCHELASTIC_ERROR_FILE"
+    # Functions, such as `module`: a wrapper's /bin/sh drops them where it is dash.
+    r"|BASH_FUNC_.*"
 )
 
 

@@ -19,10 +19,10 @@ PLAIN = str(EXAMPLES / "train_plain.py")
 
 
 @pytest.mark.launch
-@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
 def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
     require_module(launcher.replace("torchrun", "torch"))
-    script = {"deepspeed": "train_deepspeed.py", "torchrun": "train_torch.py"}[launcher]
+    script = "train_deepspeed.py" if launcher == "deepspeed" else "train_torch.py"
     done = cockpits.run("--launcher", launcher, program=[str(EXAMPLES / script), "--steps", "5"])
     assert done.returncode == 0, done.stderr + done.stdout
     assert "step 5/5" in done.stdout

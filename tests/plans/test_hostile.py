@@ -36,6 +36,8 @@ FACTS = NodeFacts(
     deepspeed_tool="/nowhere/deepspeed",
     torch="2.13",
     torchrun_tool="/nowhere/torchrun",
+    accelerate="1.15.0",
+    accelerate_tool="/nowhere/accelerate",
 )
 BYTES = st.binary(max_size=8).map(lambda data: data.decode("utf-8", "surrogateescape"))
 # What comes before a command that must not run, and what comes after it.
@@ -73,8 +75,8 @@ NODE_FIELDS: tuple[str, ...] = (
     "deepspeed",
     "deepspeed_tool",
 )
-NODE_FIELDS += ("torch", "torchrun_tool", "no_ssh")
-PATHS = ("numactl", "profiler", "python", "deepspeed_tool", "torchrun_tool")
+NODE_FIELDS += ("torch", "torchrun_tool", "accelerate", "accelerate_tool", "no_ssh")
+PATHS = ("numactl", "profiler", "python", "deepspeed_tool", "torchrun_tool", "accelerate_tool")
 JOB_FIELDS: tuple[str, ...] = (
     "run",
     "cwd",
@@ -87,7 +89,7 @@ JOB_FIELDS: tuple[str, ...] = (
     "words",
     "host",
 )
-JOB_FIELDS += ("nsys", "extra", "trace", "range", "variable", "bind_cores", "module")
+JOB_FIELDS += ("nsys", "extra", "trace", "range", "variable", "bind_cores", "module", "path", "conda", "tool")
 
 
 def poisoned(poison: Poison, command: str) -> str:
@@ -148,12 +150,14 @@ def as_person(launcher: str, field: str, text: str) -> list[NodePlan]:
             "trace": {"trace": text},
         }
         changes = {"profiler": Nsys(**options.get(field, {"capture_range": text}))}
-    elif field in ("cwd", "python"):
-        changes = {field: f"/{text}"}
+    elif field in ("cwd", "python", "path", "conda"):
+        changes = {field: f"/{text}", "setup": ": conda"}
+    elif field == "tool":
+        changes = {field: f"/{text}/{launcher}"}
     else:
         changes = {field: text}
-    # A path of the profiler's that was found is the node's word.
-    facts = None if field == "nsys" else [FACTS] * 2
+    # Paths that were found are the node's word.
+    facts = None if field in ("nsys", "tool") else [FACTS] * 2
     return list(build_plans(replace(job, env=env, **changes), facts))
 
 
@@ -189,7 +193,7 @@ def no_canary(make: Any, launcher: str, field: str, poison: Poison, *, builtin: 
         assert not canary.exists(), (field, launch_script(plans[1]))
 
 
-LAUNCHERS = ("deepspeed", "torchrun", "command")
+LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "command")
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -211,7 +215,7 @@ def test_nothing_that_a_person_writes_is_run(
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("around", AROUND, ids=ascii)
 def test_each_way_to_smuggle_a_command(launcher: str, around: tuple[str, str]) -> None:
-    tool = {"deepspeed": "deepspeed_tool", "torchrun": "torchrun_tool", "command": "python"}[launcher]
+    tool = "python" if launcher == "command" else f"{launcher}_tool"
     for field in ("address", "port", tool):
         no_canary(as_node, launcher, field, ("", around, ""))
 

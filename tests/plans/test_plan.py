@@ -34,6 +34,8 @@ FACTS = NodeFacts(
     deepspeed_tool="/v/bin/deepspeed",
     torch="2.13",
     torchrun_tool="/v/bin/torchrun",
+    accelerate="1.15.0",
+    accelerate_tool="/v/bin/accelerate",
 )
 
 
@@ -63,6 +65,30 @@ def test_torchrun_as_typed_and_as_run() -> None:
     assert " ".join(plan.run_argv) == run
 
 
+def test_accelerate_as_typed_and_as_run() -> None:
+    plan = second(FACTS, launcher="accelerate", launcher_args=("--mixed_precision", "bf16"))
+    start = "/v/bin/accelerate launch --num_machines 2 --machine_rank 1 --num_processes 4"
+    start += " --main_process_ip 10.0.0.1 --main_process_port 4321 --deepspeed_multinode_launcher standard"
+    start += " --multi_gpu --mixed_precision bf16"
+    assert " ".join(plan.argv) == f"{start} train.py --steps 5"
+    run = f"{start} --no_python {DIR}/rankwrap 3 /v/bin/python -u train.py --steps 5"
+    assert " ".join(plan.run_argv) == run
+    plan = second(replace(FACTS, accelerate_tool=None), launcher="accelerate")
+    assert plan.argv[:4] == ("/v/bin/python", "-m", "accelerate.commands.launch", "--num_machines")
+
+
+@pytest.mark.parametrize("word", ["--config_file=a.yaml", "--config-file", "--use_deepspeed", "--use_fsdp"])
+def test_accelerate_distributes_as_a_person_says(word: str) -> None:
+    assert "--multi_gpu" not in second(FACTS, launcher="accelerate", launcher_args=(word, "x")).argv
+
+
+def test_accelerate_on_cpus_needs_no_mpi() -> None:
+    plan = second(FACTS, launcher="accelerate", launcher_args=("--cpu", "--debug"))
+    assert " ".join(plan.argv).endswith(" --multi_gpu --debug train.py --steps 5")
+    assert plan.env["ACCELERATE_USE_CPU"] == "true"
+    assert not plan.notes
+
+
 def test_command_as_typed_and_as_run() -> None:
     plan = second(launcher="command", program=("./prog", "x"))
     assert plan.argv == ("bash", f"{DIR}/slots.sh", "./prog", "x")
@@ -76,6 +102,8 @@ def test_command_as_typed_and_as_run() -> None:
         ("deepspeed", ("./p", "x"), "--no_python ./p x", "1 ./p x"),
         ("torchrun", ("-m", "a.b", "x"), "--module a.b x", "4 python -u -m a.b x"),
         ("torchrun", ("./p", "x"), "--no-python ./p x", "1 ./p x"),
+        ("accelerate", ("-m", "a.b", "x"), "--module a.b x", "4 python -u -m a.b x"),
+        ("accelerate", ("./p", "--", "x"), "--no_python -- ./p -- x", "1 ./p -- x"),
         ("command", ("-m", "a.b", "x"), "python -u -m a.b x", "4 python -u -m a.b x"),
     ],
 )
@@ -148,9 +176,12 @@ def test_binding() -> None:
         ({"python": "python3"}, "--python"),
         ({"master_port": 70000}, "--master-port"),
         ({"master_addr": "-x"}, "--master-addr"),
-        ({"launcher": "mpi"}, "deepspeed, torchrun, command"),
+        ({"launcher": "mpi"}, "deepspeed, torchrun, accelerate, command"),
         ({"launcher_args": ("--enable_each_rank_log=x",)}, "a log of its own"),
         ({"launcher_args": ("--nproc_per_node=1",), "launcher": "torchrun"}, "--nproc_per_node"),
+        ({"launcher_args": ("--num-processes=1",), "launcher": "accelerate"}, "--num-processes"),
+        ({"launcher_args": ("--tpu",), "launcher": "accelerate"}, "leave it out"),
+        ({"hosts": parse("a slots=2\nb slots=3"), "launcher": "accelerate"}, "2 to 3 slots"),
         ({"launcher_args": ("-x",), "launcher": "command"}, "no arguments of its own"),
         ({"bind_cores": "auto", "launcher": "torchrun"}, "--bind-cores"),
         ({"bind_cores": "3-1"}, "ascending"),
@@ -192,6 +223,8 @@ def test_words_of_a_person_stand_for_our_defaults(extra: tuple[str, ...], kept: 
     [
         (replace(FACTS, deepspeed=None), {}, "no deepspeed"),
         (replace(FACTS, torch=None), {"launcher": "torchrun"}, "no torch"),
+        (replace(FACTS, accelerate=None), {"launcher": "accelerate"}, "no accelerate"),
+        (FACTS, {"bind_cores": "2-5"}, "--bind-cores 2-5: it allows 0-3, not 4-5"),
         (replace(FACTS, profiler=None), {"profiler": Nsys()}, "nsys is not on PATH"),
     ],
 )
@@ -225,7 +258,7 @@ def test_host_part() -> None:
 
 def test_facts_from_a_node() -> None:
     facts = NodeFacts.of("n", FactsAnswer("/p", "3.11", (0, 1, 5), deepspeed="1", no_ssh=True))
-    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0,1,5", "1", None, None)
+    assert (facts.cores, facts.deepspeed, facts.port, facts.torch) == ("0-1,5", "1", None, None)
 
 
 def test_a_plan_does_not_show_its_secrets() -> None:

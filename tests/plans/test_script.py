@@ -26,7 +26,8 @@ from cockpit.plans.nodes.hostfile import Host, parse
 from cockpit.plans.plan import LaunchJob, NodeFacts, NodePlan, build_plans
 from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
-from tests.needs import require, require_module
+from cockpit.plans.words import split
+from tests.needs import lacking, require, require_module
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
 HERE = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -213,9 +214,26 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["0.json"]
 
 
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
+def test_words_for_the_launcher_arrive_unchanged(tmp_path: Path, launcher: str) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text('#!/bin/bash\nprintf \'%s\\0\' "$@" >"$OUT"/words\n')
+    tool.chmod(0o700)
+    words = split("""--log_level debug -q --venv_script='/a b/$HOME/x' --role "it's; $(id)" --x=é\\!""", "")
+    tools: dict[str, Any] = {f"{launcher}_tool": str(tool)}
+    asked = job(tmp_path, ("t.py", "--deepspeed_config", "$x"), launcher=launcher, launcher_args=words)
+    [plan] = build_plans(asked, [replace(FACTS, **tools)])
+    for wrapped in (True, False):
+        assert execute(plan, tmp_path / str(wrapped), wrapped) == 0
+        found = (tmp_path / "words").read_text().split("\0")[:-1]
+        place = found.index("--log_level")
+        assert found[place : place + len(words)] == list(words)
+        assert found[-2:] == ["--deepspeed_config", "$x"]
+
+
 AWKWARD = ("--n", "3", "--", "--local_rank", "a b", "--master_port=1", "-m", "$x")
-DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="/x")
+DEEPSPEED = {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x", numactl="/x")
 
 
 @pytest.mark.launch
@@ -229,15 +247,17 @@ FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", numactl="/x")
         ("deepspeed", (Host("a", (0,)), Host("b", (1, 3))), (RANK_PY, *AWKWARD), False),
         ("torchrun", (Host("b", (0, 1)),), (RANK_PY, *AWKWARD), True),
         ("torchrun", (Host("b", (0,)),), ("-m", "rank", "--", "--no"), True),
+        ("accelerate", (Host("b", (1, 3)),), ("-m", "rank", "--", "--no"), True),
+        ("accelerate", (Host("b", (0,)),), (RANK_PY, *AWKWARD), True),
     ],
 )
 def test_real_launchers(
     tmp_path: Path, launcher: str, hosts: tuple[Host, ...], program: tuple[str, ...], no_ssh: bool
 ) -> None:
     """The program sees the same under the command as typed and as run: argv, directory, variables, ranks."""
-    require_module("deepspeed" if launcher == "deepspeed" else "torch")
+    require_module("torch" if launcher == "torchrun" else launcher)
     tool = os.path.join(os.path.dirname(sys.executable), launcher)
-    facts = replace(FACTS, no_ssh=no_ssh, deepspeed_tool=tool, torchrun_tool=tool)
+    facts = replace(FACTS, no_ssh=no_ssh, deepspeed_tool=tool, torchrun_tool=tool, accelerate_tool=tool)
     if program[0].endswith("-program"):
         script = tmp_path / "program"
         script.write_text(f"#!{sys.executable} -u\n" + Path(RANK_PY).read_text())
@@ -274,6 +294,88 @@ def test_real_launchers(
         assert got == arguments
         assert facts_of_rank["env"]["RANK"] == str(rank)
         assert facts_of_rank["env"]["WORLD_SIZE"] == str(sum(len(host.slots) for host in hosts))
+
+
+@pytest.mark.launch
+def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path) -> None:
+    require("numactl")
+    require_module("deepspeed")
+    allowed = sorted(os.sched_getaffinity(0))[-2:]
+    if len(allowed) < 2:
+        lacking("there is one core")
+    script = tmp_path / "bound.py"
+    script.write_text(
+        "import os\nfile = open(os.environ['OUT'] + '/' + os.environ['RANK'], 'w')\n"
+        "print(*os.sched_getaffinity(0), file=file)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = job(
+            tmp_path, (str(script),), launcher="deepspeed", hosts=parse("n slots=2"), env=DEEPSPEED,
+            bind_cores="auto", master_addr="127.0.0.1", master_port=server.getsockname()[1],
+        )  # fmt: skip
+    tool = os.path.join(os.path.dirname(sys.executable), "deepspeed")
+    facts = replace(FACTS, deepspeed_tool=tool, cores=",".join(map(str, allowed)))
+    [plan] = build_plans(asked, [facts])
+    assert execute(plan, tmp_path / "node", True) == 0
+    assert [int((tmp_path / rank).read_text()) for rank in "01"] == allowed
+
+
+GATHERED = """
+import os
+from accelerate import Accelerator
+import torch
+accelerator = Accelerator()
+found = accelerator.gather(torch.tensor([accelerator.process_index])).tolist()
+with open(os.path.join(os.environ["OUT"], os.environ["RANK"]), "w") as file:
+    print(accelerator.num_processes, found, file=file)
+accelerator.end_training()
+"""
+
+
+# As `accelerate config` writes it on some machine; its numbers are of another launch.
+CONFIGURED = """
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 1, deepspeed_multinode_launcher: pdsh}
+num_machines: 7
+num_processes: 9
+machine_rank: 3
+main_process_ip: 203.0.113.1
+"""
+
+
+def accelerated(tmp: Path, script: str, *words: str) -> None:
+    """Run a script under accelerate as two nodes do, with a rank on each."""
+    require_module("accelerate")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = job(
+            tmp, (script,), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
+            launcher_args=words, master_addr="127.0.0.1", master_port=server.getsockname()[1],
+        )  # fmt: skip
+    tool = os.path.join(os.path.dirname(sys.executable), "accelerate")
+    plans = build_plans(asked, [replace(FACTS, accelerate_tool=tool)] * 2)
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(execute, plans, [tmp / "node1", tmp / "node2"], (True, True))) == [0, 0]
+
+
+@pytest.mark.launch
+def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path) -> None:
+    script = tmp_path / "gathered.py"
+    script.write_text(GATHERED)
+    accelerated(tmp_path, str(script), "--cpu")
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["2 [0, 1]\n"] * 2
+
+
+@pytest.mark.launch
+def test_accelerate_takes_the_kind_of_training_from_its_file_and_the_nodes_from_us(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIGURED)
+    accelerated(tmp_path, RANK_PY, "--config_file", str(file))
+    ranks = seen(tmp_path)
+    assert list(ranks) == [0, 1]
+    for rank in ranks.values():
+        assert rank["env"]["ACCELERATE_USE_DEEPSPEED"] == "true"
+        assert (rank["env"]["WORLD_SIZE"], rank["env"]["MASTER_ADDR"]) == ("2", "127.0.0.1")
 
 
 BUSY = """

@@ -16,7 +16,7 @@ from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.unfit import UNFIT, refusal
 
 JOB = LaunchJob("otter", tuple(parse("a slots=1")), ("train.py",), "/work")
-FACTS = NodeFacts(python="/opt/my python", deepspeed="0.19", torch="2.9", profiler="/nsys")
+FACTS = NodeFacts(python="/opt/my python", deepspeed="0.19", torch="2.9", accelerate="1.15", profiler="/nsys")
 ANSWER = FactsAnswer("/opt/my python", "3.11.7", (0,), free_bytes=Nsys.room)
 
 
@@ -26,18 +26,21 @@ def lines(job: LaunchJob, facts: NodeFacts = FACTS, **answer: Any) -> list[str]:
     return [found.what for found in findings(UNFIT, inputs)]
 
 
-@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "command"])
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate", "command"])
 def test_a_node_that_has_everything_is_fit(launcher: str) -> None:
     job = replace(JOB, launcher=launcher, profiler=Nsys())
     assert lines(job) == []
     assert refusal("a", job, FACTS, ANSWER) is None
 
 
-@pytest.mark.parametrize(("launcher", "module"), [("deepspeed", "deepspeed"), ("torchrun", "torch")])
+@pytest.mark.parametrize(
+    ("launcher", "module"),
+    [("deepspeed", "deepspeed"), ("torchrun", "torch"), ("accelerate", "accelerate")],
+)
 def test_the_launcher_must_be_there(launcher: str, module: str) -> None:
     python = "'/opt/my python'"
     expected = f"a: no {module} in {python}; try there: {python} -m pip install {module}, or another --python"
-    lacking = replace(FACTS, deepspeed=None, torch=None)
+    lacking = replace(FACTS, deepspeed=None, torch=None, accelerate=None)
     assert str(refusal("a", replace(JOB, launcher=launcher), lacking)) == expected
 
 

@@ -43,6 +43,8 @@ def main(words: list[str]) -> int:
     for plan in chosen:
         # Its quoting shows as it is: the sanitiser changes none of it.
         out_lines(paste_script(plan, secrets_file=secrets, show_secrets=args.show_secrets).split("\n"))
+    if launch.note:
+        say(f"note: {launch.note}")
     for note in dict.fromkeys(note for plan in chosen for note in plan.notes):
         say(f"note: {note}")
     if launch.not_sent:

@@ -33,6 +33,8 @@ def main(words: list[str], leaving: str = "") -> int:
     :param leaving: what leaving means, if not that the run goes on
     """
     launch = launch_options.parse(_parser(), words)
+    if launch.note:
+        say(launch.note)
     config.load()
     # Errors in settings or job are reported before any node is asked, such as for its slots.
     build_plans(replace(launch.job, hosts=filled(launch.job.hosts, 1)))

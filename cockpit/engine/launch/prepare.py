@@ -15,6 +15,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.plans import setup
 from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.nodes import gpus
 from cockpit.plans.plan import NodePlan, build_plans, host_of
@@ -56,7 +57,7 @@ async def prepare(
     """
     wish = verbs.Facts(
         job.cwd,
-        job.setup,
+        setup.text(job.setup, job.path, job.conda),
         job.python or "",
         {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
         job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",

@@ -122,7 +122,7 @@ class Supervisor:
         self._stop = stopping.StagedStop(
             self._ranks,
             self._emit,
-            agent_forwards=self._spec["launcher"] == "torchrun",
+            agent_forwards=self._spec["launcher"] in ("torchrun", "accelerate"),
             profiled=bool(self._spec.get("profile")),
             finalise_s=float(self._spec["finalise_s"]),
             launcher=self._launcher,

@@ -92,7 +92,9 @@ def typed(program: tuple[str, ...], guard: list[str], no_python: str) -> list[st
 
 
 def beside(place: PlannedNode, tool: str) -> str:
-    """A program in the folder of the ranks' python."""
+    """A launcher of the ranks' python, where no node was asked for it."""
+    if os.path.basename(place.job.tool) == tool:
+        return place.job.tool
     folder = os.path.dirname(place.python)
     return f"{folder}/{tool}" if folder.startswith("/") else tool
 

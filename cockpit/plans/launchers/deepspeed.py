@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Iterable
 
-from cockpit.errors import CockpitError
+from cockpit.core.ranks import ranks_text
+from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import DIR, PlannedNode
 from cockpit.plans.launchers.base import Launcher, LauncherCommand, ambiguous, beside, typed, wrapped
 from cockpit.plans.nodes import hostfile
@@ -90,6 +91,11 @@ def _binding(place: PlannedNode) -> tuple[list[str], list[str]]:
         ]
     text = facts.cores if facts and wish == "auto" else wish
     cores = _cores(text)
+    refused = set(cores) - set(_cores(facts.cores)) if facts and facts.cores else ()
+    if facts and refused:
+        what = f"--bind-cores {text}: it allows {facts.cores}, not {ranks_text(refused)}"
+        hint = "write auto, or cores that every node allows"
+        raise CockpitError(what, where=place.host.name, hint=hint, code=Exit.NODE_UNFIT)
     if len(cores) < len(place.host.slots):
         what = (
             f"{place.host.name}: {len(cores)} cores for {len(place.host.slots)} ranks, so ranks are not bound"

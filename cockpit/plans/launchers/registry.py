@@ -6,12 +6,13 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import LaunchJob, NodeFacts, PlannedNode
+from cockpit.plans.launchers.accelerate import ACCELERATE
 from cockpit.plans.launchers.base import LauncherCommand
 from cockpit.plans.launchers.command import COMMAND
 from cockpit.plans.launchers.deepspeed import DEEPSPEED
 from cockpit.plans.launchers.torchrun import TORCHRUN
 
-LAUNCHERS = {"deepspeed": DEEPSPEED, "torchrun": TORCHRUN, "command": COMMAND}
+LAUNCHERS = {"deepspeed": DEEPSPEED, "torchrun": TORCHRUN, "accelerate": ACCELERATE, "command": COMMAND}
 """By name."""
 
 _HINTS = {
@@ -19,6 +20,7 @@ _HINTS = {
     "--redirects": "each rank has a log of its own here",
     "--tee": "each rank has a log of its own here",
     "--num_nodes": "use --include",
+    "--gpu_ids": "use the hostfile's slots or --include",
     "--num_gpus": "use the hostfile's slots or --include",
     "--module": "write -- -m MODULE",
     "-m": "write -- -m MODULE",
