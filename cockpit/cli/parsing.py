@@ -83,7 +83,7 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
         "--transport",
         choices=tuple(TRANSPORTS),
         default="auto",
-        help="auto: this machine's own names need no ssh",
+        help="auto: this machine's own names need no ssh; openssh: by your own ssh program",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"

@@ -74,7 +74,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
         pool.hosts = {name: link.hello.host for name, link in links.items()}
         prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
         notes = dict.fromkeys(f"{plan.node}: {note}" for plan in prepared.plans for note in plan.notes)
-        stages.ready(list(notes))
+        stages.ready([*pool.roll.take_remarks(), *notes])
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:
