@@ -134,10 +134,18 @@ class Failure:
         return join((*self.typed, *more))
 
     @property
-    def at(self) -> str:
-        """Where it was, if not at the node itself: `` at bastion``."""
+    def hop(self) -> str:
+        """The jump host at which it was, as a person types it; empty: it was at the node itself."""
         host = self.said.host
-        return f" at {host}" if host and host != self.asked.get("hostname", host) else ""
+        if not host or host == self.asked.get("hostname", host):
+            return ""
+        hops = self.asked.get("proxyjump", "none").split(",")
+        return hops[0] if len(hops) == 1 and hops[0] != "none" else host
+
+    @property
+    def at(self) -> str:
+        """Where it was, if not at the node itself: `` at jump host bastion``."""
+        return f" at jump host {self.hop}" if self.hop else ""
 
     @property
     def user(self) -> str:
@@ -191,19 +199,19 @@ def _keeps_none(failure: Failure) -> bool:
 def _refused(found: re.Match[str], failure: Failure) -> _Sentence:
     methods = found["methods"]
     asks = f" ({methods})" if methods else ""
-    keep = f"log in once and keep that open: {join((failure.typed[0], '-fNM', *failure.typed[1:]))}"
-    if failure.asked.get("controlpath", "none") == "none":
-        keep = f"give it a ControlPath in the ssh configuration, then {keep}"
+    place = failure.hop or failure.typed[-1]
+    keep = f"log in once and keep that open: {join(('ssh', '-fNM', *failure.typed[1:-1], place))}"
+    if failure.hop or failure.asked.get("controlpath", "none") == "none":
+        keep = f"with a ControlPath in the ssh configuration, {keep}"
     if failure.said.partial:
         return f"login refused{failure.at}: {failure.user} needs more than a key{asks}", keep, False
     tries = []
     if "publickey" in methods or not methods:
-        key = failure.typed[-1] if not failure.at else failure.said.host
-        tries.append(f"try: ssh-copy-id {quote(key)}")
+        tries.append(f"try: ssh-copy-id {quote(place)}")
     if "gssapi" in methods and failure.asked.get("gssapiauthentication") == "yes":
         tries.append("with Kerberos: kinit")
     if "password" in methods or "keyboard-interactive" in methods:
-        tries.append(f"with a password or a code: {keep}")
+        tries.append(f"for a password or a code, {keep}")
     what = f"login refused{failure.at}: {failure.user} is not accepted{asks}"
     return what, " · ".join(tries) or f"try: {failure.command('true')}", False
 

@@ -19,10 +19,9 @@ from tests.transport.sshserver import Place
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state folder for each test, a real ssh, and no Kerberos ticket."""
+def without_a_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real ssh, and no Kerberos ticket."""
     require("ssh")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     async def none() -> bool:
         return False
