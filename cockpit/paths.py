@@ -29,6 +29,11 @@ def plans() -> Path:
     return state() / "plans"
 
 
+def ssh() -> Path:
+    """Folder of the configurations that the ssh program is started with (docs/clusters.md)."""
+    return state() / "ssh"
+
+
 def errors() -> Path:
     """Folder of tracebacks of errors in cockpit itself (docs/exit-codes.md)."""
     return state() / "errors"

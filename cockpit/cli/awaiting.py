@@ -40,10 +40,12 @@ class Telling:
         self._task = asyncio.get_running_loop().create_task(self._tell())
 
     async def stop(self) -> None:
-        """Report nothing more, except errors that nobody has read yet."""
+        """Report nothing more, except what nobody has read yet."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._say_failures()
+        for line in self._look().take_remarks():
+            say(line)
 
     async def _tell(self) -> None:
         began, at = time.monotonic(), FIRST_S

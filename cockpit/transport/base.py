@@ -23,6 +23,17 @@ class LinkError(CockpitError):
         self.retry = retry
 
 
+class NoLogin(LinkError):
+    """This client cannot log in with what it understands of the configuration; another one might.
+
+    :param refused: whether a login was tried and refused: each refusal may count towards a lock-out
+    """
+
+    def __init__(self, what: str, *, where: str, hint: str = "", retry: bool = False, refused: bool) -> None:
+        super().__init__(what, where=where, hint=hint, retry=retry)
+        self.refused = refused
+
+
 class UnknownHostKey(LinkError):
     """A host that is in no known_hosts file: a person may look at its key and trust it.
 
@@ -62,6 +73,8 @@ class Progress:
         self.stage = ConnectStage.QUEUED
         self.since = time.monotonic()
         """When it got there (monotonic seconds)."""
+        self.remark = ""
+        """Why the node is not reached the way one might expect, for a person."""
 
     def reach(self, stage: ConnectStage) -> None:
         """It has reached ``stage``; staying there changes nothing."""

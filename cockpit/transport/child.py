@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cockpit.base import openfiles
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 
 ENDS_S = 2.0
 """Seconds a child has to end after its stdin closes, and again after SIGKILL: a disk may block it."""
+
+WORDS_S = 0.5
+"""For the last words of a child that has ended: one that it left behind may hold its stderr."""
 
 
 class ChildTransport:
@@ -34,6 +37,17 @@ class ChildTransport:
     async def open(self, command: str) -> Pipe:
         """See :meth:`cockpit.transport.base.Transport.open`."""
         self.progress.reach(ConnectStage.SHELL)
+        return await self._start(command, Tail())
+
+    async def _start(
+        self, command: str, tail: Tail, broken: Callable[[int | None], LinkError | None] | None = None
+    ) -> _ChildPipe:
+        """Start a child.
+
+        :param tail: is given what it writes to stderr
+        :param broken: what its exit status says about the connection (None: it is not known), at the end
+        :raises LinkError: it cannot be started
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._words,
@@ -48,7 +62,7 @@ class ChildTransport:
         except OSError as error:
             raise LinkError(f"cannot start {self._words[0]}: {error}", where=self._node) from None
         openfiles.give_back(process.pid)  # it may start a training process
-        pipe = _ChildPipe(self._node, process)
+        pipe = _ChildPipe(self._node, process, tail, broken)
         self._pipes.append(pipe)
         return pipe
 
@@ -59,15 +73,27 @@ class ChildTransport:
 
 
 class _ChildPipe:
-    def __init__(self, node: str, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self,
+        node: str,
+        process: asyncio.subprocess.Process,
+        tail: Tail,
+        broken: Callable[[int | None], LinkError | None] | None,
+    ) -> None:
         self._node = node
         self._process = process
-        self._tail = Tail()
+        self._tail = tail
+        self._broken = broken
         self._stderr = asyncio.create_task(self._drain_stderr())
 
     async def read(self, size: int) -> bytes:
         assert self._process.stdout
-        return await self._process.stdout.read(size)
+        data = await self._process.stdout.read(size)
+        if not data and self._broken is not None:
+            error = self._broken(await self.status())
+            if error is not None:
+                raise error
+        return data
 
     async def write(self, data: bytes) -> None:
         stdin = self._process.stdin
@@ -91,6 +117,23 @@ class _ChildPipe:
             self._stderr.cancel()
             # A child it left behind may hold the other ends: ours would stay open as long as it lives.
             self._process._transport.close()  # type: ignore[attr-defined]
+
+    @property
+    def running(self) -> bool:
+        """Whether the child has not ended."""
+        return self._process.returncode is None
+
+    async def status(self) -> int | None:
+        """The exit status of a child that is ending, with its last words read; None: it takes too long."""
+        await self._ended()
+        await asyncio.wait({self._stderr}, timeout=WORDS_S)
+        return self._process.returncode
+
+    async def end(self) -> None:
+        """Close the pipe and end the child at once."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self.close()
 
     async def _ended(self) -> bool:
         try:

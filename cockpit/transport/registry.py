@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cockpit.transport import srun
 from cockpit.transport.base import HeldCommand, Transport, Ways
+
+if TYPE_CHECKING:
+    from cockpit.transport.openssh import OpensshWays
 
 Options = Mapping[str, str]
 
@@ -41,6 +45,20 @@ def _ssh(options: Options, patience_s: float | None) -> Ways:
     return SshHops(wanted if patience_s is None else replace(wanted, stage_timeout=patience_s))
 
 
+def _openssh(options: Options, patience_s: float | None) -> OpensshWays:
+    from cockpit.transport.openssh import OpensshWays
+
+    chosen = options.get("config", "")
+    return OpensshWays(chosen) if patience_s is None else OpensshWays(chosen, patience_s)
+
+
+def _either_ssh(options: Options, patience_s: float | None) -> Ways:
+    from cockpit.transport.fallback import FallbackWays
+
+    known = frozenset(options.get("openssh", "").split())
+    return FallbackWays(_ssh(options, patience_s), _openssh(options, patience_s), known)
+
+
 def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:
     return ("ssh", *(("-F", options["config"]) if options.get("config") else ()), node)
 
@@ -50,7 +68,7 @@ def _srun(options: Options, patience_s: float | None) -> Ways:
 
 
 class _Auto:
-    """This machine's own names need no ssh."""
+    """This machine's own names need no ssh; some nodes need the ssh program."""
 
     def __init__(self, options: Options, patience_s: float | None) -> None:
         self._local = _local(options, patience_s)
@@ -63,7 +81,7 @@ class _Auto:
         if await is_here(node):
             return await self._local.to(node)
         if self._remote is None:
-            self._remote = _ssh(*self._asked)
+            self._remote = _either_ssh(*self._asked)
         return await self._remote.to(node)
 
     async def close(self) -> None:
@@ -74,8 +92,10 @@ class _Auto:
 TRANSPORTS = {
     "auto": TransportKind(_Auto, _typed_ssh),
     "ssh": TransportKind(_ssh, _typed_ssh),
+    "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
     "srun": TransportKind(_srun, srun.step, srun.holding),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
-``job``, the SLURM job whose nodes they are."""
+``openssh``, the nodes that ``auto`` reaches by the ssh program without trying asyncssh first; ``job``, the
+SLURM job whose nodes they are."""

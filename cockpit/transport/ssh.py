@@ -21,7 +21,7 @@ from pathlib import Path
 import asyncssh
 
 from cockpit.base.shell import quote
-from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail, UnknownHostKey
+from cockpit.transport.base import ConnectStage, LinkError, NoLogin, Pipe, Progress, Tail, UnknownHostKey
 
 HANDSHAKES_PER_HOP = 6
 """Unauthenticated connections to one sshd at a time: MaxStartups starts to drop them at 10."""
@@ -404,6 +404,9 @@ def explain(error: BaseException, node: str) -> LinkError:
     for kinds, sentence in _SENTENCES:
         if isinstance(error, kinds):
             what, hint, retry = sentence(text, node)
+            if isinstance(error, _NO_LOGIN):
+                refused = isinstance(error, asyncssh.PermissionDenied)
+                return NoLogin(what, where=node, hint=hint, retry=retry, refused=refused)
             return LinkError(what, where=node, hint=hint, retry=retry)
     return LinkError(f"connection failed: {text}", where=node, hint=f"try: ssh {quote(node)} true")
 
@@ -421,6 +424,16 @@ def _refused_login(text: str, node: str) -> _Sentence:
         )
     return (f"login refused: no key of {user} is accepted", f"try: ssh-copy-id {quote(node)}", False)
 
+
+_NO_LOGIN = (
+    asyncssh.PermissionDenied,
+    asyncssh.ConfigParseError,
+    asyncssh.KeyImportError,
+    asyncssh.KeyEncryptionError,
+    asyncssh.KeyExchangeFailed,
+    asyncssh.ProtocolNotSupported,
+)
+"""Another client with the same configuration may be able to log in."""
 
 _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str], _Sentence]], ...] = (
     ((asyncssh.PermissionDenied,), _refused_login),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import asyncssh
 
 from cockpit.transport.ssh import SshHops, SshOptions
+from tests.waiting import soon
 
 
 @dataclass
@@ -107,6 +108,18 @@ class Place:
     def hops(self) -> SshHops:
         """Connections by this folder's configuration."""
         return SshHops(SshOptions(config=self.config))
+
+    @asynccontextmanager
+    async def master(self, name: str, socket: Path) -> AsyncIterator[None]:
+        """A ControlMaster connection of the ssh program to a server whose ControlPath is ``socket``."""
+        process = await asyncio.create_subprocess_exec("ssh", "-F", str(self.config), "-NM", name)
+        try:
+            await soon(socket.exists, "the master is open")
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
 
     @asynccontextmanager
     async def server(

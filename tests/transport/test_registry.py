@@ -35,6 +35,7 @@ def test_this_machine_needs_no_ssh_unless_that_is_asked_for(monkeypatch: pytest.
     monkeypatch.setattr(local, "_is_here", lambda name: name == "here")
     assert ways_to("auto", "here", "there", "here") == ["local", "ssh", "local"]
     assert ways_to("ssh", "here") == ["ssh"]
+    assert ways_to("openssh", "here") == ["openssh"]
     assert ways_to("local", "there") == ["local"]
 
 
@@ -52,8 +53,23 @@ def test_a_resolver_that_does_not_answer_makes_no_node_ours(monkeypatch: pytest.
 def test_what_a_person_types_to_get_there() -> None:
     options = {"config": "/my config"}
     typed = {name: join(kind.typed(options, "gpu01")) for name, kind in TRANSPORTS.items()}
-    assert typed == {"auto": "ssh -F '/my config' gpu01", "ssh": "ssh -F '/my config' gpu01", "local": ""}
+    by_ssh = "ssh -F '/my config' gpu01"
+    assert typed == {"auto": by_ssh, "ssh": by_ssh, "openssh": by_ssh, "local": ""}
     assert TRANSPORTS["ssh"].typed({}, "gpu01") == ("ssh", "gpu01")
+
+
+def test_a_manifest_keeps_by_what_auto_reached_a_node() -> None:
+    nodes = [asdict(NodeEntry(f"gpu0{i}", "/d", [i], kind)) for i, kind in enumerate(("ssh", "openssh"))]
+    written = {**MANIFEST, "nodes": nodes, "transport_options": {"config": "/dev/null"}}
+    reach = Manifest.from_json(written).reach
+    assert reach.options == {"config": "/dev/null", "openssh": "gpu01"}
+
+    async def kinds() -> list[str]:
+        ways = TRANSPORTS[reach.kind].ways(reach.options, None)
+        return [(await ways.to(node)).kind for node in ("gpu00", "gpu01")]
+
+    assert asyncio.run(kinds()) == ["ssh", "openssh"]
+    assert Manifest.from_json({**written, "transport": "ssh"}).reach.options == {"config": "/dev/null"}
 
 
 def test_a_manifest_keeps_kind_and_options() -> None:

@@ -20,6 +20,7 @@ def main(words: list[str]) -> int:
         "runs": str(paths.runs()),
         "stacks of other jobs": str(paths.stacks()),
         "secrets of printed plans": str(paths.plans()),
+        "for the ssh program": str(paths.ssh()),
         "tracebacks": str(paths.errors()),
         "run folders on nodes": "$TMPDIR or /tmp, then cockpit-<uid>/<run>/<node> (--node-dir changes it)",
     }

@@ -74,7 +74,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
         links = await _open(pool, [host.name for host in job.hosts], stages)
         pool.hosts = {name: link.hello.host for name, link in links.items()}
         prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
-        stages.ready(prepared.notes)
+        stages.ready([*pool.roll.take_remarks(), *prepared.notes])
         folder = RunFolder.create(_manifest(request, prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:

@@ -217,6 +217,8 @@ class LinkPool:
             link = Link(node, await self._transports.to(node), self.pythons, self._times)
             self.roll.on_its_way(node, link.progress)
             await link.open()
+        if link.progress.remark:
+            self.roll.remarks[node] = link.progress.remark
         return link
 
     async def _recognised(self, node: str, link: Link) -> Link:

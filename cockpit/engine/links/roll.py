@@ -18,6 +18,8 @@ class Roll:
     """The nodes that were asked something, and how far each has got."""
 
     def __init__(self, nodes: Iterable[str] = ()) -> None:
+        self.remarks: dict[str, str] = {}
+        """Why a node is not reached as one might expect; kept until somebody has said it."""
         self.call(nodes)
 
     def call(self, nodes: Iterable[str]) -> None:
@@ -60,6 +62,14 @@ class Roll:
         self.answer(node)
         return answer
 
+    def take_remarks(self) -> list[str]:
+        """Why nodes are not reached as one might expect, one line a reason; nobody else says them again."""
+        found: dict[str, list[str]] = {}
+        for node, remark in self.remarks.items():
+            found.setdefault(remark, []).append(node)
+        self.remarks.clear()
+        return [f"{nodes_text(nodes)}: {remark}" for remark, nodes in found.items()]
+
     @property
     def total(self) -> int:
         """How many nodes there are."""
@@ -95,6 +105,7 @@ class Roll:
             whole.awaited.update(roll.awaited)
             whole.answered.update(roll.answered)
             whole.failed.update(roll.failed)
+            whole.remarks.update(roll.remarks)
         for node in whole.awaited:
             whole.answered.pop(node, None)
             whole.failed.pop(node, None)

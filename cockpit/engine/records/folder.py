@@ -184,8 +184,10 @@ class Manifest:
 
     @property
     def reach(self) -> Reach:
-        """How its nodes are reached."""
-        return Reach(self.transport, self.transport_options)
+        """How its nodes are reached; one that took the ssh program is not first refused by another way."""
+        by_program = [node.name for node in self.nodes if node.transport == "openssh"]
+        known = {"openssh": " ".join(by_program)} if self.transport == "auto" and by_program else {}
+        return Reach(self.transport, {**self.transport_options, **known})
 
     @property
     def world(self) -> list[int]:

@@ -1,0 +1,289 @@
+"""What the ssh program says on its stderr at LogLevel DEBUG1: how far it has got, and why it failed.
+
+Sources: OpenSSH 9.2 as observed, 7.4 from its source (``sshconnect.c``, ``sshconnect2.c``, ``clientloop.c``,
+``mux.c``); its messages are never translated. The other side can write to the same stream: what it says here
+decides about words, and about when to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cockpit.base.shell import join, quote
+from cockpit.transport.base import ConnectStage, LinkError, Progress, Tail
+
+_STAGES = (
+    (re.compile(r"Executing proxy command"), ConnectStage.JUMP),
+    (re.compile(r"Connecting to "), ConnectStage.DIALING),
+    (re.compile(r"Connection established"), ConnectStage.BANNER),
+    (re.compile(r"Remote protocol version"), ConnectStage.KEYS),
+    (re.compile(r"SSH2_MSG_NEWKEYS received"), ConnectStage.LOGIN),
+)
+_OPENED = re.compile(r"Sending command|mux_client_request_session: master session id")
+_AS = re.compile(r"Authenticating to (.+):\d+ as '(.*)'")
+_SHOWN = re.compile(r"Server host key: (\S+ \S+)")
+_NOISE = re.compile(
+    r"OpenSSH_\S+ |Authenticated (to|with|using) |Transferred: sent |Bytes per second: "
+    r"|Pseudo-terminal will not |\*\* |@{20,}"
+)
+"""Lines of ssh itself that are not about a failure; ``**`` is how OpenSSH 10 begins advice."""
+
+_DEBUG = "debug1: "
+
+
+class Said(Tail):
+    """Reads stderr of an ssh: keeps what a person should see, and what it tells about the connection."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self.opened = asyncio.Event()
+        """Set once it is logged in and has asked for the command."""
+        self.host = ""
+        """The machine to which it logs in, or did: maybe a jump host."""
+        self.user = ""
+        """As whom."""
+        self.shown = ""
+        """Kind and fingerprint of the newest host key that was shown."""
+        self.partial = False
+        """Whether the other side accepted a key and wanted more."""
+        self._progress = progress
+        self._rest = b""
+
+    def add(self, data: bytes) -> None:
+        """See :meth:`cockpit.transport.base.Tail.add`."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self.LIMIT:
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._hear(line)
+
+    def text(self) -> str:
+        """See :meth:`cockpit.transport.base.Tail.text`."""
+        rest = self._rest.decode(errors="replace").strip()
+        return f"{super().text()}\n{rest}".strip()
+
+    def _hear(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\r")
+        if text.startswith(_DEBUG):
+            self._learn(text[len(_DEBUG) :])
+        elif _NOISE.match(text):
+            self.partial |= "partial success" in text
+        else:
+            super().add(line + b"\n")
+
+    def _learn(self, text: str) -> None:
+        if self.opened.is_set():
+            return  # from here on, it may be the node that writes such lines
+        for pattern, stage in _STAGES:
+            if pattern.match(text):
+                self._progress.reach(stage)
+        if found := _AS.match(text):
+            self.host, self.user = found[1], found[2]
+        elif found := _SHOWN.match(text):
+            self.shown = found[1]
+        elif _OPENED.match(text):
+            self.opened.set()
+
+
+class Failure:
+    """What is needed to explain why an ssh ended.
+
+    :param asked: what the configuration says about the node, by option
+    :param typed: what a person types to get to the node
+    """
+
+    def __init__(self, node: str, said: Said, asked: Mapping[str, str], typed: Sequence[str]) -> None:
+        self.node = node
+        self.said = said
+        self.asked = asked
+        self.typed = tuple(typed)
+
+    def explain(self, status: int | None) -> LinkError | None:
+        """One sentence and one thing to type; None: it ended as the command on the node did.
+
+        :param status: the exit status: negative for a signal, None if it is not known
+        """
+        text = self.said.text()
+        if status is not None and status < 0:
+            return LinkError(f"its ssh was ended here by signal {-status}", where=self.node)
+        if status != 255 and (self.said.opened.is_set() or status is None):
+            return None
+        for pattern, sentence in _SENTENCES:
+            if found := pattern.search(text):
+                what, hint, retry = sentence(found, self)
+                return LinkError(what, where=self.node, hint=hint, retry=retry)
+        last = text.splitlines()[-1][:300] if text else f"ssh ended with {status} and no word"
+        return LinkError(f"connection failed: {last}", where=self.node, hint=f"try: {self.command('true')}")
+
+    def stuck(self, stage: ConnectStage, seconds: float) -> LinkError:
+        """It has stayed too long in one stage."""
+        if stage is ConnectStage.DIALING:
+            what = f"no answer to the connection for {seconds:g} s"
+            hint = "is the node up, a firewall between?"
+        else:
+            what = f"no answer for {seconds:g} s: still waiting for {stage.value}"
+            hint = f"is the node overloaded, its disk gone? try: {self.command('true')}"
+        return LinkError(what, where=self.node, hint=hint)
+
+    def command(self, *more: str) -> str:
+        """What a person types to do something with the node."""
+        return join((*self.typed, *more))
+
+    @property
+    def hop(self) -> str:
+        """The jump host at which it was, as a person types it; empty: it was at the node itself."""
+        host = self.said.host
+        if not host or host == self.asked.get("hostname", host):
+            return ""
+        hops = self.asked.get("proxyjump", "none").split(",")
+        return hops[0] if len(hops) == 1 and hops[0] != "none" else host
+
+    @property
+    def at(self) -> str:
+        """Where it was, if not at the node itself: `` at jump host bastion``."""
+        return f" at jump host {self.hop}" if self.hop else ""
+
+    @property
+    def user(self) -> str:
+        """Who tried to log in."""
+        return self.said.user or self.asked.get("user", "")
+
+
+def dropped(error: LinkError) -> bool:
+    """Whether the other side closed the connection before the login, as a busy sshd does."""
+    return error.what.startswith(_DROPPED)
+
+
+_DROPPED = "connection lost: "
+_Sentence = tuple[str, str, bool]
+
+
+def _changed(found: re.Match[str], failure: Failure) -> _Sentence:
+    text = failure.said.text()
+    where = re.search(r"Offending \S+ key in (.+):\d+", text)
+    own = str(Path.home() / ".ssh/known_hosts")
+    file = f"-f {quote(where[1])} " if where and where[1] != own else ""
+    shown = f" (it shows {failure.said.shown})" if failure.said.shown else ""
+    return (
+        f"host key changed{failure.at}: not the machine it was, or somebody is in between{shown}",
+        f"verify with its admin, then: ssh-keygen {file}-R {quote(found['host'])}",
+        False,
+    )
+
+
+def _unknown(found: re.Match[str], failure: Failure) -> _Sentence:
+    shown = f": {failure.said.shown}" if failure.said.shown else ""
+    if _keeps_none(failure):
+        hint = "the ssh configuration keeps none: give it a UserKnownHostsFile"
+    else:
+        hint = f"look at it and accept it with: {failure.command('true')}"
+    return f"host key is not known{failure.at}{shown}", hint, False
+
+
+def _failed(found: re.Match[str], failure: Failure) -> _Sentence:
+    if _keeps_none(failure):  # ssh then says no more than this
+        return _unknown(found, failure)
+    shown = f": {failure.said.shown}" if failure.said.shown else ""
+    return f"host key refused{failure.at}{shown}", f"see why: {failure.command('true')}", False
+
+
+def _keeps_none(failure: Failure) -> bool:
+    """Whether the configuration keeps no host keys for a person."""
+    return failure.asked.get("userknownhostsfile", "") in ("none", "/dev/null")
+
+
+def _refused(found: re.Match[str], failure: Failure) -> _Sentence:
+    methods = found["methods"]
+    asks = f" ({methods})" if methods else ""
+    place = failure.hop or failure.typed[-1]
+    keep = f"log in once and keep that open: {join(('ssh', '-fNM', *failure.typed[1:-1], place))}"
+    if failure.hop or failure.asked.get("controlpath", "none") == "none":
+        keep = f"with a ControlPath in the ssh configuration, {keep}"
+    if failure.said.partial:
+        return f"login refused{failure.at}: {failure.user} needs more than a key{asks}", keep, False
+    tries = []
+    if "publickey" in methods or not methods:
+        tries.append(f"try: ssh-copy-id {quote(place)}")
+    if "gssapi" in methods and failure.asked.get("gssapiauthentication") == "yes":
+        tries.append("with Kerberos: kinit")
+    if "password" in methods or "keyboard-interactive" in methods:
+        tries.append(f"for a password or a code, {keep}")
+    what = f"login refused{failure.at}: {failure.user} is not accepted{asks}"
+    return what, " · ".join(tries) or f"try: {failure.command('true')}", False
+
+
+def _said(what: str, hint: str, retry: bool) -> Callable[[re.Match[str], Failure], _Sentence]:
+    """The same for every node; ``{try}`` in the hint is what a person types to see more."""
+
+    def sentence(found: re.Match[str], failure: Failure) -> _Sentence:
+        said = found.groupdict().get("said") or found[0]
+        return what.format(said=said.strip()[:300]), hint.replace("{try}", failure.command("true")), retry
+
+    return sentence
+
+
+# How ssh begins what a connection came to: its own, and that of a jump host to the node.
+_CONNECT = r"^(?:ssh: connect to host .*|channel \d+: open failed: connect failed): "
+
+_SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sentence]], ...] = tuple(
+    (re.compile(pattern, re.MULTILINE), sentence)
+    for pattern, sentence in (
+        (r"^(?:\S+ h|H)ost key for (?P<host>\S+) has changed", _changed),
+        (r"^No \S+ host key is known for \S+", _unknown),
+        (
+            r"^(?P<said>.*REVOKED HOST KEY.*|Host key .*revoked.*)",
+            _said("host key refused: it is revoked", "ask its admin for a new host key", False),
+        ),
+        (r"^Host key verification failed", _failed),
+        (
+            r"Access denied by pam_slurm_adopt: (?P<said>.*)",
+            _said(
+                "SLURM lets nobody in without a job there: {said}",
+                "get the node first (salloc, sbatch), and start from inside of the job",
+                False,
+            ),
+        ),
+        (
+            r"Too many authentication failures",
+            _said(
+                "too many keys offered",
+                "set IdentitiesOnly and one IdentityFile for it in ~/.ssh/config",
+                False,
+            ),
+        ),
+        (r"^(?:\S+@\S+: )?Permission denied \((?P<methods>[\w,.@-]*)\)", _refused),
+        (
+            r"^ssh: Could not resolve hostname |" + _CONNECT + r".*(?:not known|resolution)",
+            _said("name unknown", "correct the hostfile, /etc/hosts or ~/.ssh/config", False),
+        ),
+        (
+            _CONNECT + r"Connection refused",
+            _said("connection refused: no sshd listens there", "start sshd, or set its Port", True),
+        ),
+        (
+            _CONNECT + r"(?:No route to host|Network is unreachable|Host is down)",
+            _said("no route to it", "is the node up, on this network?", True),
+        ),
+        (
+            _CONNECT + r".*timed out|^Connection timed out during banner exchange",
+            _said("no answer to the connection", "is the node up, a firewall between?", True),
+        ),
+        (
+            r"^Unable to negotiate .*?: (?P<said>no matching .*)",
+            _said("no common ssh algorithm: {said}", "see which: {try}", False),
+        ),
+        (
+            r"^Timeout, server .* not responding",
+            _said("connection lost for lack of any answer", "", True),
+        ),
+        (
+            r"^(?P<said>(?:kex|ssh)_exchange_identification: .*|Connection (?:closed|reset) by .*"
+            r"|client_loop: send disconnect.*|Connection to .* closed.*|.*Broken pipe)",
+            _said(_DROPPED + "{said}", "sshd may be dropping parallel logins", True),
+        ),
+    )
+)

@@ -1,0 +1,190 @@
+"""The user's own ssh program against real sshds: a whole run, what comes after it, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.lab.lab import Lab
+from tests.waiting import until
+
+pytestmark = pytest.mark.lab
+
+PLAIN = str(EXAMPLES / "train_plain.py")
+BY = ("--transport", "openssh")
+
+
+@contextlib.contextmanager
+def configured(lab: Lab, *lines: str) -> Iterator[Path]:
+    """The configuration of the lab's user, with more lines before it."""
+    path = lab.home() / "config-openssh"
+    own = (lab.home() / ".ssh/config").read_text()
+    lab.write(None, path, "".join(f"{line}\n" for line in lines) + own)
+    yield path
+    path.unlink()
+
+
+@contextlib.contextmanager
+def masters(lab: Lab, config: Path) -> Iterator[None]:
+    """A ControlMaster connection to each node, as a person opens it."""
+    for node in lab.nodes:
+        lab.run(["ssh", "-F", config, "-fNM", node], check=True, stderr=None, stdout=None)
+    try:
+        yield
+    finally:
+        for node in lab.nodes:
+            lab.run(["ssh", "-F", config, "-O", "exit", node])
+
+
+def clients(cockpits: Cockpits) -> dict[str, int]:
+    """The ssh processes of cockpits on the login node, by node."""
+    found = {}
+    for process in cockpits.lab.processes(None):
+        words = process.cmdline
+        if words[:1] == ("ssh",) and "-T" in words:
+            found[words[words.index("--") + 1]] = process.pid
+    return found
+
+
+def manifest(cockpits: Cockpits) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((cockpits.folder / "manifest.json").read_text())
+    return found
+
+
+def test_a_run_and_what_comes_after_it(cockpits: Cockpits) -> None:
+    """ps, attach and stop go the way the run went, by what its manifest says."""
+    lab = cockpits.lab
+    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "100000"])
+    assert set(clients(cockpits)) == set(lab.nodes)
+    for pid in clients(cockpits).values():
+        assert os.getsid(pid) == pid
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until(lambda: not clients(cockpits), "its ssh processes end with it")
+    written = manifest(cockpits)
+    assert written["transport"] == "openssh"
+    assert [node["transport"] for node in written["nodes"]] == ["openssh", "openssh"]
+
+    attached = lab.popen(["cockpit", "attach", cockpits.name, "--plain"])
+    try:
+        until(lambda: set(clients(cockpits)) == set(lab.nodes), "attach goes the same way")
+        listed = cockpits.cockpit("ps", cockpits.name, "--json")
+        assert '"state": "running"' in listed.stdout, listed.stdout + listed.stderr
+        stopped = cockpits.cockpit("stop", cockpits.name, "--now")
+        assert stopped.returncode == 0, stopped.stderr
+        attached.wait(60)
+    finally:
+        attached.kill()
+        attached.wait()
+    until(lambda: not cockpits.left_over(), "nothing is left")
+    cockpits.assert_spools_equal()
+
+
+def test_a_killed_ssh_is_a_lost_link_that_comes_back(cockpits: Cockpits) -> None:
+    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "150"])
+    first = clients(cockpits)["node2"]
+    os.kill(first, signal.SIGKILL)
+    until(lambda: clients(cockpits).get("node2", first) != first, "another ssh takes its place")
+    assert process.wait(120) == 0
+    journal = (cockpits.folder / "journal.jsonl").read_text()
+    assert "its ssh was ended here by signal 9" in journal
+    assert "step 150/150" in (next((cockpits.folder / "spool").glob("0001-*")) / "rank-3.log").read_text()
+    cockpits.assert_spools_equal()
+
+
+def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> None:
+    """By ``openssh`` as by ``auto``, which is refused once and keeps in mind what let it in."""
+    lab = cockpits.lab
+    with configured(lab, "Host node*", "  ControlPath ~/.ssh/m-%n") as config, masters(lab, config):
+        try:
+            for node in lab.nodes:
+                lab.refuse_key(node)
+            before = {node: lab.sshd_log(node).count("Connection from") for node in lab.nodes}
+
+            def connections() -> list[int]:
+                return [lab.sshd_log(node).count("Connection from") - before[node] for node in lab.nodes]
+
+            asked = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config])
+            assert (asked.returncode, asked.stderr) == (0, "")
+            assert connections() == [0, 0]
+
+            done = cockpits.run("-F", str(config), "--launcher", "command", program=["echo", "hello"])
+            assert done.returncode == 0, done.stderr
+            why = "node[1-2]: reached by the ssh program: a ControlMaster connection is open\n"
+            assert done.stderr.count(why) == 1
+            written = manifest(cockpits)
+            assert written["transport"] == "auto"
+            assert [node["transport"] for node in written["nodes"]] == ["openssh", "openssh"]
+            assert connections() == [1, 1]
+            listed = cockpits.cockpit("ps", cockpits.name)
+            assert (listed.returncode, listed.stderr) == (0, "")
+            assert connections() == [1, 1]
+        finally:
+            for node in lab.nodes:
+                lab.restart_sshd(node)
+
+
+def test_what_asyncssh_cannot_speak_is_left_to_ssh(lab2: Lab) -> None:
+    with configured(lab2, "KexAlgorithms sntrup761x25519-sha512@openssh.com") as config:
+        words: list[str | Path] = ["cockpit", "ps", "--hostfile", lab2.hostfile, "-F", config]
+        library = lab2.run([*words, "--transport", "ssh"])
+        assert library.stderr.count("no common ssh algorithm") == 2
+        done = lab2.run(words)
+        assert done.returncode == 0
+        assert "node[1-2]: reached by the ssh program: no common ssh algorithm: " in done.stderr
+        assert done.stderr.count("reached by") == 1
+
+
+def test_a_refused_login_is_tried_once_by_auto(lab2: Lab) -> None:
+    lab2.refuse_key("node2")
+    try:
+        before = lab2.sshd_log("node2").count("Connection from")
+        done = lab2.run(["cockpit", "ps", "--hostfile", lab2.hostfile])
+        assert "node2: login refused: no key of" in done.stderr
+        assert lab2.sshd_log("node2").count("Connection from") == before + 1
+    finally:
+        lab2.restart_sshd("node2")
+
+
+def test_what_is_refused(make_lab: Callable[[int], Lab]) -> None:
+    lab = make_lab(3)
+    lab.refuse_key("node1")
+    lab.change_host_key("node2")
+    known = lab.home() / ".ssh/known_hosts"
+    lines = known.read_text().splitlines(keepends=True)
+    known.write_text("".join(line for line in lines if not line.startswith("node3,")))
+    before = known.read_bytes()
+    # The configuration trusts whatever comes: nothing of that is heard.
+    with configured(lab, "StrictHostKeyChecking no") as config:
+        done = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config])
+    said = {line.split(": ")[1]: line for line in done.stderr.splitlines()}
+    assert "login refused: ckplab is not accepted (publickey); try: ssh-copy-id node1" in said["node1"]
+    assert "host key changed: not the machine it was, or somebody is in between" in said["node2"]
+    assert f"ssh-keygen -R {lab.addresses['node2']}" in said["node2"]
+    assert "host key is not known: ssh-ed25519 SHA256:" in said["node3"]
+    assert said["node3"].endswith(f"accept it with: ssh -F {config} node3 true")
+    assert known.read_bytes() == before
+
+
+def test_a_node_that_is_cut_off_and_comes_back(cockpits: Cockpits) -> None:
+    lab = cockpits.lab
+    process = cockpits.start(*BY, "--launcher", "command", program=[PLAIN, "--steps", "400"])
+    lab.link_down("node2")
+    try:
+        until(lambda: '"state":"stale"' in journal(cockpits), "the link is lost", timeout=60)
+    finally:
+        lab.link_up("node2")
+    assert process.wait(180) == 0
+    cockpits.assert_spools_equal()
+
+
+def journal(cockpits: Cockpits) -> str:
+    return (cockpits.folder / "journal.jsonl").read_text().replace(" ", "")
