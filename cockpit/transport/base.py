@@ -30,15 +30,28 @@ class UnknownHostKey(LinkError):
     :param key: its public key in OpenSSH's form: ``ssh-ed25519 AAAA…``
     :param fingerprint: ``SHA256:…``
     :param file: the known_hosts file for it
+    :param hashed: whether that file is to hold a hash of the name
+    :param by_hand: the ssh command that a person types for it
     """
 
-    def __init__(self, *, where: str, entry: str, key: str, fingerprint: str, file: str) -> None:
-        hint = f"look at it and accept it with: ssh {quote(where)} true"
+    def __init__(
+        self,
+        *,
+        where: str,
+        entry: str,
+        key: str,
+        fingerprint: str,
+        file: str,
+        hashed: bool = False,
+        by_hand: str = "",
+    ) -> None:
+        hint = f"look at it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
         super().__init__("host key is not known", where=where, hint=hint, retry=False)
         self.entry = entry
         self.key = key
         self.fingerprint = fingerprint
         self.file = file
+        self.hashed = hashed
 
 
 class ConnectStage(Enum):

@@ -58,7 +58,8 @@ def test_host_keys_are_strict(tmp_path: Path) -> None:
         return said
 
     unknown, changed = asyncio.run(main())
-    assert unknown == "alpha: host key is not known; look at it and accept it with: ssh alpha true"
+    typed = f"ssh -F {tmp_path}/config alpha true"
+    assert unknown == f"alpha: host key is not known; look at it and accept it with: {typed}"
     assert "host key changed" in changed
     assert "ssh-keygen -R '[127.0.0.1]:" in changed
 
@@ -80,9 +81,10 @@ def test_nothing_is_forwarded(tmp_path: Path) -> None:
         place = Place(tmp_path)
         wishes = ("ForwardAgent yes", "ForwardX11 yes", "ForwardX11Trusted yes")
         async with place.server("alpha", *wishes):
-            options = await place.hops()._options_for("alpha", "")
-            assert options.agent_forward_path is None
-            assert options.x11_forwarding is False
+            connection = await place.hops().connect("alpha")
+            assert connection._options.agent_forward_path is None
+            assert connection._options.x11_forwarding is False
+            connection.abort()
 
     asyncio.run(main())
 
@@ -96,8 +98,8 @@ def test_a_refused_key(tmp_path: Path) -> None:
             return caught.value
 
     error = asyncio.run(main())
-    assert "alpha: login refused" in str(error)
-    assert "ssh-copy-id alpha" in str(error)
+    assert "alpha: login refused: no key of tester is accepted" in str(error)
+    assert f"ssh-copy-id -F {tmp_path}/config alpha" in str(error)
     assert not error.retry
 
 
