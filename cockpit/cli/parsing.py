@@ -88,12 +88,18 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
     )
+    group.add_argument(
+        "--accept-new-host-keys",
+        action="store_true",
+        help="add unknown host keys to known_hosts without asking; a changed one is refused all the same",
+    )
 
 
 def reach(args: argparse.Namespace) -> Reach:
     """How the options want nodes to be reached."""
     config = args.ssh_config and os.path.abspath(args.ssh_config)
-    return Reach(args.transport, {"config": config} if config else {})
+    options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
+    return Reach(args.transport, {name: value for name, value in options.items() if value})
 
 
 def seconds(text: str) -> float:

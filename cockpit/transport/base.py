@@ -146,6 +146,9 @@ class Ways(Protocol):
         ...
 
 
+_FOR_ONE_COMMAND = frozenset({"accept_new"})
+
+
 @dataclass(frozen=True)
 class Reach:
     """How nodes are reached.
@@ -156,6 +159,11 @@ class Reach:
 
     kind: str = "auto"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> dict[str, str]:
+        """The options that a run keeps; the others are wanted for one command."""
+        return {name: value for name, value in self.options.items() if name not in _FOR_ONE_COMMAND}
 
 
 class Tail:

@@ -14,8 +14,10 @@ import asyncssh
 
 from cockpit.transport.sshconfig import HostConfig
 
-_KEYSIGN = ("/usr/lib/openssh", "/usr/libexec/openssh", "/usr/libexec", "/usr/lib/ssh")
-"""Where Debian, Fedora, BSD and SUSE have ``ssh-keysign``."""
+KEYSIGN = tuple(
+    f"{folder}/ssh-keysign" for folder in ("/usr/lib/openssh", "/usr/libexec/openssh", "/usr/lib/ssh")
+)
+"""Where Debian, Fedora and SUSE have it."""
 
 _HOST_KEYS = tuple(f"/etc/ssh/ssh_host_{kind}_key" for kind in ("ed25519", "ecdsa", "rsa"))
 
@@ -61,9 +63,7 @@ def host_keys(config: HostConfig) -> dict[str, Any]:
 
     Only ``ssh-keysign``, which is setuid root, can use that key. Empty: there is no such login.
     """
-    keysign = next(
-        (f"{folder}/ssh-keysign" for folder in _KEYSIGN if os.access(f"{folder}/ssh-keysign", 1)), ""
-    )
+    keysign = next((program for program in KEYSIGN if os.access(program, os.X_OK)), "")
     if not config.host_based or not keysign:
         return {}
     wanted = config.host_based_algorithms

@@ -52,13 +52,27 @@ class Trust:
             keys = [key for key in keys if key in known]
         return (keys, authorities, [*revoked, *self._revoked], *rest)
 
+    def plain(self, data: bytes, host: str, port: int | None) -> bytes:
+        """The host key in a certificate of an authority that nobody knows; anything else unchanged.
+
+        As in ssh, such a certificate counts for nothing, and its key for what it is.
+        """
+        _, authorities, revoked, *_ = self(host, "", port)
+        try:
+            certificate: Any = asyncssh.import_certificate(_text_of(data))
+        except asyncssh.KeyImportError:
+            return data
+        if certificate.is_x509 or certificate.signing_key in [*authorities, *revoked]:
+            return data
+        key: bytes = certificate.key.public_data
+        return key
+
     def objection(self, data: bytes) -> str:
         """Why a host key, or a host's certificate, must not be trusted whoever knows it; empty: nothing."""
-        algorithm = data[4 : 4 + int.from_bytes(data[:4], "big")]
-        text = algorithm + b" " + base64.b64encode(data)
+        text = _text_of(data)
         keys: list[asyncssh.SSHKey] = []
         try:
-            if b"-cert-" in algorithm:
+            if b"-cert-" in text.partition(b" ")[0]:
                 certificate: Any = asyncssh.import_certificate(text)
                 keys = [certificate.key, certificate.signing_key]
                 signature = _signature_algorithm(data, certificate.signing_key.public_data)
@@ -78,6 +92,11 @@ class Trust:
         if self._authorities is None:
             return signature not in _WEAK_SIGNATURES
         return signature in self._authorities
+
+
+def _text_of(data: bytes) -> bytes:
+    """A key or certificate as a file has it: ``ssh-ed25519 AAAA…``."""
+    return data[4 : 4 + int.from_bytes(data[:4], "big")] + b" " + base64.b64encode(data)
 
 
 def _signature_algorithm(certificate: bytes, authority: bytes) -> str:

@@ -33,7 +33,8 @@ def _local(options: Options, patience_s: float | None) -> Ways:
 def _ssh(options: Options, patience_s: float | None) -> Ways:
     from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
 
-    wanted = SshOptions(config=Path(options["config"]) if options.get("config") else None)
+    config = Path(options["config"]) if options.get("config") else None
+    wanted = SshOptions(config=config, accept_new=bool(options.get("accept_new")))
     return SshHops(wanted if patience_s is None else replace(wanted, stage_timeout=patience_s))
 
 
@@ -68,4 +69,5 @@ TRANSPORTS = {
     "ssh": TransportKind(_ssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
 }
-"""By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's."""
+"""By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
+``accept_new``, not empty: unknown host keys are kept without a question, changed ones never."""

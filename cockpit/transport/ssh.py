@@ -191,7 +191,7 @@ class SshHops:
                 raise client.host_key_error(str(error)) from None
             except asyncssh.PermissionDenied as error:
                 raise refused_login(error, target, missing) from None
-            except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+            except (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError) as error:
                 if attempt == _TRIES:
                     raise await client.lost(error) from None
                 await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
@@ -246,8 +246,11 @@ class SshHops:
     ) -> tuple[asyncssh.SSHClientConnectionOptions, list[str]]:
         """What asyncssh is told, and a sentence about each configured key that there is not."""
         keys, missing = await asyncio.to_thread(login_keys, config)
-        if tunnel is None and not config.proxy_command:
-            keys |= host_keys(config)  # ssh-keysign looks at the TCP connection that it signs for
+        # ssh-keysign looks at the TCP connection that it signs for.
+        own = host_keys(config) if tunnel is None and not config.proxy_command else {}
+        if config.host_based and not own:
+            missing.append("host-based login needs ssh-keysign here, and no jump host")
+        keys |= own
         if not config.has_ciphers:
             keys["encryption_algs"] = _CIPHERS
         methods = [method for method in config.methods or _METHODS if method in _METHODS]
@@ -303,6 +306,7 @@ class _Client(asyncssh.SSHClient):
         validate, send = conn.validate_server_host_key, conn.send_userauth_request
 
         def validated(key_data: bytes) -> asyncssh.SSHKey:
+            key_data = self._trust.plain(key_data, *self._place)
             self._objection = self._trust.objection(key_data)
             if self._objection:
                 raise asyncssh.HostKeyNotVerifiable(self._objection)
@@ -358,9 +362,7 @@ class _Client(asyncssh.SSHClient):
     def host_key_error(self, text: str) -> LinkError:
         """Distinguish a changed host key from an unknown one, which asyncssh does not."""
         config, target = self.target.config, self.target
-        # As ssh: an alias stands for the port too.
-        port = None if config.port == 22 or config.alias else config.port
-        host = (config.alias or config.host).lower()
+        host, port = self._place
         entry = f"[{host}]:{port}" if port else host
         known, _, revoked, *_ = self._trust(host, "", port)
         file = config.user_known_hosts[0] if config.user_known_hosts else ""
@@ -394,6 +396,13 @@ class _Client(asyncssh.SSHClient):
                 by_hand=target.by_hand,
             )
         return LinkError(what, where=target.name, hint=hint, retry=False)
+
+    @property
+    def _place(self) -> tuple[str, int | None]:
+        """What known_hosts calls it; as in ssh, an alias stands for the port too."""
+        config = self.target.config
+        port = None if config.port == 22 or config.alias else config.port
+        return (config.alias or config.host).lower(), port
 
     @property
     def _try(self) -> str:
