@@ -8,33 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from cockpit.transport.identities import KEYSIGN
-from tests.lab.lab import REPO, USER, Lab
+from tests.lab.connecting import connect
+from tests.lab.lab import USER, Lab
 from tests.needs import lacking, require
 
 pytestmark = pytest.mark.lab
-
-CONNECT = f"""
-import asyncio, sys
-sys.path.insert(0, {str(REPO)!r})
-from cockpit.errors import CockpitError
-from cockpit.transport.ssh import SshHops
-
-async def main():
-    connection = await SshHops().connect("node1")
-    print((await connection.run("whoami")).stdout.strip())
-    connection.abort()
-
-try:
-    asyncio.run(main())
-except CockpitError as error:
-    print(error)
-"""
-
-
-def connect(lab: Lab) -> str:
-    """Who cockpit's transport is on node1, or why it is not."""
-    done = lab.run([lab.python, "-c", CONNECT])
-    return done.stdout.strip() or done.stderr
 
 
 def vouch(lab: Lab) -> None:
@@ -60,7 +38,7 @@ def test_a_user_without_a_key_logs_in_by_this_machine(make_lab: Callable[[int], 
     vouch(lab)
     by_ssh = lab.run(["ssh", "-v", "-o", "BatchMode=yes", "node1", "whoami"])
     assert by_ssh.stdout == f"{USER}\n", by_ssh.stderr
-    assert connect(lab) == USER, lab.sshd_log("node1")
+    assert connect(lab, "node1") == USER, lab.sshd_log("node1")
     assert "Accepted hostbased for" in lab.sshd_log("node1")
 
 
@@ -76,4 +54,4 @@ def test_an_sshd_that_lets_anybody_in_is_refused(make_lab: Callable[[int], Lab])
         file.write(text)
     lab.restart_sshd("node1", "PasswordAuthentication yes", "PermitEmptyPasswords yes")
     assert lab.run(["ssh", "-o", "BatchMode=yes", "node1", "whoami"]).stdout == f"{USER}\n"
-    assert "node1: login refused: it lets anybody in, and asks for no key" in connect(lab)
+    assert "node1: login refused: it lets anybody in, and asks for no key" in connect(lab, "node1")
