@@ -91,6 +91,11 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"
     )
+    group.add_argument(
+        "--accept-new-host-keys",
+        action="store_true",
+        help="add unknown host keys to known_hosts without asking; a changed one is refused all the same",
+    )
 
 
 def reach(args: argparse.Namespace) -> Reach:
@@ -98,7 +103,8 @@ def reach(args: argparse.Namespace) -> Reach:
     if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
         return Reach("srun", {"job": args.slurm or os.environ.get("SLURM_JOB_ID", "")})
     config = args.ssh_config and os.path.abspath(args.ssh_config)
-    return Reach(args.transport, {"config": config} if config else {})
+    options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
+    return Reach(args.transport, {name: value for name, value in options.items() if value})
 
 
 def add_seconds(group: argparse._ActionsContainer, option: str, default: float | None, text: str) -> None:

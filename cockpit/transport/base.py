@@ -41,15 +41,28 @@ class UnknownHostKey(LinkError):
     :param key: its public key in OpenSSH's form: ``ssh-ed25519 AAAA…``
     :param fingerprint: ``SHA256:…``
     :param file: the known_hosts file for it
+    :param hashed: whether that file is to hold a hash of the name
+    :param by_hand: the ssh command that a person types for it
     """
 
-    def __init__(self, *, where: str, entry: str, key: str, fingerprint: str, file: str) -> None:
-        hint = f"look at it and accept it with: ssh {quote(where)} true"
+    def __init__(
+        self,
+        *,
+        where: str,
+        entry: str,
+        key: str,
+        fingerprint: str,
+        file: str,
+        hashed: bool = False,
+        by_hand: str = "",
+    ) -> None:
+        hint = f"look at it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
         super().__init__("host key is not known", where=where, hint=hint, retry=False)
         self.entry = entry
         self.key = key
         self.fingerprint = fingerprint
         self.file = file
+        self.hashed = hashed
 
 
 class ConnectStage(Enum):
@@ -146,6 +159,9 @@ class Ways(Protocol):
         ...
 
 
+_FOR_ONE_COMMAND = frozenset({"accept_new"})
+
+
 @dataclass(frozen=True)
 class Reach:
     """How nodes are reached.
@@ -156,6 +172,11 @@ class Reach:
 
     kind: str = "auto"
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> dict[str, str]:
+        """The options that a run keeps; the others are wanted for one command."""
+        return {name: value for name, value in self.options.items() if name not in _FOR_ONE_COMMAND}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +20,7 @@ def trust(keys: Iterable[UnknownHostKey]) -> None:
     """
     lines: dict[str, dict[str, None]] = {}
     for key in keys:
-        lines.setdefault(key.file, {})[f"{key.entry} {key.key}\n"] = None
+        lines.setdefault(key.file, {})[f"{_hash(key.entry) if key.hashed else key.entry} {key.key}\n"] = None
     for file, new in lines.items():
         try:
             paths.private_dir(Path(file).parent)
@@ -30,3 +32,10 @@ def trust(keys: Iterable[UnknownHostKey]) -> None:
                 known.write((start + "".join(new)).encode())
         except OSError as error:
             raise CockpitError(f"cannot write it: {error.strerror}", where=file) from None
+
+
+def _hash(entry: str) -> str:
+    """A name as ``HashKnownHosts`` keeps it: ``|1|salt|HMAC-SHA1 of it``."""
+    salt = os.urandom(20)
+    digest = hmac.digest(salt, entry.encode(), "sha1")
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"

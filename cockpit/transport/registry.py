@@ -41,7 +41,8 @@ def _local(options: Options, patience_s: float | None) -> Ways:
 def _ssh(options: Options, patience_s: float | None) -> Ways:
     from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
 
-    wanted = SshOptions(config=Path(options["config"]) if options.get("config") else None)
+    config = Path(options["config"]) if options.get("config") else None
+    wanted = SshOptions(config=config, accept_new=bool(options.get("accept_new")))
     return SshHops(wanted if patience_s is None else replace(wanted, stage_timeout=patience_s))
 
 
@@ -97,5 +98,6 @@ TRANSPORTS = {
     "srun": TransportKind(_srun, srun.step, srun.holding),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
-``openssh``, the nodes that ``auto`` reaches by the ssh program without trying asyncssh first; ``job``, the
-SLURM job whose nodes they are."""
+``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the
+nodes that ``auto`` reaches by the ssh program without trying asyncssh first; ``job``, the SLURM job whose
+nodes they are."""

@@ -27,8 +27,13 @@ class Counts:
 
 class _Server(asyncssh.SSHServer):
     def __init__(
-        self, counts: Counts, login_s: float, connections: set[asyncssh.SSHServerConnection]
+        self,
+        counts: Counts,
+        login_s: float,
+        connections: set[asyncssh.SSHServerConnection],
+        asks: bool,
     ) -> None:
+        self._asks = asks
         self._connections = connections
         self._counts = counts
         self._login_s = login_s
@@ -43,7 +48,7 @@ class _Server(asyncssh.SSHServer):
 
     async def begin_auth(self, username: str) -> bool:
         await asyncio.sleep(self._login_s)
-        return True
+        return self._asks
 
     def auth_completed(self) -> None:
         self._settle()
@@ -75,6 +80,10 @@ async def run_it(process: asyncssh.SSHServerProcess[bytes], command: str = "") -
     await process.redirect(shell.stdin, shell.stdout, shell.stderr)
     process.exit(await shell.wait())
     await process.wait_closed()  # asyncssh's own coroutines wait for that
+
+
+def _certificate(authority: asyncssh.SSHKey, key: asyncssh.SSHKey) -> asyncssh.SSHCertificate:
+    return authority.generate_host_certificate(key, "host", principals=["127.0.0.1"])
 
 
 class Place:
@@ -130,6 +139,8 @@ class Place:
         admits: bool = True,
         login_s: float = 0.0,
         serve: Serve | None = None,
+        authority: asyncssh.SSHKey | None = None,
+        asks: bool = True,
     ) -> AsyncIterator[Counts]:
         """A server on a free loopback port, called ``name`` in the configuration.
 
@@ -138,6 +149,8 @@ class Place:
         :param admits: whether it accepts our key
         :param login_s: how long a login takes
         :param serve: what it does with a command, in place of running it
+        :param asks: whether a login needs anything
+        :param authority: signs a certificate for its host key
         """
         counts = Counts()
         host_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -157,8 +170,10 @@ class Place:
         server = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Server(counts, login_s, connections),
-            server_host_keys=[host_key],
+            server_factory=lambda: _Server(counts, login_s, connections, asks),
+            server_host_keys=[
+                host_key if authority is None else (host_key, _certificate(authority, host_key))
+            ],
             authorized_client_keys=self._authorized if admits else None,
             process_factory=handle,
             encoding=None,

@@ -10,6 +10,7 @@ import pytest
 
 from cockpit.base.gate import Malformed
 from cockpit.base.shell import join
+from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.records.folder import Manifest, NodeEntry
 from cockpit.transport import local
 from cockpit.transport.base import Reach
@@ -77,6 +78,14 @@ def test_a_manifest_keeps_kind_and_options() -> None:
     written = {**MANIFEST, "transport": reach.kind, "transport_options": reach.options}
     assert Manifest.from_json(written).reach == reach
     assert Manifest.from_json(MANIFEST).reach == Reach()
+
+
+def test_a_run_does_not_keep_what_was_wanted_for_one_command() -> None:
+    parser = Parser("ps", "")
+    add_link_options(parser)
+    asked = reach(parser.parse_args(["--accept-new-host-keys", "-F", "/c"]))
+    assert asked.options == {"config": "/c", "accept_new": "yes"}
+    assert asked.lasting == {"config": "/c"}
 
 
 def test_a_manifest_from_before_there_were_options() -> None:

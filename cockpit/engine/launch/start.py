@@ -135,7 +135,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         on_failure=request.on_failure,
         failure_wait_s=request.failure_wait_s,
         transport=request.reach.kind,
-        transport_options=dict(request.reach.options),
+        transport_options=request.reach.lasting,
         plans=[plan_json(plan) for plan in prepared.plans],
         command=list(request.command),
     )

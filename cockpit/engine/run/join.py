@@ -214,5 +214,5 @@ def _manifest(name: str, parts: list[_Part], pool: LinkPool) -> Manifest:
         profile=record.profile,
         on_failure="wait",
         transport=pool.reach.kind,
-        transport_options=dict(pool.reach.options),
+        transport_options=pool.reach.lasting,
     )

@@ -1,0 +1,152 @@
+"""One attempt to connect by ssh: how far it has got, whether its host key is trusted, why it failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from cockpit.base.shell import join
+from cockpit.errors import CockpitError
+from cockpit.transport import hostkeys
+from cockpit.transport.base import ConnectStage, LinkError, Progress, UnknownHostKey
+from cockpit.transport.knownhosts import Trust
+from cockpit.transport.proxycommand import ProxyCommand
+from cockpit.transport.sshfaults import Target, stuck
+
+
+class Client(asyncssh.SSHClient):
+    """Reports how far a connection has got, and decides about host keys that asyncssh does not know.
+
+    :param progress: kept up to date
+    :param accept_new: whether unknown host keys are kept and trusted
+    """
+
+    def __init__(self, progress: Progress, target: Target, trust: Trust, accept_new: bool) -> None:
+        self.progress = progress
+        self.target = target
+        self.proxy: ProxyCommand | None = None
+        self.connected = False
+        self._trust = trust
+        self._accepts_new = accept_new or target.config.strict == "accept-new"
+        self._key: asyncssh.SSHKey | None = None
+        self._objection = ""
+        self._unkept: CockpitError | None = None
+        self._connection: asyncssh.SSHClientConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """See :class:`asyncssh.SSHClient`."""
+        self._connection = conn
+        self.progress.reach(ConnectStage.BANNER)
+        validate, send = conn.validate_server_host_key, conn.send_userauth_request
+
+        def validated(key_data: bytes) -> asyncssh.SSHKey:
+            key_data = self._trust.plain(key_data, *self._place)
+            self._objection = self._trust.objection(key_data)
+            if self._objection:
+                raise asyncssh.HostKeyNotVerifiable(self._objection)
+            return validate(key_data)
+
+        async def sent(method: bytes, *args: bytes, key: Any = None, trivial: bool = True) -> None:
+            # asyncssh counts host-based login as trivial, which it refuses; but a signature proves something.
+            await send(method, *args, key=key, trivial=trivial and key is None)
+
+        conn.validate_server_host_key = validated  # type: ignore[method-assign]
+        conn.send_userauth_request = sent  # type: ignore[method-assign]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncssh.SSHClient`."""
+        if self.proxy and self.connected:
+            self.proxy.end()
+
+    def look(self) -> None:
+        """Check what the other side has sent: asyncssh has no callback for a banner or for new keys."""
+        if self._connection is None:
+            return
+        if self._connection.get_extra_info("recv_cipher"):
+            self.progress.reach(ConnectStage.LOGIN)
+        elif self._connection.get_extra_info("server_version"):
+            self.progress.reach(ConnectStage.KEYS)
+
+    def stuck(self, seconds: float) -> LinkError:
+        """It has made no progress for so long."""
+        return stuck(self.progress.stage, self.target.name, self.target.by_hand, seconds)
+
+    def settle(self) -> None:
+        """After an attempt: without a connection, nothing of it may stay."""
+        if self.proxy and not self.connected:
+            self.proxy.end()
+
+    async def lost(self, error: Exception) -> Exception:
+        """Why a connection was lost before the login: its ProxyCommand may know."""
+        words = await self.proxy.last_words() if self.proxy else ""
+        if not words:
+            return error
+        return LinkError(f"ProxyCommand ended: {words}", where=self.target.name, hint=self._try)
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """See :class:`asyncssh.SSHClient`."""
+        self._key = key
+        if not self._accepts_new or not isinstance(unknown := self.host_key_error(""), UnknownHostKey):
+            return False
+        try:
+            hostkeys.trust([unknown])
+        except CockpitError as error:
+            self._unkept = error
+            return False
+        return True
+
+    def host_key_error(self, text: str) -> LinkError:
+        """Distinguish a changed host key from an unknown one, which asyncssh does not."""
+        config, target = self.target.config, self.target
+        host, port = self._place
+        entry = f"[{host}]:{port}" if port else host
+        known, _, revoked, *_ = self._trust(host, "", port)
+        file = config.user_known_hosts[0] if config.user_known_hosts else ""
+        if self._objection:
+            what, hint = f"host key refused: {self._objection}", "ask its admin for a new host key"
+        elif self._unkept:
+            what, hint = f"host key cannot be kept: {self._unkept}", "make that file writable"
+        elif revoked and (self._key is None or self._key in revoked):
+            what, hint = f"host key refused: {text}", "ask its admin for a new host key"
+        elif known:
+            default = file == str(Path.home() / ".ssh" / "known_hosts")
+            remove = ["ssh-keygen", "-R", entry, *([] if default or not file else ["-f", file])]
+            what = "host key changed: not the machine it was, or somebody is in between"
+            hint = f"verify with its admin, then: {join(remove)}"
+        elif self._key is None:
+            what, hint = f"host key refused: {text}", self._try
+        elif not file or file == "/dev/null":
+            what = "host key is not known, and the ssh configuration keeps none"
+            hint = f"give {target.name} a UserKnownHostsFile"
+        elif config.strict == "yes" and not self._accepts_new:
+            what = "host key is not known, and StrictHostKeyChecking is yes"
+            hint = f"get it from its admin and add it to {file}, or try --accept-new-host-keys"
+        else:
+            return UnknownHostKey(
+                where=target.name,
+                entry=entry,
+                key=_public(self._key),
+                fingerprint=self._key.get_fingerprint(),
+                file=file,
+                hashed=config.hash_known_hosts,
+                by_hand=target.by_hand,
+            )
+        return LinkError(what, where=target.name, hint=hint, retry=False)
+
+    @property
+    def _place(self) -> tuple[str, int | None]:
+        """What known_hosts calls it; as in ssh, an alias stands for the port too."""
+        config = self.target.config
+        port = None if config.port == 22 or config.alias else config.port
+        return (config.alias or config.host).lower(), port
+
+    @property
+    def _try(self) -> str:
+        return f"try: {self.target.by_hand} true"
+
+
+def _public(key: asyncssh.SSHKey) -> str:
+    """``ssh-ed25519 AAAA…`` without the comment, which the other side chose."""
+    return " ".join(key.export_public_key().decode().split()[:2])
