@@ -27,13 +27,6 @@ def add_options(group: argparse._ActionsContainer) -> None:
         default=[],
         help="these nodes, in place of a HOSTFILE: gpu[01-04]:8,big1:4 (:N is the slots of each)",
     )
-    group.add_argument(
-        "--slurm",
-        metavar="JOBID",
-        nargs="?",
-        const="",
-        help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",
-    )
 
 
 def nodes(words: list[str], include: str = "", exclude: str = "", slots: int = 0) -> tuple[Host, ...]:

@@ -96,6 +96,13 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add unknown host keys to known_hosts without asking; a changed one is refused all the same",
     )
+    group.add_argument(
+        "--slurm",
+        metavar="JOBID",
+        nargs="?",
+        const="",
+        help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",
+    )
 
 
 def reach(args: argparse.Namespace) -> Reach:

@@ -23,6 +23,10 @@ class LinkError(CockpitError):
         self.retry = retry
 
 
+class Reclaimed(LinkError):
+    """The node was lent to us and has been taken back: nothing that we started there can be running."""
+
+
 class NoLogin(LinkError):
     """This client cannot log in with what it understands of the configuration; another one might.
 

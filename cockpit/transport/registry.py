@@ -95,7 +95,7 @@ TRANSPORTS = {
     "ssh": TransportKind(_ssh, _typed_ssh),
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
-    "srun": TransportKind(_srun, srun.step, srun.holding),
+    "srun": TransportKind(_srun, srun.typed, srun.holding),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the

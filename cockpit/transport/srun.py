@@ -10,11 +10,11 @@ import asyncio
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cockpit.base.shell import quote_posix
 from cockpit.errors import CockpitError
-from cockpit.transport.base import HeldCommand, LinkError, Pipe
+from cockpit.transport.base import ConnectStage, HeldCommand, LinkError, Pipe, Reclaimed, Tail
 from cockpit.transport.child import ChildTransport
 
 AT_ONCE = 8
@@ -55,13 +55,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def step(options: Mapping[str, str], node: str) -> tuple[str, ...]:
-    """The words that run a command on one node of the job: put it behind them."""
-    return (
-        *("srun", "--overlap", f"--jobid={job_of(options)}", f"--nodelist={node}"),
-        # Without it, what the agent writes arrives with its next newline only.
-        *("--nodes=1", "--ntasks=1", "--chdir=/", "--unbuffered"),
-    )
+def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
+    """What a person types before a command to run it on one node of the job."""
+    return ("srun", "--overlap", f"--jobid={job_of(options)}", "-w", node, "-N1", "-n1")
 
 
 def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldCommand:
@@ -99,13 +95,45 @@ def kill_wait_s() -> float:
 
 
 class _Step(ChildTransport):
-    def __init__(self, node: str, words: tuple[str, ...], gate: asyncio.Semaphore) -> None:
+    def __init__(self, node: str, options: Mapping[str, str], gate: asyncio.Semaphore) -> None:
+        # Without the last one, what the agent writes arrives with its next newline only.
+        words = (*typed(options, node), "--chdir=/", "--unbuffered", "/bin/sh", "-c")
         super().__init__("srun", node, words, environment())
+        self._job = job_of(options)
         self._gate = gate
 
     async def open(self, command: str) -> Pipe:
+        said = Tail()
         async with self._gate:
-            return await super().open(command)
+            self.progress.reach(ConnectStage.SHELL)
+            return await self._start(command, said, lambda _: refusal(said.text(), self._node, self._job))
+
+
+def refusal(said: str, node: str, job: str) -> LinkError | None:
+    """What srun's own words say about the connection; None: nothing, its command has just ended.
+
+    :param said: the end of what it wrote to stderr, in the words of SLURM 22.05
+    """
+    for piece, make in _REFUSALS.items():
+        if piece in said:
+            return make(node, job)
+    return None
+
+
+_REFUSALS: dict[str, Callable[[str, str], LinkError]] = {
+    "Expired or invalid job": lambda node, job: Reclaimed(
+        f"SLURM job {job} has ended", where=node, hint=f"how it ended: scontrol show job {job}", retry=False
+    ),
+    "Requested node configuration is not available": lambda node, job: LinkError(
+        f"is not a node of SLURM job {job}", where=node, hint=f"its nodes: squeue -j {job}", retry=False
+    ),
+    "Access/permission denied": lambda node, job: LinkError(
+        f"SLURM job {job} belongs to somebody else", where=node, hint="yours: squeue --me", retry=False
+    ),
+    "step limit": lambda node, job: LinkError(
+        f"SLURM job {job} has had all the steps that MaxStepCount allows", where=node, retry=False
+    ),
+}
 
 
 class SrunWays:
@@ -118,11 +146,11 @@ class SrunWays:
     async def to(self, node: str) -> ChildTransport:
         """See :meth:`cockpit.transport.base.Ways.to`.
 
-        :raises LinkError: SLURM knows no such node names
+        :raises LinkError: SLURM has no nodes of such names
         """
         if "@" in node or ":" in node:
             raise LinkError("a node of a SLURM job has a plain name", where=node, retry=False)
-        return _Step(node, (*step(self._options, node), "/bin/sh", "-c"), self._gate)
+        return _Step(node, self._options, self._gate)
 
     async def close(self) -> None:
         """There is nothing that they share."""

@@ -168,7 +168,7 @@ def test_somebody_elses_job_is_refused(slurm: Slurm, cockpits: Cockpits) -> None
     try:
         done = cockpits.run("--slurm", job, "--launcher", "command", program=program(), timeout=100)
         assert done.returncode != 0
-        assert "denied" in done.stderr.lower(), done.stderr
+        assert f"node1: SLURM job {job} belongs to somebody else" in done.stderr
     finally:
         slurm.lab.run(["scancel", job], user="root", env=slurm.env)
 
@@ -193,3 +193,20 @@ def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> N
     assert "job 99999: no such job" in done.stderr
     outside = cockpits.cockpit("run", "--slurm", "--python", "/usr/bin/python3", "--", "train.py")
     assert "this shell is in no SLURM job" in outside.stderr
+
+
+def test_a_run_whose_job_is_over_is_said_to_be_over(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate()
+    process = train(cockpits, job)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    slurm.cancel(job)
+    attached = cockpits.cockpit("attach", cockpits.name, "--headless")
+    assert attached.returncode == 1, attached.stderr
+    assert f"SLURM job {job} has ended" in attached.stderr
+    shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
+    assert {rank["state"] for rank in shown["ranks"]} == {"lost"}
+    stopped = cockpits.cockpit("stop", cockpits.name)
+    assert stopped.returncode == 0, stopped.stderr

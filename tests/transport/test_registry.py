@@ -52,10 +52,11 @@ def test_a_resolver_that_does_not_answer_makes_no_node_ours(monkeypatch: pytest.
 
 
 def test_what_a_person_types_to_get_there() -> None:
-    options = {"config": "/my config"}
+    options = {"config": "/my config", "job": "12"}
     typed = {name: join(kind.typed(options, "gpu01")) for name, kind in TRANSPORTS.items()}
     by_ssh = "ssh -F '/my config' gpu01"
-    assert typed == {"auto": by_ssh, "ssh": by_ssh, "openssh": by_ssh, "local": ""}
+    by_srun = "srun --overlap --jobid=12 -w gpu01 -N1 -n1"
+    assert typed == {"auto": by_ssh, "ssh": by_ssh, "openssh": by_ssh, "local": "", "srun": by_srun}
     assert TRANSPORTS["ssh"].typed({}, "gpu01") == ("ssh", "gpu01")
 
 

@@ -25,6 +25,7 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.join import ask_all, model_now, pool_for
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import Reclaimed
 
 
 def main(words: list[str]) -> int:
@@ -65,6 +66,11 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
 
     async with telling(lambda: pool.roll):
         answers, errors = await ask_all(pool, manifest, ask)
+    reclaimed = [error for error in errors.values() if isinstance(error, Reclaimed)]
+    if reclaimed and len(reclaimed) == len(manifest.nodes) and not as_json:
+        out(f"{manifest.run}: nothing to stop: {reclaimed[0].what}")
+        return Exit.OK
+    errors = {name: error for name, error in errors.items() if not isinstance(error, Reclaimed)}
     if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
         model, _ = await model_now(pool, manifest)
         if model.over and not as_json:

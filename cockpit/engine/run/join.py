@@ -18,6 +18,7 @@ from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import Reclaimed
 
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
@@ -69,8 +70,13 @@ async def model_now(
     model = RunModel.of([planned(manifest), *chain(*answers.values())])
     for name, error in list(errors.items()):
         state = "stale" if retried(error) else "gone"
+        if isinstance(error, Reclaimed):
+            # What was copied from it before is all that will ever be known.
+            (entry,) = (node for node in manifest.nodes if node.name == name)
+            for event in RunFolder(paths.runs() / manifest.run).recorded(entry):
+                model.apply(event)
         model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
-        if isinstance(error, RemoteError) and error.kind == "gone":
+        if isinstance(error, Reclaimed) or (isinstance(error, RemoteError) and error.kind == "gone"):
             model.apply(Event(time.time(), name, events.NodeLost(error.what)))
     return model, errors
 

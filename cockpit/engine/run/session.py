@@ -26,7 +26,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planne
 from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
+from cockpit.transport.base import LinkError, Reclaimed
 
 CREDIT = 4 << 20
 """Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
@@ -176,7 +176,9 @@ class Session:
                 self._link_event(name, "gone", str(error))
                 await asyncio.sleep(pause_s(error))
             except (LinkError, RemoteError, InternalError) as error:
-                if isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
+                if isinstance(error, Reclaimed) or (
+                    isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE
+                ):
                     self._link_event(name, "ok")
                     self._note(name, events.NodeLost(error.what))
                 else:

@@ -279,7 +279,9 @@ class Supervisor:
         if self._terminated:
             self._terminated = False
             patience_s = min(grace_s, float(self._spec.get("term_grace_s", grace_s)))
-            self._stop.request("SIGTERM to the supervisor", "signal", patience_s, hard=False)
+            job = os.environ.get("SLURM_JOB_ID") if self._spec.get("held") else None
+            reason = "SLURM ends job %s (scancel, time limit or preemption)" % job if job else ""
+            self._stop.request(reason or "SIGTERM to the supervisor", "signal", patience_s, hard=False)
         if record.STOP not in names:
             return
         path = os.path.join(self._folder, record.STOP)
