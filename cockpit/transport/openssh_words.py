@@ -243,7 +243,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             r"Access denied by pam_slurm_adopt: (?P<said>.*)",
             _said(
                 "SLURM lets nobody in without a job there: {said}",
-                "get the node first (salloc, sbatch), and start from inside of the job",
+                "get the node first (salloc, sbatch), then go by the job: --slurm JOBID",
                 False,
             ),
         ),

@@ -349,7 +349,7 @@ SAYINGS = {
         "Access denied by pam_slurm_adopt: you have no active jobs on this node\n"
         "Connection closed by 10.0.0.1 port 22\n",
         "SLURM lets nobody in without a job there: you have no active jobs on this node",
-        "get the node first (salloc, sbatch)",
+        "get the node first (salloc, sbatch), then go by the job: --slurm JOBID",
         False,
     ),
     "7.4: refused": (

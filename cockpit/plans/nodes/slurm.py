@@ -22,7 +22,9 @@ _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
 
 
 def read(job: str) -> tuple[Host, ...]:
-    """The nodes of a running job, with a slot for each task or GPU that it has there, if it says so.
+    """The nodes of a running job, with a slot for each GPU that it has there, else for each task it asked for.
+
+    GPUs come first: a job for a launcher asks for one task a node, which starts a rank for each of them.
 
     :param job: its number, like ``123``, or that of an element of an array, like ``123_4``
     :raises CockpitError: no such job, none of ours, it has no nodes, or SLURM does not answer
@@ -94,10 +96,8 @@ def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
     names = [name for piece in _pieces(fields.get("NodeList", "")) for name in expand(piece)]
     if not names or len(names) > MAX_HOSTS:
         raise CockpitError(f"nodes that cannot be: {fields.get('NodeList', '')[:80]!a}", where=where)
-    slots = dict.fromkeys(names, _tasks(fields))
-    if not any(slots.values()):
-        slots.update(_gpus(found[0]))
-    return tuple(Host(name, tuple(range(slots[name]))) for name in names)
+    tasks, gpus = _tasks(fields), dict(_gpus(found[0]))
+    return tuple(Host(name, tuple(range(gpus.get(name) or tasks))) for name in names)
 
 
 def _pieces(nodes: str) -> Iterator[str]:
