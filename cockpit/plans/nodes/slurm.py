@@ -22,7 +22,7 @@ _WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
 
 
 def read(job: str) -> tuple[Host, ...]:
-    """The nodes of a running job, with a slot for each GPU that it has there, else for each task it asked for.
+    """The nodes of a running job, with a slot for each GPU it has there, else for each task it asked for.
 
     GPUs come first: a job for a launcher asks for one task a node, which starts a rank for each of them.
 
