@@ -70,6 +70,18 @@ def test_a_child_that_is_gone_by_now_is_no_rank(run: Run, monkeypatch: pytest.Mo
     assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
 
 
+def test_a_recorder_that_is_ending_is_no_rank(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arguments are gone before it is: it looks like anybody's child then."""
+    want = identities(run)
+    first = run.event("rank_started", rank=0)["wrapper"]
+    with subprocess.Popen(["sleep", "1000"]) as ending:
+        younger = procfs.stat(ending.pid)
+        found = procfs.children()
+        monkeypatch.setattr(procfs, "children", lambda: {**found, first: [*found[first], younger]})
+        assert remains.find(str(run.folder), run.run, run.node).told("")["ranks"] == want
+        ending.kill()
+
+
 def call(run: Run, /, **fields: Any) -> tuple[Call, list[dict[str, Any]]]:
     """A request about the run that is cancelled after its first item, and the items."""
     items: list[dict[str, Any]] = []

@@ -60,12 +60,12 @@ def find(folder: str, run: str, node: str) -> Leftovers:
         if rank is not None:
             wrappers[process.pid] = rank
     # A rank is the child of its wrapper and dies with it, whatever the rank does to its environment.
-    # A child that looks like a wrapper is one that records an environment.
+    # A child that looks like a wrapper is one that records an environment; the rank is always the older one.
     below = procfs.children() if wrappers else {}
     ranks = {
         rank: (child.pid, child.ticks)
         for pid, rank in wrappers.items()
-        for child in below.get(pid, ())
+        for child in sorted(below.get(pid, ()), key=lambda child: (child.ticks, child.pid), reverse=True)
         if child.state not in "ZX" and child.pid not in wrappers and _stays(child)
     }
     return Leftovers(_supervisor(folder), ranks, processes)
@@ -73,8 +73,11 @@ def find(folder: str, run: str, node: str) -> Leftovers:
 
 def _stays(child: procfs.Stat) -> bool:
     """Whether a wrapper's child is still there, and no recorder that came after the wrappers were listed."""
+    # In this order: the arguments of a process that is ending are empty, which says nothing.
+    if _wrapped(child.pid) is not None:
+        return False
     now = procfs.stat(child.pid)
-    return now is not None and now.ticks == child.ticks and _wrapped(child.pid) is None
+    return now is not None and now.ticks == child.ticks and now.state not in "ZX"
 
 
 def supervised(pid: int) -> str:
