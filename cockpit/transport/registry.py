@@ -25,11 +25,13 @@ class TransportKind:
     :param typed: the words that a person puts before a command to run it on a node
     :param holding: what runs a script on each node, given by its path there, if nothing there outlives the
         connection by which it was started; None: processes there do
+    :param retry_s: least seconds between two tries to get a lost link back
     """
 
     ways: Callable[[Options, float | None], Ways]
     typed: Callable[[Options, str], tuple[str, ...]]
     holding: Callable[[Options, Mapping[str, str]], HeldCommand] | None = None
+    retry_s: float = 0.0
 
 
 def _local(options: Options, patience_s: float | None) -> Ways:
@@ -95,7 +97,7 @@ TRANSPORTS = {
     "ssh": TransportKind(_ssh, _typed_ssh),
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
-    "srun": TransportKind(_srun, srun.typed, srun.holding),
+    "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the

@@ -20,6 +20,9 @@ from cockpit.transport.child import ChildTransport
 AT_ONCE = 8
 """Steps of one cockpit that are being created at a time: all of them ask one controller."""
 
+RETRY_S = 60.0
+"""Least seconds between two steps for one node: each try counts towards the job's MaxStepCount."""
+
 SCRIPT_S = 60
 """Seconds for the script of a node to appear."""
 

@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -259,6 +260,17 @@ def test_the_pauses_grow_and_what_hardly_helps_waits_longest() -> None:
         assert 0.7 * seconds <= pools.pause_s(CUT, tries) <= 1.3 * seconds
     for final in (REFUSED, CockpitError("no room"), ValueError("a bug")):
         assert 42 <= pools.pause_s(final) <= 78
+
+
+def test_steps_of_a_job_are_tried_rarely() -> None:
+    async def main() -> float:
+        async with Fakes({"a": CUT}) as pool:
+            pool.reach = Reach("srun", {"job": "1"})
+            with pytest.raises(LinkError, match="cut"):
+                await pool.lend("a")
+            return pool._ways["a"].due - time.monotonic()
+
+    assert asyncio.run(main()) > 50
 
 
 def test_borrowers_share_one_link() -> None:

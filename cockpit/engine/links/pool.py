@@ -89,6 +89,8 @@ class _Way:
     """No try before (monotonic seconds)."""
     error: CockpitError | None = None
     """Why nobody in a hurry should wait for the next try."""
+    least_s: float = 0.0
+    """No pause between two tries is shorter."""
 
     @property
     def open_link(self) -> Link | None:
@@ -97,7 +99,7 @@ class _Way:
 
     def fail(self, error: CockpitError) -> None:
         """A try has failed."""
-        self.due = time.monotonic() + pause_s(error, self.tries)
+        self.due = time.monotonic() + max(self.least_s, pause_s(error, self.tries))
         self.tries += 1
         self.error = error
 
@@ -173,7 +175,7 @@ class LinkPool:
 
     def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
         """The try that opened, or may yet open, the link to a node."""
-        way = self._ways.setdefault(node, _Way())
+        way = self._ways.setdefault(node, _Way(least_s=TRANSPORTS[self.reach.kind].retry_s))
         if way.open_link is not None:
             self.roll.answer(node)
         elif way.opening is None or way.opening.done():
