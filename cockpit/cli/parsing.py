@@ -108,7 +108,9 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
 def reach(args: argparse.Namespace) -> Reach:
     """How the options want nodes to be reached."""
     if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
-        return Reach("srun", {"job": args.slurm or os.environ.get("SLURM_JOB_ID", "")})
+        from cockpit.plans.nodes import slurm  # every other way saves its time
+
+        return Reach("srun", {"job": slurm.number(args.slurm or os.environ.get("SLURM_JOB_ID", ""))})
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
     return Reach(args.transport, {name: value for name, value in options.items() if value})

@@ -212,3 +212,50 @@ def test_a_run_whose_job_is_over_is_said_to_be_over(
     assert {rank["state"] for rank in shown["ranks"]} == {"lost"}
     stopped = cockpits.cockpit("stop", cockpits.name)
     assert stopped.returncode == 0, stopped.stderr
+
+
+def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
+    text = "#!/bin/sh\nsleep 600\n"
+    slurm.lab.write(None, slurm.lab.home() / "array.sh", text)
+    words = ["sbatch", "--parsable", "--array=3", "-N2", "--ntasks-per-node=1", "--output=/dev/null"]
+    array = slurm.run(*words, str(slurm.lab.home() / "array.sh")).strip()
+    try:
+        until(lambda: slurm.state(f"{array}_3") == "RUNNING", "it runs", timeout=60)
+        python = ["--python", slurm.lab.python]
+        said = ["--", "/bin/sh", "-c", "echo in $SLURM_ARRAY_JOB_ID"]
+        job = ["--slurm", f"{array}_3", "--name", cockpits.name, "--launcher", "command"]
+        done = cockpits.cockpit("run", *job, *python, *said)
+        assert done.returncode == 0, done.stderr
+        assert "2 ranks on 2 nodes" in done.stderr
+    finally:
+        slurm.run("scancel", array)
+        until(lambda: slurm.state(array) == "", "it has ended", timeout=60)
+
+
+def test_the_time_limit_is_the_end_that_it_is(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate()
+    process = train(cockpits, job)
+    # As slurmctld does it at the limit: the shortest one is a minute.
+    slurm.lab.run(["scontrol", "update", f"JobId={job}", "TimeLimit=0:01"], user="root", env=slurm.env)
+    assert process.wait(200) == 1
+    for node in cockpits.lab.nodes:
+        assert cockpits.count(node, "ended") == 1
+    shown = cockpits.cockpit("ps", cockpits.name)
+    assert "SLURM ends job" in cockpits.cockpit("logs", cockpits.name).stdout + shown.stdout
+
+
+def test_it_is_found_from_a_machine_that_did_not_start_it(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    job = allocate()
+    process = train(cockpits, job)
+    elsewhere = {"XDG_STATE_HOME": str(slurm.lab.home() / f"elsewhere-{cockpits.name}")}
+    found = cockpits.cockpit("ps", "--slurm", job, "--json", env=elsewhere)
+    assert [run["run"] for run in json.loads(found.stdout)] == [cockpits.name], found.stderr
+    stacks = cockpits.cockpit("stacks", "--slurm", job, "--json", env=elsewhere)
+    assert set(json.loads(stacks.stdout)["ranks"]) == {"0", "1", "2", "3"}, stacks.stderr
+    stopped = cockpits.cockpit("stop", cockpits.name, env=elsewhere)
+    assert stopped.returncode == 0, stopped.stderr
+    process.wait(60)

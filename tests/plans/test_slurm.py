@@ -106,6 +106,15 @@ def test_without_a_job_there_are_no_nodes() -> None:
         slurm.read("")
 
 
+def test_an_element_of_an_array_has_a_number_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "_asked", lambda job: shown(job=9, more="ArrayJobId=7 ArrayTaskId=1 "))
+    assert slurm.number("7_1") == "9"
+    monkeypatch.setattr(slurm, "_asked", lambda job: "nonsense")
+    assert slurm.number("7") == "7"
+    with pytest.raises(CockpitError, match="its number"):
+        slurm.number("7_1")
+
+
 def test_no_slurm_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CockpitError, match="SLURM is not here"):

@@ -23,7 +23,7 @@ from cockpit.errors import CockpitError, ManyErrors
 MAX_SLOTS = 4096
 """Slots of one host, for the same reason."""
 _LOWEST_PORT = 1024
-"""``NAME:N`` with an N from here on is taken for a port that somebody meant."""
+"""``NAME:N`` with an N from here on is read as a port, which belongs into ~/.ssh/config."""
 _MAX_BYTES = 4 << 20
 
 STDIN = "-"

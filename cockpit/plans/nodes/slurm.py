@@ -15,6 +15,7 @@ ANSWER_S = 20.0
 """Seconds for the controller to answer: a busy one is slow."""
 
 _JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
+_OWN = re.compile(r"JobId=([0-9]{1,10})\s")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _PART = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[A-Za-z][^:,()]*)?:([0-9]{1,4})(?:\(|,|\Z)")
@@ -38,6 +39,19 @@ def read(job: str) -> tuple[Host, ...]:
     if not _JOB.match(job):
         raise CockpitError(f"no SLURM job: {job!a}", where="--slurm", hint="write it as 123 or 123_4")
     return parse(_asked(job), job, os.getuid())
+
+
+def number(job: str) -> str:
+    """A job's own number: srun takes no element of an array, like ``123_4``.
+
+    :raises CockpitError: no such job, or SLURM does not answer
+    """
+    if "_" not in job or not _JOB.match(job):
+        return job
+    found = _OWN.match(_asked(job))
+    if found is None:
+        raise CockpitError("SLURM does not say its number", where=f"job {job}", hint="give it: squeue --me")
+    return found[1]
 
 
 def _asked(job: str) -> str:
