@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -35,17 +34,12 @@ FAULTS = {
 }
 """For each fault that can end: kind and certainty of the verdict, and the function it must name."""
 
-NUMBERS = itertools.count()
-"""Of the runs that several tests share."""
-
 
 class Training:
     """A run of ``faulty.py`` whose ranks get faults, and lose them, while it runs."""
 
     def __init__(self, cockpits: Cockpits) -> None:
         self.cockpits = cockpits
-        self.over = False
-        """Whether a rank of it has ended, so that it is of no use to other tests."""
 
     def node(self, rank: int) -> str:
         """The node of a rank."""
@@ -113,62 +107,42 @@ def trained(lab: Lab, name: str, launcher: str, mode: str) -> Iterator[Training]
         process.wait(60)
 
 
-@pytest.fixture(scope="module", params=["torchrun", "deepspeed"])
-def launched(lab2: Lab, request: pytest.FixtureRequest) -> Iterator[Callable[[], Training]]:
-    """A run under each launcher for all tests of it; another one after a test that has ended a rank."""
-    mode = "all_reduce" if request.param == "torchrun" else "deepspeed"
-    made: list[Training] = []
-    with ExitStack() as stack:
-
-        def current() -> Training:
-            if not made or made[-1].over:
-                stack.close()
-                # The lab outlives this fixture, which is made again when other tests came between its own.
-                name = f"stacks-{request.param}-{next(NUMBERS)}"
-                made.append(stack.enter_context(trained(lab2, name, request.param, mode)))
-            return made[-1]
-
-        yield current
-
-
-@pytest.fixture
-def training(launched: Callable[[], Training]) -> Training:
-    """A run whose ranks all train."""
-    return launched()
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("launcher", "mode"), [("torchrun", "all_reduce"), ("deepspeed", "deepspeed")])
+def test_the_odd_rank_is_named_whatever_its_fault(lab2: Lab, launcher: str, mode: str) -> None:
+    """One run for all faults: to start one for each takes longer than they do."""
+    with trained(lab2, f"stacks-{launcher}", launcher, mode) as training:
+        check_that_all_move(training)
+        for fault in FAULTS:
+            check_fault(training, fault)
+        answer = check_that_all_move(training)
+        # No dump has left a rank stopped.
+        assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
+        training.begin("exit")
+        answer = training.judged("exited", "sure")
+        assert answer["verdict"]["ranks"] == str(RANK)
+        assert answer["missing"] == {str(RANK): "exited 0"}
+        assert training.stacks()[0] == 1
 
 
-def test_healthy_ranks_are_moving(training: Training) -> None:
+def check_that_all_move(training: Training) -> dict[str, Any]:
     answer = training.judged("moving", "sure")
     assert answer["verdict"]["headline"] == "all 4 ranks are moving"
     assert answer["missing"] == {}
+    return answer
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_odd_rank_is_named(training: Training, fault: str) -> None:
+def check_fault(training: Training, fault: str) -> None:
     kind, certainty, function = FAULTS[fault]
     with training.fault(fault):
         answer = training.judged(kind, certainty)
     verdict = answer["verdict"]
-    assert verdict["ranks"] == str(RANK)
-    assert "faulty.py:" in verdict["where"]
-    assert verdict["where"].endswith(function)
-    assert "3 ranks" in " ".join([verdict["headline"], *verdict["evidence"]])
-    assert answer["ranks"][str(RANK)]["node"] == "node1"
-    assert answer["missing"] == {}
-
-
-def test_no_dump_has_left_a_rank_stopped(training: Training) -> None:
-    answer = training.judged("moving", "sure")
-    assert {rank["state"] for rank in answer["ranks"].values()} <= {"R", "S"}
-
-
-def test_a_rank_that_left_early(training: Training) -> None:
-    training.over = True
-    training.begin("exit")
-    answer = training.judged("exited", "sure")
-    assert answer["verdict"]["ranks"] == str(RANK)
-    assert answer["missing"] == {str(RANK): "exited 0"}
-    assert training.stacks()[0] == 1
+    assert verdict["ranks"] == str(RANK), fault
+    assert "faulty.py:" in verdict["where"], fault
+    assert verdict["where"].endswith(function), fault
+    assert "3 ranks" in " ".join([verdict["headline"], *verdict["evidence"]]), fault
+    assert answer["ranks"][str(RANK)]["node"] == "node1", fault
+    assert answer["missing"] == {}, fault
 
 
 def test_another_collective_than_the_others(lab2: Lab) -> None:
