@@ -232,20 +232,6 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         until(lambda: slurm.state(array) == "", "it has ended", timeout=60)
 
 
-def test_the_time_limit_is_the_end_that_it_is(
-    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
-) -> None:
-    job = allocate()
-    process = train(cockpits, job)
-    # As slurmctld does it at the limit: the shortest one is a minute.
-    slurm.lab.run(["scontrol", "update", f"JobId={job}", "TimeLimit=0:01"], user="root", env=slurm.env)
-    assert process.wait(200) == 1
-    for node in cockpits.lab.nodes:
-        assert cockpits.count(node, "ended") == 1
-    shown = cockpits.cockpit("ps", cockpits.name)
-    assert "SLURM ends job" in cockpits.cockpit("logs", cockpits.name).stdout + shown.stdout
-
-
 def test_it_is_found_from_a_machine_that_did_not_start_it(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -253,7 +239,7 @@ def test_it_is_found_from_a_machine_that_did_not_start_it(
     process = train(cockpits, job)
     elsewhere = {"XDG_STATE_HOME": str(slurm.lab.home() / f"elsewhere-{cockpits.name}")}
     found = cockpits.cockpit("ps", "--slurm", job, "--json", env=elsewhere)
-    assert [run["run"] for run in json.loads(found.stdout)] == [cockpits.name], found.stderr
+    assert cockpits.name in {run["run"] for run in json.loads(found.stdout)}, found.stderr
     stacks = cockpits.cockpit("stacks", "--slurm", job, "--json", env=elsewhere)
     assert set(json.loads(stacks.stdout)["ranks"]) == {"0", "1", "2", "3"}, stacks.stderr
     stopped = cockpits.cockpit("stop", cockpits.name, env=elsewhere)
