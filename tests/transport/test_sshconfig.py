@@ -238,6 +238,7 @@ HARMLESS = (
 
 def test_a_default_file_of_the_system_does_not_end_it(tmp_path: Path) -> None:
     """A port that nobody listens on is refused as such, whatever /etc/ssh/ssh_config says here."""
+    require("ssh")
     place = Place(tmp_path)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
