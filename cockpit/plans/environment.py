@@ -138,7 +138,7 @@ def _check(name: str, value: str) -> None:
 
 
 def conda(environ: Mapping[str, str]) -> str:
-    """The path of this shell's conda, or empty; a setup is told, where it finds none on its node."""
+    """The path of this shell's conda, or empty; a setup uses it on a node where it finds no conda."""
     return environ.get("CONDA_EXE") or shutil.which("conda", path=environ.get("PATH", "")) or ""
 
 

@@ -21,7 +21,8 @@ class Python:
     """A Python, and how it was chosen.
 
     :param path: absolute, on every node; None: the one on PATH after the setup
-    :param folder: of the active environment's programs, first on PATH when the setup begins; empty: none is
+    :param folder: of the active environment's programs, first on PATH when the setup begins; empty: no such
+        environment
     :param tool: the launcher that ``path`` was found behind, or empty
     """
 

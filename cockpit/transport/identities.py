@@ -23,7 +23,7 @@ _HOST_KEYS = tuple(f"/etc/ssh/ssh_host_{kind}_key" for kind in ("ed25519", "ecds
 
 
 def login_keys(config: HostConfig) -> tuple[dict[str, Any], list[str]]:
-    """What asyncssh is told about keys, and a sentence about each file that gives none."""
+    """asyncssh's options for keys, and a sentence about each file without a usable key."""
     told: dict[str, Any] = {} if config.agent is None else {"agent_path": config.agent}
     if config.identity_files is None and not config.certificate_files:
         return told, []
@@ -59,7 +59,7 @@ def login_keys(config: HostConfig) -> tuple[dict[str, Any], list[str]]:
 
 
 def host_keys(config: HostConfig) -> dict[str, Any]:
-    """What asyncssh is told for host-based login, by which this machine's sshd key signs for the user.
+    """asyncssh's options for host-based login, in which this machine's sshd key signs for the user.
 
     Only ``ssh-keysign``, which is setuid root, can use that key. Empty: there is no such login.
     """

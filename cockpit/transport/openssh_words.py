@@ -35,7 +35,7 @@ _DEBUG = "debug1: "
 
 
 class Said(Tail):
-    """Reads stderr of an ssh: keeps what a person should see, and what it tells about the connection."""
+    """Reads stderr of an ssh: keeps what a person should see, and how far the connection has got."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()

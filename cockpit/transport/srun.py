@@ -42,7 +42,7 @@ def job_of(options: Mapping[str, str]) -> str:
     :raises CockpitError: none is
     """
     job = options.get("job", "")
-    if not (job.isascii() and job.replace("_", "").isdigit()):
+    if not (job.isascii() and job.isdigit()):
         raise CockpitError(
             f"no SLURM job: {job!a}" if job else "which SLURM job?",
             where="--slurm",
@@ -52,7 +52,7 @@ def job_of(options: Mapping[str, str]) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for an srun that is told everything by its options."""
+    """This process's environment, without what would add to or change the options of an srun."""
     return {
         name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_FOREIGN)
     }

@@ -241,7 +241,7 @@ class SshHops:
     async def _options(
         self, config: HostConfig, trust: Trust, tunnel: asyncssh.SSHClientConnection | None
     ) -> tuple[asyncssh.SSHClientConnectionOptions, list[str]]:
-        """What asyncssh is told, and a sentence about each configured key that there is not."""
+        """asyncssh's options, and a sentence about each configured key that is missing."""
         keys, missing = await asyncio.to_thread(login_keys, config)
         # ssh-keysign looks at the TCP connection that it signs for.
         own = host_keys(config) if tunnel is None and not config.proxy_command else {}

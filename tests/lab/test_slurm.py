@@ -74,6 +74,13 @@ def train(cockpits: Cockpits, job: str, text: str = TRAINS) -> subprocess.Popen[
     return process
 
 
+def train_without_cockpit(cockpits: Cockpits, job: str) -> None:
+    """As :func:`train`, and then the cockpit is killed."""
+    process = train(cockpits, job)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def step(cockpits: Cockpits, node: str) -> int:
     """The last step that the first rank of a node has printed."""
     rank = 2 * list(cockpits.lab.nodes).index(node)
@@ -106,9 +113,7 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
     job = allocate()
-    process = train(cockpits, job)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    train_without_cockpit(cockpits, job)
     until(lambda: steps(slurm, job) == ["cockpit"], "one step, which holds the supervisors")
     before = step(cockpits, "node2")
     until(lambda: step(cockpits, "node2") > before, "it trains on")
@@ -201,9 +206,7 @@ def test_a_run_whose_job_is_over_is_said_to_be_over(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
     job = allocate()
-    process = train(cockpits, job)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    train_without_cockpit(cockpits, job)
     slurm.cancel(job)
     attached = cockpits.cockpit("attach", cockpits.name, "--headless")
     assert attached.returncode == 1, attached.stderr

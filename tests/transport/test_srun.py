@@ -36,7 +36,7 @@ def test_its_other_words_say_nothing_about_the_connection() -> None:
     assert srun.refusal("srun: error: gpu01: task 0: Terminated", "gpu01", "7") is None
 
 
-@pytest.mark.parametrize("job", ["", "x", "1;rm", "-1", "1 2"])
+@pytest.mark.parametrize("job", ["", "x", "1;rm", "-1", "1 2", "1_2", "_"])
 def test_a_job_that_is_none_never_becomes_a_word(job: str) -> None:
     with pytest.raises(CockpitError):
         srun.typed({"job": job}, "gpu01")

@@ -176,9 +176,10 @@ class Session:
                 self._link_event(name, "gone", str(error))
                 await asyncio.sleep(pause_s(error))
             except (LinkError, RemoteError, InternalError) as error:
-                if isinstance(error, Reclaimed) or (
-                    isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE
-                ):
+                if isinstance(error, Reclaimed):
+                    self._lose(name, link, error)
+                    self._note(name, events.NodeLost(error.what))
+                elif isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
                     self._link_event(name, "ok")
                     self._note(name, events.NodeLost(error.what))
                 else:

@@ -55,7 +55,7 @@ class LogPlace:
         self.gave_up = False
         """The reader stopped a search for rows further up."""
         self.unseen = Unseen(reader)
-        """What has come since the newest rows were on the screen."""
+        """Lines that arrived since the newest rows were on the screen."""
         self.height = 1
         """Lines of the screen."""
         self._known_lines = reader.book.lines  # of the whole book, when the newest were last read
