@@ -78,7 +78,11 @@ def test_the_command_line_starts_light() -> None:
     heavy = python(
         "-c",
         "import sys, cockpit.cli.main\n"
-        "print(*({'asyncio', 'asyncssh', 'textual', 'torch', 'ClusterShell'} & set(sys.modules)))",
+        "print(*({'asyncio', 'asyncssh', 'textual', 'torch', 'ClusterShell'} & set(sys.modules)))\n"
+        "from cockpit import config\n"
+        "from cockpit.tui.look import themes\n"
+        "config.load(), themes.defaults()\n"
+        "print(*({'pydantic'} & set(sys.modules)))",
     )
     assert heavy.split() == []
 

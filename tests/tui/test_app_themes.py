@@ -127,7 +127,9 @@ def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
             for _ in range(3):
                 app._load_themes()
             assert app.theme == "dark"
-            assert notices(app) == [f"{path}: [rank] running: 'rot' is not a colour; see docs/themes.md"]
+            assert notices(app) == [
+                f"{path}: key 'rank.running': must be a colour, not 'rot'; see docs/themes.md"
+            ]
             save("mine", "[rank]\nrunning = '#00ff03'\n")
             await changed(pilot, app, "#00FF03")
             assert app.theme == "mine"

@@ -17,8 +17,9 @@ from textual.pilot import Pilot
 from textual.theme import Theme
 from textual.widgets import Static
 
-from cockpit import paths
+from cockpit import config, paths
 from cockpit.core.run.model import Rank, RankState
+from cockpit.errors import CockpitError
 from cockpit.tui.look import themes
 from cockpit.tui.look.glyphs import ASCII, STATES, UNICODE, state_name
 from cockpit.tui.look.themes import SHIPPED, Themes
@@ -106,10 +107,11 @@ def test_there_is_one_for_everybody() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_a_shipped_theme_leaves_nothing_out(path: Path) -> None:
-    data = themes._load(path)
+    data = config.read(path, themes.SEE)
     given = {table: set(data[table]) for table in themes.TABLES}
     assert given == {table: set(names) for table, names in themes.TABLES.items()}
     assert set(shipped(path.stem).variables) >= OURS
+    assert config.read(path, themes.SEE, themes._table) == data
 
 
 @pytest.mark.parametrize("name", COLOURED)
@@ -163,33 +165,42 @@ def folder() -> Path:
 
 
 CASES = {
-    "[base]\nprimary = 'nocolour'\n": "[base] primary: 'nocolour' is not a colour",
-    "[rank]\nfailed = 1\n": "[rank] failed: 1 is not a colour",
-    "[rank]\nfaild = 'red'\n": "[rank] has no 'faild', did you mean 'failed'?",
-    "[ui]\nzzz = 'red'\n": "[ui] has no 'zzz', known are key, dim, frame, notice",
-    "[rnak]\n": "unknown key 'rnak', did you mean 'rank'?",
-    "rank = 'red'\n": "rank must be a table: [rank]",
-    "dark = 'no'\n": "dark must be true or false, not 'no'",
-    "dark =\n": "is not TOML: Invalid value (at line 1, column 7)",
-    "dark = 1\n[log]\ntime = ''\n": "dark must be true or false, not 1; [log] time: '' is not a colour",
+    "[base]\nprimary = 'nocolour'\n": ["key 'base.primary': must be a colour, not 'nocolour'; SEE"],
+    "[rank]\nfailed = 1\n": ["key 'rank.failed': must be a colour, not 1; SEE"],
+    "[rank]\nfaild = 'red'\n": ["key 'rank.faild': unknown; did you mean 'failed'?"],
+    "[ui]\nzzz = 'red'\n": ["key 'ui.zzz': unknown; known are key, dim, frame, notice"],
+    "[rnak]\n": ["key 'rnak': unknown; did you mean 'rank'?"],
+    "rank = 'red'\n": ["key 'rank': must be a table: [rank], not 'red'; SEE"],
+    "dark = 'no'\n": ["key 'dark': must be true or false, not 'no'; SEE"],
+    "dark = 1\n[log]\ntime = ''\n": [
+        "key 'dark': must be true or false, not 1; SEE",
+        "key 'log.time': must be a colour, not ''; SEE",
+    ],
 }
 
 
 @pytest.mark.parametrize("text", CASES)
 def test_all_that_is_wrong_with_a_file_is_said_at_once(text: str, folder: Path) -> None:
-    (folder / "bad.toml").write_text(text)
-    with pytest.raises(themes.ThemeError) as caught:
-        themes.read(folder / "bad.toml")
-    assert str(caught.value) == CASES[text]
+    path = folder / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(CockpitError) as caught:
+        themes.read(path)
+    wanted = [f"{path}: {line}" for line in CASES[text]]
+    assert str(caught.value).replace("see docs/themes.md", "SEE").splitlines() == wanted
 
 
 def test_a_file_that_cannot_be_read_is_said_to_be(folder: Path) -> None:
     (folder / "bytes.toml").write_bytes(b"\xff")
     (folder / "folder.toml").mkdir()
-    with pytest.raises(themes.ThemeError, match="is not UTF-8: invalid start byte at byte 0"):
-        themes.read(folder / "bytes.toml")
-    with pytest.raises(themes.ThemeError, match="cannot be read: Is a directory"):
-        themes.read(folder / "folder.toml")
+    (folder / "half.toml").write_text("dark =\n")
+    said = {
+        "bytes": ", byte 0: is not UTF-8: inv",
+        "folder": ": cannot be read: ",
+        "half": ":1: is not TOML: inv",
+    }
+    for name, what in said.items():
+        with pytest.raises(CockpitError, match=re.escape(f"{name}.toml{what}")):
+            themes.read(folder / f"{name}.toml")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +365,7 @@ def test_a_saved_file_changes_the_app_and_a_wrong_one_is_said_once(save: Save) -
         path = save("mine", "[rank]\nfailed = 'rot'\n")
         app.look()
         await pilot.pause()
-        wanted = f"{path}: [rank] failed: 'rot' is not a colour; see docs/themes.md"
+        wanted = f"{path}: key 'rank.failed': must be a colour, not 'rot'; see docs/themes.md"
         assert (app.colour, app.problems) == ("#FF0002", [wanted])
         app.look()
         assert app.problems == []

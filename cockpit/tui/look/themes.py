@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from textual.app import App
-from textual.color import Color, ColorParseError
+from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
 import cockpit
-from cockpit import paths
-from cockpit.errors import near_or_all
+from cockpit import config, paths
+from cockpit.errors import CockpitError, near_or_all
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+if TYPE_CHECKING:
+    from cockpit.checked import Table
 
 _HERE = Path(cockpit.__file__).parent
 SHIPPED = next(
@@ -29,6 +26,8 @@ SHIPPED = next(
 
 DEFAULT = "dark"
 """The theme to use if no other can be."""
+
+SEE = "see docs/themes.md"
 
 TABLES = {
     "base": (
@@ -98,10 +97,6 @@ SELECTED = 0.3
 """How much of the primary colour is behind text selected with the mouse."""
 
 
-class ThemeError(ValueError):
-    """A theme file is wrong; the text says how."""
-
-
 def defaults() -> dict[str, str]:
     """Every variable of ours with a colour: what an app needs before it has read a theme."""
     return dict(read(SHIPPED / f"{DEFAULT}.toml").variables)
@@ -110,14 +105,12 @@ def defaults() -> dict[str, str]:
 def read(path: Path) -> Theme:
     """The theme of a file, named as the file is, with every colour that it leaves out filled in.
 
-    :raises ThemeError: everything that is wrong with it, in one sentence
+    :raises CockpitError: it cannot be read, or all that is wrong in it
     """
-    data = _load(path)
-    problems = _problems(data)
-    if problems:
-        raise ThemeError("; ".join(problems))
+    # Tests have checked the shipped ones, and every start reads them all.
+    data = config.read(path, SEE, None if path.parent == SHIPPED else _table)
     dark, ansi = data.get("dark", True), data.get("ansi", False)
-    shipped = _load(SHIPPED / f"{'ansi' if ansi else 'dark' if dark else 'light'}.toml")
+    shipped = config.read(SHIPPED / f"{'ansi' if ansi else 'dark' if dark else 'light'}.toml", SEE)
     if not ansi:
         _blend(data, shipped["base"])
     base = {**shipped["base"], **data.get("base", {})}
@@ -146,16 +139,14 @@ def _selection(base: dict[str, str], ansi: bool) -> dict[str, str]:
     return {"screen-selection-background": behind, "screen-selection-foreground": text}
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ThemeError(f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ThemeError(f"is not UTF-8: {error.reason} at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ThemeError(f"is not TOML: {error}") from None
-    return data
+def _table() -> Table:
+    from pydantic import AfterValidator, StrictStr
+
+    from cockpit.checked import Flag, must_be, table
+
+    colour = Annotated[StrictStr, AfterValidator(Color.parse), must_be("a colour")]
+    tables = {name: table(dict.fromkeys(names, colour)) for name, names in TABLES.items()}
+    return table({**dict.fromkeys(FLAGS, Flag), **tables})
 
 
 def _variables(data: dict[str, Any]) -> dict[str, str]:
@@ -176,31 +167,6 @@ def _blend(data: dict[str, Any], shipped: dict[str, str]) -> None:
     for name, (ground, part, other) in BLENDS.items():
         table = data["base"] if name in TABLES["base"] else data.setdefault("ui", {})
         table.setdefault(name, Color.parse(base[ground]).blend(Color.parse(base[other]), part).hex)
-
-
-def _problems(data: dict[str, Any]) -> list[str]:
-    found = []
-    for key, value in data.items():
-        if key in FLAGS:
-            if not isinstance(value, bool):
-                found.append(f"{key} must be true or false, not {value!r}")
-        elif key not in TABLES:
-            found.append(f"unknown key {key!r}, {near_or_all(key, (*FLAGS, *TABLES))}")
-        elif not isinstance(value, dict):
-            found.append(f"{key} must be a table: [{key}]")
-        else:
-            found += [p for name, colour in value.items() if (p := _problem(key, name, colour))]
-    return found
-
-
-def _problem(table: str, name: str, colour: object) -> str:
-    if name not in TABLES[table]:
-        return f"[{table}] has no {name!r}, {near_or_all(name, TABLES[table])}"
-    try:
-        Color.parse(colour if isinstance(colour, str) else "")
-    except ColorParseError:
-        return f"[{table}] {name}: {colour!r} is not a colour"
-    return ""
 
 
 class Themes:
@@ -257,8 +223,8 @@ class Themes:
             self._seen[path] = stamp
             try:
                 theme = read(path)
-            except ThemeError as error:
-                problems.append(f"{path}: {error}; see docs/themes.md")
+            except CockpitError as error:
+                problems.append(str(error))
                 self._wrong.add(path.stem)
                 continue
             self._wrong.discard(path.stem)

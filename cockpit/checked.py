@@ -1,0 +1,82 @@
+"""What a value in a file that a person writes may be, and all that is wrong in one; pydantic checks it.
+
+Importing this takes a tenth of a second: only who has such a file does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    WrapValidator,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
+
+from cockpit.errors import CockpitError, near_or_all
+
+Table = type[BaseModel]
+"""What may be in a table of TOML."""
+
+
+def must_be(words: str) -> WrapValidator:
+    """The words that say what fits, for a type annotated with them."""
+
+    def fits(value: object, check: Any) -> object:
+        try:
+            return check(value)
+        except Exception:  # what Textual raises for a colour is no ValueError
+            raise PydanticCustomError("unfit", words) from None
+
+    return WrapValidator(fits)
+
+
+Flag = Annotated[StrictBool, must_be("true or false")]
+FlagOrAuto = Annotated[StrictBool | Literal["auto"], must_be('true, false or "auto"')]
+Name = Annotated[StrictStr, must_be("the name of a theme")]
+Keys = Annotated[StrictStr, must_be('a text like "x,ctrl+x"')]
+Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 62), must_be("a whole number from 0 on")]
+Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
+
+
+def table(keys: Mapping[str, Any]) -> Table:
+    """A table with some of these keys.
+
+    :param keys: what each is: a table, a type annotated with :func:`must_be`, or a name in this module
+    """
+    fields: dict[str, Any] = {name: (of, None) for name, of in keys.items()}
+    return create_model("Table", __config__=ConfigDict(extra="forbid"), __module__=__name__, **fields)
+
+
+def mistakes(data: Mapping[str, Any], top: Table, where: str, see: str) -> Iterator[CockpitError]:
+    """All that is wrong with a file's data, in its order.
+
+    :param where: the file
+    :param see: where it says what may be in it
+    """
+    try:
+        top.model_validate(data)
+    except ValidationError as error:
+        for one in sorted(error.errors(), key=lambda one: list(data).index(str(one["loc"][0]))):
+            *above, name = map(str, one["loc"])
+            if one["type"] == "extra_forbidden":
+                found: Any = top.model_fields[above[0]].annotation if above else top
+                what, hint = "unknown", near_or_all(name, found.model_fields)
+            else:
+                must = one["msg"] if one["type"] == "unfit" else f"a table: [{name}]"
+                what, hint = f"must be {must}, not {_shown(one['input'])}", see
+            yield CockpitError(f"key {'.'.join((*above, name))!r}: {what}", where=where, hint=hint)
+
+
+def _shown(value: object) -> str:
+    """A value as in TOML, enough of it for a person to find it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "a table" if isinstance(value, dict) else repr(value)
