@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Set
 from contextlib import suppress
 from functools import lru_cache
-from itertools import product
+from math import prod
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-from ClusterShell.RangeSet import RangeSet, RangeSetException
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetBase
+from ClusterShell.RangeSet import RangeSet, RangeSetException, RangeSetND
 
 from cockpit.base.gate import RANK_LIMIT
 from cockpit.core.masks import ranks_of
@@ -136,22 +136,24 @@ def expand(name: str) -> list[str]:
     :raises CockpitError: not a valid host name, a bad range, or too many names
     """
     parts = _BRACKET.split(name)
-    choices: list[list[str]] = []
-    total = 1
-    for place, part in enumerate(parts):
-        values = [part] if place % 2 == 0 else _range(part)
-        total *= len(values)
-        if total > MAX_HOSTS:
-            raise CockpitError(f"{piece_of(name)} is more than {MAX_HOSTS} hosts", hint="check the ranges")
-        choices.append(values)
-    names = ["".join(choice) for choice in product(*choices)]
-    if not all(map(is_name, names)):
+    names: list[str] = []
+    # Not by the reader of NodeSet: to it, n9[8-11] is n98 to n911, and `!`, `&`, `^` and `%` mean something.
+    if is_name("0".join(parts[::2])):
+        ranges: list[RangeSet] = []
+        for part in parts[1::2]:
+            ranges.append(_range(part))
+            if prod(map(len, ranges)) > MAX_HOSTS:
+                what = f"{piece_of(name)} is more than {MAX_HOSTS} hosts"
+                raise CockpitError(what, hint="check the ranges")
+        numbers = RangeSetND([ranges]) if len(ranges) > 1 else next(iter(ranges), None)
+        names = list(NodeSetBase("%s".join(parts[::2]), numbers))
+    if not names or not all(map(is_name, names)):
         hint = "a name has letters, digits and . _ - : @, and starts with a letter or digit"
         raise CockpitError(f"bad host name {piece_of(name)}", hint=hint)
     return names
 
 
-def _range(text: str) -> list[str]:
+def _range(text: str) -> RangeSet:
     hint = "ranges are like [01-16], [1,3,5-8] or [0-30/2]"
     total = 0
     # Counted before ClusterShell makes the set: it would fill the memory with [0-999999999].
@@ -163,7 +165,7 @@ def _range(text: str) -> list[str]:
         if total > MAX_HOSTS:
             raise CockpitError(f"range [{piece_of(text)}] is more than {MAX_HOSTS} hosts", hint="check it")
     try:
-        values = [str(value) for value in RangeSet(text)]
+        values = RangeSet(text)
     except RangeSetException:
         raise CockpitError(f"bad range [{piece_of(text)}]", hint=hint) from None
     if len(values) < total:

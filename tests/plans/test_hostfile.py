@@ -137,6 +137,8 @@ def test_a_file_of_endless_ranges_is_given_up_at_once() -> None:
         ("gpu[1,3-4]", ["gpu1", "gpu3", "gpu4"]),
         ("r[1-2]n[0-2/2].net", ["r1n0.net", "r1n2.net", "r2n0.net", "r2n2.net"]),
         ("me@n[1-2]:22", ["me@n1:22", "me@n2:22"]),
+        ("n9[8-11]", ["n98", "n99", "n910", "n911"]),
+        ("n[1-2][03-04]", ["n103", "n104", "n203", "n204"]),
     ],
 )
 def test_ranges(entry: str, expected: list[str]) -> None:
@@ -176,6 +178,9 @@ def test_an_empty_result_is_an_error(text: str) -> None:
         "h]",
         "h[]",
         "[gpu]",
+        "a!b[1-2]",
+        "@all[1-2]",
+        "a%s[1-2]",
         "\udcff",
     ],
 )

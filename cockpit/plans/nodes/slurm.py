@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from cockpit.core.ranks import MAX_HOSTS, expand
+from cockpit.core.ranks import MAX_HOSTS, expand, set_words
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 
@@ -116,7 +116,7 @@ def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
 
 def _pieces(nodes: str) -> Iterator[str]:
     """``gpu[01-02,05],login1`` at the commas outside of brackets."""
-    return (piece for piece in re.split(r",(?![^\[]*\])", nodes) if piece and piece != "(null)")
+    return (piece for piece in set_words(nodes) if piece and piece != "(null)")
 
 
 def _tasks(fields: dict[str, str]) -> int:
