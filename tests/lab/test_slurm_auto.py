@@ -25,13 +25,13 @@ LONG = ["/bin/sh", "-c", "while sleep 0.1; do echo on; done"]
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    """Two nodes on which no sshd listens."""
+    """Two nodes of two GPUs each, as far as SLURM knows, on which no sshd listens."""
     if reason := Lab.unavailable():
         lacking(reason)
     with Lab(nodes=2) as lab:
         for node in lab.nodes:
             lab.stop_sshd(node, sessions=True)
-        with Slurm(lab) as cluster:
+        with Slurm(lab, gpus=2) as cluster:
             yield cluster
 
 
@@ -144,3 +144,27 @@ def test_pam_slurm_adopt_s_words_are_known(
         for node in lab.nodes:
             lab.stop_sshd(node, sessions=True)
             lab.run(["umount", "/etc/pam.d/sshd"], node, "root")
+
+
+def test_what_plan_prints_for_sbatch_runs(slurm: Slurm, cockpits: Cockpits) -> None:
+    lab = slurm.lab
+    python = ["--python", "/usr/bin/python3", "--launcher", "command"]
+    tell = 'echo "$RANK of $WORLD_SIZE: $1 ($SLURM_GPUS_ON_NODE GPUs)"; exit $((RANK * $2))'
+
+    def submit(status: int) -> tuple[int, str]:
+        program = ["/bin/sh", "-c", tell, "sh", "it's $HOME", str(status)]
+        words = ["plan", "--sbatch", "--nodes", "2", "--slots", "2", *python, "--name", f"sbatch-{status}"]
+        planned = cockpits.cockpit(*words, "--", *program)
+        assert planned.returncode == 0, planned.stderr
+        script = lab.home() / f"{status}.sbatch"
+        lab.write(None, script, planned.stdout)
+        done = lab.run(["sbatch", "--wait", f"--output={script}.out", str(script)], env=slurm.env)
+        return done.returncode, Path(f"{script}.out").read_text()
+
+    code, out = submit(0)
+    assert code == 0, out
+    for rank in range(4):
+        assert f"{rank} of 4: it's $HOME (2 GPUs)" in out
+    code, out = submit(1)
+    assert code == 1, out
+    assert "cockpit logs sbatch-1 --rank" in out, "it says where to look"
