@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from cockpit import slurm
+
 pytest_plugins = ["tests.lab.fixtures"]
 
 # No timed asserts: a busy machine must not fail a property.
@@ -23,12 +25,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def private_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """Keep the user's own runs and configuration out of every test.
+    """Keep the user's own runs and configuration out of every test, and what SLURM told another one.
 
     The app survives its own bugs: a test must not.
     """
     for name in ("STATE", "CONFIG", "DATA", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "xdg" / name.lower()))
+    slurm.forget()
     yield
     if request.node.get_closest_marker("internal_errors") is None:
         details = [path.read_text() for path in (tmp_path / "xdg/state/cockpit/errors").glob("*.txt")]

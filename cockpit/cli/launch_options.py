@@ -150,9 +150,9 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
         nodes = ["-w", *args.nodelist[:1]] if args.nodelist else [args.hostfile or "HOSTFILE"]
         hint = f"like this: {made.prog} {join(nodes)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
-    source = node_options.source(args.hostfile, args, WHICH)
+    source = _unnamed(args) or node_options.source(args.hostfile, args, WHICH)
     hosts = node_options.nodes(source, args.include, args.exclude, args.slots)
-    cwd = os.path.abspath(args.cwd or _cwd())
+    cwd = os.path.abspath(args.cwd or folder())
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
     env = environment.gather(os.environ, files, args.env)
@@ -193,7 +193,43 @@ def _without_secrets(options: list[str]) -> list[str]:
     return shown
 
 
-def _cwd() -> str:
+def _unnamed(args: argparse.Namespace) -> list[str]:
+    """Words of a source for nodes of which only the number is known.
+
+    :raises CockpitError: they are named, too
+    """
+    number = getattr(args, "nodes", None)
+    if number is None:
+        return []
+    named = args.hostfile or ("-w" if args.nodelist else "--slurm" if args.slurm is not None else "")
+    if named:
+        raise CockpitError(f"--nodes and {named} both say which nodes", hint="give one of the two")
+    return ["-w", f"node[1-{number}]"]
+
+
+def words_without(made: Parser, args: argparse.Namespace, left_out: frozenset[str]) -> list[str]:
+    """Words that give a parser's options the values they have, without the values of secrets.
+
+    :param left_out: options, by their names in ``args``
+    """
+    words: list[str] = []
+    for action in made._actions:  # argparse has no other list of them
+        value = getattr(args, action.dest, action.default)
+        if action.dest in left_out or not action.option_strings or value == action.default:
+            continue
+        option = action.option_strings[-1]
+        for each in value if isinstance(value, list) else [value]:
+            text = str(each)
+            if action.nargs == 0:
+                words.append(option)
+            elif text.startswith("-"):
+                words.append(f"{option}={text}")
+            else:
+                words += [option, text]
+    return _without_secrets(words)
+
+
+def folder() -> str:
     """The working directory as the shell names it: an automounted home resolves differently on each node."""
     named = os.environ.get("PWD", "")
     try:

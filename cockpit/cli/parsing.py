@@ -86,7 +86,8 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
         "--transport",
         choices=tuple(TRANSPORTS),
         default="auto",
-        help="auto: srun with --slurm, else ssh, without it for this machine's own names; openssh: your ssh",
+        help="auto: srun with --slurm, or where your job holds a node without sshd; else ssh, without it "
+        "for this machine's own names; openssh: your ssh",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"

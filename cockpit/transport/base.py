@@ -38,6 +38,10 @@ class NoLogin(LinkError):
         self.refused = refused
 
 
+class NotBySsh(LinkError):
+    """No sshd lets us in there: none listens or answers, or it wants a SLURM job of ours on that node."""
+
+
 class UnknownHostKey(LinkError):
     """A host that is in no known_hosts file: a person may look at its key and trust it.
 
@@ -134,10 +138,18 @@ class Pipe(Protocol):
 class Transport(Protocol):
     """A way to one host."""
 
-    kind: str
-    """Its name among :data:`cockpit.transport.registry.TRANSPORTS`."""
     progress: Progress
     """Kept up to date by :meth:`open`; a caller that wants to watch it may put its own here."""
+
+    @property
+    def kind(self) -> str:
+        """Its name among :data:`cockpit.transport.registry.TRANSPORTS`."""
+        ...
+
+    @property
+    def job(self) -> str:
+        """The number of the SLURM job of which its commands are steps; empty: of none."""
+        ...
 
     async def open(self, command: str) -> Pipe:
         """Start a shell command on the host.

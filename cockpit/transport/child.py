@@ -28,6 +28,7 @@ class ChildTransport:
         self, kind: str, node: str, words: tuple[str, ...], env: Mapping[str, str] | None = None
     ) -> None:
         self.kind = kind
+        self.job = ""
         self._env = env
         self.progress = Progress()
         self._node = node

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cockpit.base.shell import join, quote
+from cockpit.transport.adopt import barred
 from cockpit.transport.base import ConnectStage, LinkError, Progress, Tail
 
 _STAGES = (
@@ -108,6 +109,8 @@ class Failure:
         :param status: the exit status: negative for a signal, None if it is not known
         """
         text = self.said.text()
+        if status == 255 and not self.said.opened.is_set() and (error := barred(text, self.node)):
+            return error
         if status is not None and status < 0:
             return LinkError(f"its ssh was ended here by signal {-status}", where=self.node)
         if status != 255 and (self.said.opened.is_set() or status is None):
@@ -239,14 +242,6 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             _said("host key refused: it is revoked", "ask its admin for a new host key", False),
         ),
         (r"^Host key verification failed", _failed),
-        (
-            r"Access denied by pam_slurm_adopt: (?P<said>.*)",
-            _said(
-                "SLURM lets nobody in without a job there: {said}",
-                "get the node first (salloc, sbatch), then go by the job: --slurm JOBID",
-                False,
-            ),
-        ),
         (
             r"Too many authentication failures",
             _said(

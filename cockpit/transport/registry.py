@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cockpit.transport import srun
 from cockpit.transport.base import HeldCommand, Transport, Ways
+from cockpit.transport.srun import SrunWays
 
 if TYPE_CHECKING:
     from cockpit.transport.openssh import OpensshWays
@@ -59,7 +60,9 @@ def _either_ssh(options: Options, patience_s: float | None) -> Ways:
     from cockpit.transport.fallback import FallbackWays
 
     known = frozenset(options.get("openssh", "").split())
-    return FallbackWays(_ssh(options, patience_s), _openssh(options, patience_s), known)
+    return FallbackWays(
+        _ssh(options, patience_s), _openssh(options, patience_s), lambda job: SrunWays({"job": job}), known
+    )
 
 
 def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:
@@ -67,11 +70,11 @@ def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:
 
 
 def _srun(options: Options, patience_s: float | None) -> Ways:
-    return srun.SrunWays(options)
+    return SrunWays(options)
 
 
 class _Auto:
-    """This machine's own names need no ssh; some nodes need the ssh program."""
+    """This machine's own names need no ssh; some nodes need the ssh program, or a step of a SLURM job."""
 
     def __init__(self, options: Options, patience_s: float | None) -> None:
         self._local = _local(options, patience_s)

@@ -7,11 +7,9 @@ outlives its step. Agents may end so; supervisors may not: see :func:`holding`.
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
 from collections.abc import Callable, Mapping
 
+from cockpit import slurm
 from cockpit.base.shell import quote_posix
 from cockpit.errors import CockpitError
 from cockpit.transport.base import ConnectStage, HeldCommand, LinkError, Pipe, Reclaimed, Tail
@@ -26,14 +24,8 @@ RETRY_S = 60.0
 SCRIPT_S = 60
 """Seconds for the script of a node to appear."""
 
-KILL_WAIT_S = 30.0
+KILL_WAIT_S = 30
 """SLURM's own default of KillWait."""
-
-_FOREIGN = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "COCKPIT_")
-"""Variables of a step or a batch script, which would change what an srun does, and tags of another run."""
-
-_KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
-"""Where the controller is."""
 
 
 def job_of(options: Mapping[str, str]) -> str:
@@ -49,13 +41,6 @@ def job_of(options: Mapping[str, str]) -> str:
             hint="give its number, as squeue --me prints it",
         )
     return job
-
-
-def environment() -> dict[str, str]:
-    """This process's environment, without what would add to or change the options of an srun."""
-    return {
-        name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_FOREIGN)
-    }
 
 
 def typed(options: Mapping[str, str], node: str) -> tuple[str, ...]:
@@ -80,36 +65,22 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
         *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--chdir=/", "--job-name=cockpit"),
         *("/bin/sh", "-c", script),
     )
-    return HeldCommand(words, environment(), kill_wait_s())
-
-
-def kill_wait_s() -> float:
-    """Seconds from SIGTERM to SIGKILL at the end of a job, as the cluster is configured, or as is usual.
-
-    It waits for the controller.
-    """
-    words = ("scontrol", "show", "config")
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=KILL_WAIT_S, check=False, env=environment())
-    except (OSError, subprocess.TimeoutExpired):
-        return KILL_WAIT_S
-    found = re.search(rb"^KillWait *= ([0-9]{1,6}) sec", done.stdout, re.MULTILINE)
-    return float(found[1]) if found else KILL_WAIT_S
+    return HeldCommand(words, slurm.environment(), float(slurm.setting("KillWait", KILL_WAIT_S)))
 
 
 class _Step(ChildTransport):
     def __init__(self, node: str, options: Mapping[str, str], gate: asyncio.Semaphore) -> None:
         # Without the last one, what the agent writes arrives with its next newline only.
         words = (*typed(options, node), "--chdir=/", "--unbuffered", "/bin/sh", "-c")
-        super().__init__("srun", node, words, environment())
-        self._job = job_of(options)
+        super().__init__("srun", node, words, slurm.environment())
+        self.job = job_of(options)
         self._gate = gate
 
     async def open(self, command: str) -> Pipe:
         said = Tail()
         async with self._gate:
             self.progress.reach(ConnectStage.SHELL)
-            return await self._start(command, said, lambda _: refusal(said.text(), self._node, self._job))
+            return await self._start(command, said, lambda _: refusal(said.text(), self._node, self.job))
 
 
 def refusal(said: str, node: str, job: str) -> LinkError | None:

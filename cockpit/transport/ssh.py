@@ -187,8 +187,10 @@ class SshHops:
             except asyncssh.HostKeyNotVerifiable as error:
                 raise client.host_key_error(str(error)) from None
             except asyncssh.PermissionDenied as error:
-                raise refused_login(error, target, missing) from None
+                raise client.barred or refused_login(error, target, missing) from None
             except (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError) as error:
+                if client.barred:
+                    raise client.barred from None
                 if attempt == _TRIES:
                     raise await client.lost(error) from None
                 await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
@@ -286,6 +288,7 @@ class SshTransport:
     """One node over one ssh connection."""
 
     kind = "ssh"
+    job = ""
 
     def __init__(self, node: str, hops: SshHops) -> None:
         self.progress = Progress()

@@ -10,6 +10,7 @@ import asyncssh
 from cockpit.base.shell import join
 from cockpit.errors import CockpitError
 from cockpit.transport import hostkeys
+from cockpit.transport.adopt import barred
 from cockpit.transport.base import ConnectStage, LinkError, Progress, UnknownHostKey
 from cockpit.transport.knownhosts import Trust
 from cockpit.transport.proxycommand import ProxyCommand
@@ -28,6 +29,8 @@ class Client(asyncssh.SSHClient):
         self.target = target
         self.proxy: ProxyCommand | None = None
         self.connected = False
+        self.barred: LinkError | None = None
+        """Why no login is any use, if the other side has said that."""
         self._trust = trust
         self._accepts_new = accept_new or target.config.strict == "accept-new"
         self._key: asyncssh.SSHKey | None = None
@@ -59,6 +62,10 @@ class Client(asyncssh.SSHClient):
         """See :class:`asyncssh.SSHClient`."""
         if self.proxy and self.connected:
             self.proxy.end()
+
+    def auth_banner_received(self, msg: str, lang: str) -> None:
+        """See :class:`asyncssh.SSHClient`."""
+        self.barred = self.barred or barred(msg, self.target.name)
 
     def look(self) -> None:
         """Check what the other side has sent: asyncssh has no callback for a banner or for new keys."""

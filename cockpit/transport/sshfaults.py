@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import asyncssh
 
 from cockpit.base.shell import join
-from cockpit.transport.base import ConnectStage, LinkError, NoLogin
+from cockpit.transport.base import ConnectStage, LinkError, NoLogin, NotBySsh
 from cockpit.transport.sshconfig import Asked, HostConfig
 
 
@@ -75,9 +75,9 @@ def stuck(stage: ConnectStage, node: str, by_hand: str, seconds: float) -> LinkE
     """A node that has stayed too long in one stage of a connection."""
     if stage is ConnectStage.DIALING:
         what, hint = f"no answer to the connection for {seconds:g} s", "is the node up, a firewall between?"
-    else:
-        what = f"connected, and then no answer for {seconds:g} s: still waiting for {stage.value}"
-        hint = f"is the node overloaded, its disk gone? try: {by_hand} true"
+        return NotBySsh(what, where=node, hint=hint)
+    what = f"connected, and then no answer for {seconds:g} s: still waiting for {stage.value}"
+    hint = f"is the node overloaded, its disk gone? try: {by_hand} true"
     return LinkError(what, where=node, hint=hint)
 
 
@@ -104,12 +104,14 @@ def explain(error: BaseException, node: str, by_hand: str) -> LinkError:
         return error
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN):
-        return LinkError("no route to it", where=node, hint="is the node up, on this network?")
+        return NotBySsh("no route to it", where=node, hint="is the node up, on this network?")
     for kinds, sentence in _SENTENCES:
         if isinstance(error, kinds):
             what, hint, retry = sentence(text, by_hand)
             if isinstance(error, _NO_LOGIN):
                 return NoLogin(what, where=node, hint=hint, refused=False)
+            if isinstance(error, _NO_SSHD):
+                return NotBySsh(what, where=node, hint=hint, retry=retry)
             return LinkError(what, where=node, hint=hint, retry=retry)
     return LinkError(f"connection failed: {text}", where=node, hint=f"try: {by_hand} true")
 
@@ -121,6 +123,8 @@ _NO_LOGIN = (
     asyncssh.ProtocolNotSupported,
 )
 """The ssh program with the same configuration may be able to log in."""
+
+_NO_SSHD = (asyncio.TimeoutError, TimeoutError, ConnectionRefusedError)
 
 _Sentence = tuple[str, str, bool]
 

@@ -155,6 +155,7 @@ class Scripted:
     """A transport whose command is another than the one asked for."""
 
     kind = "scripted"
+    job = ""
     progress: Progress
 
     def __init__(self, command: Callable[[str], str]) -> None:

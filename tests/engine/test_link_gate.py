@@ -37,6 +37,7 @@ class Peer:
     """
 
     kind = "played"
+    job = ""
     progress: Progress
 
     def __init__(self, answer: Callable[[Peer, dict[str, Any]], None], hello: object = None) -> None:

@@ -31,6 +31,7 @@ class After:
     """A transport to this machine whose shell runs some words first."""
 
     kind = "local"
+    job = ""
 
     def __init__(self, words: str) -> None:
         self._words = words

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ _TOOLS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "scontrol
 class Slurm:
     """A SLURM cluster of a lab's nodes, from ``with`` to its end.
 
-    :param gpus: generic resources called GPUs of each node; there is no device behind them
+    :param gpus: generic resources called GPUs of each node; the devices are as /dev/null
     :param more: further lines of slurm.conf
     """
 
@@ -110,7 +111,9 @@ class Slurm:
         key = folder / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        gres = [f"Name=gpu File=/dev/null Count={self._gpus}"] if self._gpus else []
+        gres = [f"Name=gpu File={folder}/gpu{number}" for number in range(self._gpus)]
+        for number in range(self._gpus):
+            os.mknod(folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         extra = f"Gres=gpu:{self._gpus}" if self._gpus else ""
         lines = [
             "ClusterName=lab",

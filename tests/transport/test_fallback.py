@@ -14,6 +14,7 @@ from cockpit.transport import fallback
 from cockpit.transport.base import LinkError, NoLogin, Progress
 from cockpit.transport.fallback import FallbackTransport, FallbackWays
 from cockpit.transport.openssh import OpensshWays
+from cockpit.transport.srun import SrunWays
 from tests.needs import require
 from tests.transport.sshserver import Place
 
@@ -31,7 +32,7 @@ def without_a_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def either(place: Place) -> FallbackWays:
     """Both ways by a place's configuration."""
-    return FallbackWays(place.hops(), OpensshWays(str(place.config)))
+    return FallbackWays(place.hops(), OpensshWays(str(place.config)), lambda job: SrunWays({"job": job}))
 
 
 async def failure(ways: FallbackWays, name: str) -> LinkError:
@@ -147,6 +148,7 @@ class Refusing:
     """A transport that fails in one way."""
 
     kind = "ssh"
+    job = ""
 
     def __init__(self, error: LinkError) -> None:
         self.progress = Progress()

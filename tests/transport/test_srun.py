@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit import slurm
 from cockpit.errors import CockpitError
 from cockpit.transport import srun
 from cockpit.transport.base import LinkError, Reclaimed
@@ -53,7 +54,7 @@ def test_the_batch_script_s_own_step_does_not_shape_ours(monkeypatch: pytest.Mon
     monkeypatch.setenv("SRUN_EXPORT_ENV", "NONE")
     monkeypatch.setenv("COCKPIT_RUN", "another")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm/other.conf")
-    kept = srun.environment()
+    kept = slurm.environment()
     assert kept["SLURM_CONF"] == "/etc/slurm/other.conf"
     assert not {"SLURM_NTASKS", "SRUN_EXPORT_ENV", "COCKPIT_RUN"} & set(kept)
 
@@ -71,15 +72,3 @@ def test_each_node_runs_its_own_script_whatever_its_path_is(tmp_path: Path) -> N
         env = {**os.environ, "SLURMD_NODENAME": name}
         done = subprocess.run(command.words[at:], env=env, capture_output=True, text=True, check=True)
         assert done.stdout == f"script of {name}\n"
-
-
-def test_the_wait_before_a_kill_is_asked_for_or_the_usual_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "scontrol"
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert srun.kill_wait_s() == srun.KILL_WAIT_S
-    for text, seconds in (("KillWait                = 12 sec", 12.0), ("KillWait = 99999999999 sec", 30.0)):
-        tool.write_text(f"#!/bin/sh\necho '{text}'\n")
-        tool.chmod(0o755)
-        assert srun.kill_wait_s() == seconds

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
+import sys
 from pathlib import Path
 
 from cockpit import paths
 from cockpit.cli import launch_options
 from cockpit.cli.output import out_json, out_lines, say
+from cockpit.cli.parsing import Parser
+from cockpit.core.ranks import MAX_HOSTS
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.plan import build_plans
+from cockpit.plans.sbatch import batch
 from cockpit.plans.script import paste_script, plan_json, secrets_text
+
+_NOT_IN_A_JOB = frozenset(
+    {
+        *("hostfile", "nodelist", "include", "exclude", "slots", "nodes", "slurm"),
+        *("transport", "ssh_config", "accept_new_host_keys"),
+        *("node", "show_secrets", "json", "sbatch"),
+    }
+)
+"""Options that are about which nodes, the way to them, or about printing."""
 
 
 def main(words: list[str]) -> int:
@@ -24,8 +39,17 @@ def main(words: list[str]) -> int:
     made.add_argument("--node", metavar="NAME", action="append", help="only this node (repeatable)")
     made.add_argument("--show-secrets", action="store_true", help="print secret values into the scripts")
     made.add_argument("--json", action="store_true", help="the plans as JSON, secrets left out")
+    group = made.add_argument_group("as a SLURM job")
+    group.add_argument("--sbatch", action="store_true", help="print one batch script for sbatch instead")
+    group.add_argument(
+        "--nodes", metavar="N", type=_nodes, help="with --sbatch: how many, in place of names of nodes"
+    )
     launch = launch_options.parse(made, words)
     args, job = launch.args, launch.job
+    if args.sbatch:
+        return _sbatch(launch, made)
+    if args.nodes:
+        made.error("--nodes goes with --sbatch")
     plans = build_plans(job, None)
     names = [plan.node for plan in plans]
     for name in args.node or ():
@@ -50,6 +74,33 @@ def main(words: list[str]) -> int:
     if launch.not_sent:
         say(f"not sent from this shell (add with --env NAME): {' '.join(launch.not_sent)}")
     return Exit.OK
+
+
+def _sbatch(launch: launch_options.LaunchOptions, made: Parser) -> int:
+    """Print the batch script: the words typed for the launch, less those about nodes, which SLURM chooses."""
+    build_plans(launch.job, None)  # it says what is wrong with them
+    words = launch_options.words_without(made, launch.args, _NOT_IN_A_JOB)
+    venv = os.environ.get("VIRTUAL_ENV", "")
+    if not os.path.isfile(os.path.join(venv, "bin/activate")):
+        venv = ""
+    cockpit = "cockpit" if venv or shutil.which("cockpit") else os.path.abspath(sys.argv[0])
+    command = [cockpit, "run", "--slurm", "--headless", *words, "--", *launch.job.program]
+    found = batch(launch.job, command, launch_options.folder(), venv)
+    if launch.args.json:
+        shown = {"nodes": found.nodes, "ranks_per_node": found.ranks, "words": list(found.words)}
+        out_json({"sbatch": found.script, **shown}, indent=1)
+    else:
+        out_lines(found.script.rstrip("\n").split("\n"))
+    if launch.note:
+        say(f"note: {launch.note}")
+    say("note: fill in --time, and what else your site wants")
+    return Exit.OK
+
+
+def _nodes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MAX_HOSTS):
+        raise argparse.ArgumentTypeError(f"not a number of nodes: {text!r} (1 to {MAX_HOSTS})")
+    return int(text)
 
 
 def _write_secrets(job: LaunchJob) -> str:

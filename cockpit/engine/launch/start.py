@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from cockpit.base.shell import quote
+from cockpit.core.ranks import nodes_text
 from cockpit.engine.launch.all_or_none import launch
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
 from cockpit.engine.links.link import Link
@@ -15,7 +17,7 @@ from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.run.session import Listener, Session
-from cockpit.errors import ManyErrors
+from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
 from cockpit.transport import hostkeys
@@ -72,10 +74,11 @@ async def start(request: Wanted, stages: Stages) -> Session:
     folder: RunFolder | None = None
     try:
         links = await _open(pool, [host.name for host in job.hosts], stages)
+        links = await _wholly(pool, links, stages)
         pool.hosts = {name: link.hello.host for name, link in links.items()}
         prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
         stages.ready([*pool.roll.take_remarks(), *prepared.notes])
-        folder = RunFolder.create(_manifest(request, prepared, links, pythons))
+        folder = RunFolder.create(_manifest(replace(request, reach=pool.reach), prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:
         await pool.close()
@@ -106,6 +109,37 @@ async def _open(pool: LinkPool, names: list[str], stages: Stages) -> dict[str, L
                 raise
             asked.update(new)
             hostkeys.trust(new.values())
+
+
+async def _wholly(pool: LinkPool, links: dict[str, Link], stages: Stages) -> dict[str, Link]:
+    """Links to all nodes by steps of one SLURM job, if some were found to need that; else those there are.
+
+    One step holds all supervisors of a run.
+
+    :raises CockpitError: the nodes are in several jobs
+    :raises ManyErrors: a line for each node that is not in the job
+    """
+    by_step = {name: link.transport.job for name, link in links.items() if link.transport.job}
+    jobs = sorted(set(by_step.values()))
+    if not jobs or pool.reach.kind == "srun":
+        return links
+    if len(jobs) > 1:
+        what = f"the nodes are in your SLURM jobs {', '.join(jobs)}, and a run is in one job"
+        hint = f"take the nodes of one of them: --slurm {jobs[0]}"
+        raise CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+    reach = Reach("srun", {"job": jobs[0]})
+    others = [name for name in links if name not in by_step]
+    if not others:
+        pool.reach = reach
+        return links
+    await pool.change(reach)
+    try:
+        return await _open(pool, list(links), stages)
+    except ManyErrors as error:
+        within = f"{nodes_text(by_step)} can be reached by steps of job {jobs[0]} only"
+        what = f"a run is in one SLURM job or in none, and {within}"
+        hint = f"leave the others out: --exclude {quote(nodes_text(others))}"
+        raise ManyErrors([*error.errors, CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)]) from None
 
 
 def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pythons: list[str]) -> Manifest:

@@ -218,7 +218,11 @@ class LinkPool:
                 self._transports = TRANSPORTS[self.reach.kind].ways(self.reach.options, self._patience_s)
             link = Link(node, await self._transports.to(node), self.pythons, self._times)
             self.roll.on_its_way(node, link.progress)
-            await link.open()
+            try:
+                await link.open()
+            finally:
+                if link.transport.job:  # which nobody may have asked for
+                    self._ways[node].least_s = TRANSPORTS[link.transport.kind].retry_s
         if link.progress.remark:
             self.roll.remarks[node] = link.progress.remark
         return link
@@ -279,6 +283,12 @@ class LinkPool:
         finally:
             over.cancel()
             give_back()
+
+    async def change(self, reach: Reach) -> None:
+        """Close all links; those that follow go another way."""
+        await self.close()
+        self._ways.clear()
+        self._transports, self.reach = None, reach
 
     async def close(self) -> None:
         """Close all links and what they share, within a few seconds."""

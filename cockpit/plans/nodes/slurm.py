@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 
+from cockpit import slurm
 from cockpit.core.ranks import MAX_HOSTS, expand, set_words
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
-
-ANSWER_S = 20.0
-"""Seconds for the controller to answer: a busy one is slow."""
 
 _JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
 _OWN = re.compile(r"JobId=([0-9]{1,10})\s")
@@ -55,25 +52,15 @@ def number(job: str) -> str:
 
 
 def _asked(job: str) -> str:
-    words = ["scontrol", "--oneliner", "--details", "show", "job", job]
     where = f"job {job}"
-    try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False
-        )
-    except FileNotFoundError:
-        hint = "run this on a login node of the cluster, or name the nodes with a hostfile"
-        raise CockpitError("no scontrol on PATH: SLURM is not here", where=where, hint=hint) from None
-    except subprocess.TimeoutExpired:
-        what = f"SLURM's controller did not answer within {ANSWER_S:g} s"
-        raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT) from None
-    said = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip()
-    if "Invalid job id" in said:
+    answer = slurm.show_job(job)
+    if "Invalid job id" in answer.said:
         raise CockpitError("no such job", where=where, hint="see: squeue --me")
-    if done.returncode or not said:
-        what = f"scontrol failed: {' '.join(said.split())[:300] or f'status {done.returncode}'}"
+    if not answer.out:
+        said = " ".join(answer.said.split())[:300]
+        what = f"scontrol failed: {said or f'status {answer.status}'}"
         raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT)
-    return done.stdout.decode(errors="replace")
+    return answer.out
 
 
 def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:

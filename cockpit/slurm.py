@@ -1,0 +1,138 @@
+"""What SLURM is asked, by whoever wants to know: one call at a time, and at most one in ten seconds.
+
+All users of a cluster share its controller. What it has just said is not asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.errors import CockpitError, Exit
+
+PERIOD_S = 10.0
+"""Least seconds between two calls, and how long an answer serves whoever asks the same."""
+
+ANSWER_S = 20.0
+"""Seconds for the controller to answer: a busy one is slow."""
+
+_OF_STEPS = ("SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "SQUEUE_", "SCONTROL_", "COCKPIT_")
+"""Variables of a step, a batch script or a person's habits, which would change what a call does, and tags
+of another run."""
+
+_KEPT = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
+"""Where the controller is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call came to."""
+
+    status: int
+    out: str
+    said: str
+    """What it wrote to stderr."""
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, without what would add to or change the options of SLURM's commands."""
+    return {
+        name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OF_STEPS)
+    }
+
+
+def ask(words: Sequence[str], lines: Sequence[str] = (), where: str = "") -> Answer:
+    """Run ``squeue`` or ``scontrol``, when its turn has come: up to :data:`PERIOD_S` after another call.
+
+    :param lines: what the program reads on its stdin: several questions in one call
+    :param where: what an error is about
+    :raises CockpitError: it is not installed, or does not answer
+    """
+    if shutil.which(words[0]) is None:
+        hint = "run this on a login node of the cluster, or name the nodes with a hostfile"
+        raise CockpitError(f"no {words[0]} on PATH: SLURM is not here", where=where, hint=hint)
+    try:
+        return _calls.answer(tuple(words), tuple(lines))
+    except CockpitError as error:
+        error.where = where
+        raise
+
+
+def show_job(job: str) -> Answer:
+    """``scontrol --oneliner --details show job``; the cluster's configuration comes in the same call.
+
+    :param job: its number, like ``123``, or that of an element of an array, like ``123_4``
+    :raises CockpitError: see :func:`ask`
+    """
+    words = ["scontrol", "--oneliner", "--details"]
+    found = ask(words, [f"show job {job}", "show config"], f"job {job}")
+    _calls.config = found.out
+    # It says its prompt first, and what it was asked.
+    lines = (line.removeprefix("scontrol: ") for line in found.out.splitlines())
+    return Answer(found.status, "\n".join(line for line in lines if line.startswith("JobId=")), found.said)
+
+
+def setting(name: str, usual: int) -> int:
+    """A number in the cluster's configuration, or the usual one if SLURM does not say it."""
+    if not _calls.config:
+        try:
+            _calls.config = ask(["scontrol", "show", "config"]).out
+        except CockpitError:
+            return usual
+    found = re.search(rf"^{name} *= ([0-9]{{1,9}})\b", _calls.config, re.MULTILINE)
+    return int(found[1]) if found else usual
+
+
+def forget() -> None:
+    """As if nothing had been asked yet."""
+    global _calls
+    _calls = _Calls()
+
+
+class _Calls:
+    """The calls of this process."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._last = -PERIOD_S
+        """When the last call ended (monotonic seconds)."""
+        self.config = ""
+        """What ``scontrol show config`` has said."""
+        self._answers: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[float, Answer]] = {}
+
+    def answer(self, words: tuple[str, ...], lines: tuple[str, ...]) -> Answer:
+        with self._turn:
+            asked, known = self._answers.get((words, lines), (-PERIOD_S, None))
+            if known is not None and time.monotonic() < asked + PERIOD_S:
+                return known
+            time.sleep(max(0.0, self._last + PERIOD_S - time.monotonic()))
+            try:
+                found = _call(words, lines)
+            finally:
+                self._last = time.monotonic()
+            self._answers[words, lines] = self._last, found
+            return found
+
+
+_calls = _Calls()
+
+
+def _call(words: tuple[str, ...], lines: tuple[str, ...]) -> Answer:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, timeout=ANSWER_S, check=False, env=environment()
+        )
+    except subprocess.TimeoutExpired:
+        what = f"SLURM's controller did not answer within {ANSWER_S:g} s"
+        raise CockpitError(what, hint="try: scontrol ping", code=Exit.NODE_UNFIT) from None
+    except OSError as error:
+        raise CockpitError(f"cannot start {words[0]}: {error.strerror}") from None
+    out, said = (data.decode(errors="replace") for data in (done.stdout, done.stderr))
+    return Answer(done.returncode, out, said)

@@ -1,0 +1,78 @@
+"""What SLURM is asked: seldom, in one place, and whatever its answers look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpit import slurm
+from cockpit.errors import CockpitError
+
+
+class Tool:
+    """A ``scontrol`` that records what it was asked, and says what a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "scontrol"
+        self._log = folder / "asked"
+
+    def says(self, text: str) -> None:
+        script = f"#!/bin/sh\necho \"$*\" $(/bin/cat) >>{self._log}\n/bin/cat <<'END'\n{text}\nEND\n"
+        self._path.write_text(script)
+        self._path.chmod(0o755)
+
+    @property
+    def asked(self) -> list[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return Tool(tmp_path)
+
+
+def test_the_same_question_is_asked_once(tool: Tool) -> None:
+    tool.says("JobId=7 x")
+    assert slurm.show_job("7").out == slurm.show_job("7").out == "JobId=7 x"
+    assert tool.asked == ["--oneliner --details show job 7 show config"]
+
+
+def test_another_question_waits_for_its_turn(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("cockpit.slurm.time.sleep", slept.append)
+    tool.says("")
+    for job in ("7", "8"):
+        slurm.show_job(job)
+    assert slept[0] == 0
+    assert 0 < slept[1] <= slurm.PERIOD_S
+    assert len(tool.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scontrol: show job 7\nJobId=7 a=b\n\nscontrol: show config\nKillWait = 12 sec\nscontrol: ",
+        "scontrol: JobId=7 a=b\n\nscontrol: Configuration data\nKillWait                = 12 sec",
+    ],
+    ids=["with readline", "without"],
+)
+def test_a_job_and_the_configuration_come_in_one_call(tool: Tool, text: str) -> None:
+    tool.says(text)
+    assert slurm.show_job("7").out == "JobId=7 a=b"
+    assert slurm.setting("KillWait", 30) == 12
+    assert len(tool.asked) == 1
+
+
+@pytest.mark.parametrize("text", ["", "KillWait = 99999999999 sec", "NoKillWait = 12"])
+def test_what_is_not_said_is_as_usual(tool: Tool, text: str) -> None:
+    tool.says(text)
+    assert slurm.setting("KillWait", 30) == 30
+    assert tool.asked == ["show config"]
+
+
+def test_no_slurm_here(tool: Tool) -> None:
+    assert slurm.setting("KillWait", 30) == 30
+    with pytest.raises(CockpitError, match=r"^no squeue on PATH: SLURM is not here"):
+        slurm.ask(["squeue"])
