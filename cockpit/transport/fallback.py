@@ -45,6 +45,10 @@ class FallbackWays:
             return await self.second.to(node)
         return FallbackTransport(node, await self._first.to(node), self)
 
+    async def asks_nobody(self, node: str) -> bool:
+        """Whether the ssh program may be able to log in to a node without a question, as asyncssh is not."""
+        return bool(await lacking(NoLogin("", where=node, refused=True), node, self.second.config))
+
     async def close(self) -> None:
         """See :meth:`cockpit.transport.base.Ways.close`."""
         await self._first.close()

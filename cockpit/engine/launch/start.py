@@ -19,6 +19,7 @@ from cockpit.errors import ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
 from cockpit.transport import hostkeys
+from cockpit.transport.asking import DESK
 from cockpit.transport.base import Reach, UnknownHostKey
 
 
@@ -67,6 +68,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
     :raises ManyErrors: one line for each node that cannot be reached, is unfit or refused
     """
     job = request.job
+    DESK.reopen()  # whoever starts, or starts again, is there to be asked
     pythons = [*([job.python] if job.python else []), *PYTHONS]
     pool = LinkPool(pythons, request.reach)
     folder: RunFolder | None = None
