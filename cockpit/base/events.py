@@ -209,10 +209,11 @@ class Launched(Fact):
 
 @dataclass(frozen=True)
 class LinkChanged(Fact):
-    """`ok`, `stale` (tried again soon), `gone` (tried every minute)"""
+    """`ok`, `stale` (tried again soon; `asks`: once a person wants it), `gone` (tried every minute)"""
 
     state: str = bound(Text(10, "connecting|ok|stale|gone"))
     why: str = bound(SENTENCE, "")
+    asks: bool = bound(FLAG, False)
 
 
 @dataclass(frozen=True)

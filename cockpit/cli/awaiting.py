@@ -13,6 +13,7 @@ from cockpit.engine.launch.all_or_none import check_started
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import pool_for
+from cockpit.transport.asking import DESK
 from cockpit.transport.base import UnknownHostKey
 
 FIRST_S = 1.5
@@ -51,6 +52,10 @@ class Telling:
         began, at = time.monotonic(), FIRST_S
         try:
             while True:
+                if DESK.asking:  # a person is typing on that line
+                    self._progress.forget()
+                    await asyncio.sleep(_LOOK_S)
+                    continue
                 self._say_failures()
                 roll = self._look()
                 elapsed = time.monotonic() - began

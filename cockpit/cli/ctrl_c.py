@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cockpit.cli.output import prompt, say
@@ -14,7 +14,7 @@ from cockpit.errors import CockpitError
 
 _SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
-_ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "c": "", "stay": ""}
+_ANSWERS = {"s": "stop", "stop": "stop", "k": "kill", "kill": "kill", "r": "login", "c": "", "stay": ""}
 """What a person may type; anything else, including nothing, means leave: the safe answer."""
 
 
@@ -75,16 +75,25 @@ def interruptible(said: Callable[[], CockpitError]) -> Iterator[None]:
 
 
 class Asks:
-    """Turns signals and answers into requests: ``leave``, ``stop`` or ``kill``.
+    """Turns signals and answers into requests: ``leave``, ``stop``, ``kill``, or ``login`` again.
 
     If SIGTERM means ``stop``, a second one means ``kill``, and a third one ``leave``.
 
     :param person: whether there is somebody at the terminal to ask
     :param term: the request that SIGTERM means
     :param leaving: what leaving means, if not that the run goes on
+    :param waiting: nodes that wait for a person to log in again
     """
 
-    def __init__(self, *, person: bool, term: str, leaving: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        person: bool,
+        term: str,
+        leaving: str = "",
+        waiting: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self._waiting = waiting
         self.asking = False
         """Whether the question is on the terminal: nothing else should print there."""
         self._person = person
@@ -128,7 +137,8 @@ class Asks:
             return
         self.asking = True
         kill = "[k] kill it now · " if self._stopped else ""
-        prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}[c] stay ? ")
+        again = "[r] log in again · " if self._waiting() else ""
+        prompt("", f"[Enter] leave, {self._leaving} · [s] stop the run · {kill}{again}[c] stay ? ")
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     def _read(self) -> None:

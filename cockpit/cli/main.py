@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from cockpit import __version__
 from cockpit.base import openfiles
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         openfiles.raise_limit()
         if argv is None:
             _guard()
-        code = _verb(words or ["ps"])
+        with _asking(words):
+            code = _verb(words or ["ps"])
         sys.stdout.flush()
         return code
     except SystemExit:
@@ -78,6 +80,24 @@ def _verb(words: list[str]) -> int:
         hint = f"did you mean: cockpit {meant}" if meant else "see: cockpit --help"
         raise CockpitError(f"no verb {words[0]!r}", hint=hint)
     return int(importlib.import_module(f"cockpit.cli.verbs.{words[0]}").main(words[1:]))
+
+
+@contextmanager
+def _asking(words: Sequence[str]) -> Iterator[None]:
+    """Logins that want a password ask on the terminal, unless nobody is to be asked."""
+    if not words or words[0] not in VERBS:
+        yield
+        return
+    from cockpit.cli.asking import Terminal  # --help saves its time
+    from cockpit.transport.asking import DESK, Nobody
+
+    before, DESK.prompter = DESK.prompter, Terminal()
+    if "--headless" in words[: words.index("--") if "--" in words else None]:
+        DESK.prompter = Nobody("--headless asks nobody")
+    try:
+        yield
+    finally:
+        DESK.prompter = before
 
 
 def _guard() -> None:

@@ -24,6 +24,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.asking import DESK
 
 TICK_S = 0.1
 
@@ -118,13 +119,19 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
 
     :param roll: for a session without links yet: report pending nodes until each has been heard from once
     """
-    asks = Asks(person=output.asks, term="stop" if output.headless else "leave", leaving=output.leaving)
+    asks = Asks(
+        person=output.asks,
+        term="stop" if output.headless else "leave",
+        leaving=output.leaving,
+        waiting=lambda: session.pool.waiting,
+    )
     asks.install()
     session.watch()
     printed = time.monotonic()
     ending: Ending | None = None
     teller = Telling(lambda: roll, failures=False) if roll is not None else None
     waiting: list[str] = []
+    logged_out: list[str] = []
     try:
         while not session.model.done:
             await session.wait(TICK_S)
@@ -144,10 +151,13 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {quote(session.folder.name)}")
                 break
-            if time.monotonic() - printed >= TICK_S and not asks.asking:
+            logged_out = _say_logged_out(session, logged_out, output)
+            if time.monotonic() - printed >= TICK_S and not asks.asking and not DESK.asking:
                 live.tick()
                 printed = time.monotonic()
             answer = asks.take()
+            if answer == "login":
+                session.pool.again()
             if answer == "leave":
                 if ending is not None and output.headless:
                     return _abandon(session, live, output, ending.left())
@@ -175,6 +185,17 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
         code = Exit.USAGE
     live.over(session.model, session.folder.name, code)
     return code
+
+
+def _say_logged_out(session: Session, before: list[str], output: Output) -> list[str]:
+    """Say which nodes wait for a person to log in, if those are not the same as before; return them."""
+    found = session.pool.waiting
+    if found and found != before and not DESK.asking:
+        run = quote(session.folder.name)
+        how = "Ctrl-C, then r" if output.asks else f"on a terminal, cockpit attach {run}"
+        say(f"{nodes_text(found)} wait for you to log in again: {how}")
+        return found
+    return before if found else []
 
 
 def _abandon(session: Session, live: Live, output: Output, left: list[str]) -> Exit:

@@ -29,3 +29,7 @@ class StatusLine:
         if self._drawn:
             self._drawn = False
             draw("", 0)
+
+    def forget(self) -> None:
+        """Something else is on its line, and has removed it."""
+        self._drawn = False

@@ -82,6 +82,7 @@ class ConnectStage(Enum):
     BANNER = "sshd's first word"
     KEYS = "the key exchange"
     LOGIN = "the login"
+    PERSON = "your answer"
     SHELL = "a shell"
     AGENT = "the agent"
     ANSWER = "an answer of the agent"
@@ -96,6 +97,8 @@ class Progress:
         """When it got there (monotonic seconds)."""
         self.remark = ""
         """Why the node is not reached the way one might expect, for a person."""
+        self.unasked = False
+        """Whether no person has asked for it: it gets a lost link back, and disturbs nobody."""
 
     def reach(self, stage: ConnectStage) -> None:
         """It has reached ``stage``; staying there changes nothing."""

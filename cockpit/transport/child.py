@@ -120,6 +120,11 @@ class _ChildPipe:
             self._process._transport.close()  # type: ignore[attr-defined]
 
     @property
+    def pid(self) -> int:
+        """The child's."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the child has not ended."""
         return self._process.returncode is None

@@ -66,6 +66,10 @@ class FallbackWays:
             self._steps[job] = self._make_steps(job)
         return await self._steps[job].to(node)
 
+    async def asks_nobody(self, node: str) -> bool:
+        """Whether the ssh program may be able to log in to a node without a question, as asyncssh is not."""
+        return bool(await lacking(NoLogin("", where=node, refused=True), node, self.second.config))
+
     async def close(self) -> None:
         """See :meth:`cockpit.transport.base.Ways.close`."""
         for ways in (self._first, self.second, *self._steps.values()):

@@ -23,7 +23,6 @@ from cockpit.transport.base import LinkError
 _ALWAYS = (
     # DEBUG1 has how far it got, as whom, and the fingerprint it saw; see openssh_words.
     "LogLevel DEBUG1",
-    "BatchMode yes",
     "StrictHostKeyChecking yes",
     "NoHostAuthenticationForLocalhost no",
     "UpdateHostKeys no",  # many at once would rewrite known_hosts
@@ -64,16 +63,17 @@ class OpensshConfig:
         self._patience_s = patience_s
         self._version: tuple[int, int] | None = None
 
-    async def words(self) -> tuple[str, ...]:
+    async def words(self, *, asks: bool = False) -> tuple[str, ...]:
         """The beginning of every command: ssh with its configuration.
 
+        :param asks: whether it may ask a person, by ``SSH_ASKPASS``
         :raises LinkError: there is no ssh, or its configuration cannot be read or written
         """
         if self._version is None:
             _, out, err = await self._run("ssh", "-V")
             found = _VERSION.search(out + err)
             self._version = (int(found[1]), int(found[2])) if found else (99, 0)
-        return ("ssh", "-F", str(self._file(self._version)))
+        return ("ssh", "-F", str(self._file(self._version, asks=asks)))
 
     async def ask(self, node: str, *options: str) -> Mapping[str, str]:
         """What the configuration says about a node (``ssh -G``), by option in lower case.
@@ -103,12 +103,13 @@ class OpensshConfig:
         """What a person types to get there with the same configuration, up to the node."""
         return ("ssh", *(("-F", self._chosen) if self._chosen else ()))
 
-    def _file(self, version: tuple[int, int]) -> Path:
-        path = paths.ssh() / f"config-{sha256(self._chosen.encode()).hexdigest()[:16]}"
+    def _file(self, version: tuple[int, int], *, asks: bool) -> Path:
+        name = f"config-{sha256(self._chosen.encode()).hexdigest()[:16]}"
+        path = paths.ssh() / (f"{name}-asks" if asks else name)
         if not _PLAIN.match(str(path)):
             what, hint = "ssh cannot use a path with such characters", "set another one: XDG_STATE_HOME=DIR"
             raise LinkError(what, where=str(path), hint=hint, retry=False)
-        text = self._text(version)
+        text = self._text(version, asks=asks)
         try:
             if not path.exists() or path.read_text(encoding="utf-8", errors="surrogateescape") != text:
                 _write(path, text)
@@ -116,9 +117,10 @@ class OpensshConfig:
             raise _for_link(os_error("cannot write it", str(path), error)) from None
         return path
 
-    def _text(self, version: tuple[int, int]) -> str:
+    def _text(self, version: tuple[int, int], *, asks: bool = False) -> str:
         newer = [line for since, lines in _SINCE.items() if version >= since for line in lines]
-        first = "".join(f"{line}\n" for line in (*_ALWAYS, *newer))
+        asked = () if asks else ("BatchMode yes",)
+        first = "".join(f"{line}\n" for line in (*_ALWAYS, *asked, *newer))
         if not self._chosen:
             # Both are checked for their owner and mode, as ssh does; a missing one is ignored.
             return f"{first}Include ~/.ssh/config\nInclude /etc/ssh/ssh_config\n"

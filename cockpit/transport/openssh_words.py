@@ -50,6 +50,8 @@ class Said(Tail):
         """Kind and fingerprint of the newest host key that was shown."""
         self.partial = False
         """Whether the other side accepted a key and wanted more."""
+        self.logged_in: Callable[[], None] | None = None
+        """Called after each login, at a jump host or at the node."""
         self._progress = progress
         self._rest = b""
 
@@ -73,6 +75,8 @@ class Said(Tail):
             self._learn(text[len(_DEBUG) :])
         elif _NOISE.match(text):
             self.partial |= "partial success" in text
+            if text.startswith("Authenticated to ") and self.logged_in and not self.opened.is_set():
+                self.logged_in()
         else:
             super().add(line + b"\n")
 

@@ -13,6 +13,7 @@ from cockpit.transport.srun import SrunWays
 
 if TYPE_CHECKING:
     from cockpit.transport.openssh import OpensshWays
+    from cockpit.transport.ssh import SshHops
 
 Options = Mapping[str, str]
 
@@ -41,7 +42,7 @@ def _local(options: Options, patience_s: float | None) -> Ways:
     return LocalWays()
 
 
-def _ssh(options: Options, patience_s: float | None) -> Ways:
+def _ssh(options: Options, patience_s: float | None) -> SshHops:
     from cockpit.transport.ssh import SshHops, SshOptions  # local runs save a fifth of a second
 
     config = Path(options["config"]) if options.get("config") else None
@@ -60,9 +61,11 @@ def _either_ssh(options: Options, patience_s: float | None) -> Ways:
     from cockpit.transport.fallback import FallbackWays
 
     known = frozenset(options.get("openssh", "").split())
-    return FallbackWays(
-        _ssh(options, patience_s), _openssh(options, patience_s), lambda job: SrunWays({"job": job}), known
-    )
+    first = _ssh(options, patience_s)
+    second = _openssh(options, patience_s)
+    either = FallbackWays(first, second, lambda job: SrunWays({"job": job}), known)
+    first.instead = either.asks_nobody
+    return either
 
 
 def _typed_ssh(options: Options, node: str) -> tuple[str, ...]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import asyncssh
 
+from cockpit.transport.asking import DESK, Desk, Login
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 from cockpit.transport.identities import host_keys, login_keys
 from cockpit.transport.knownhosts import Trust
@@ -28,8 +31,8 @@ HANDSHAKES_PER_HOP = 6
 _CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
 """Preferred unless the user's configuration says otherwise: 1.6 times as fast as chacha20 here."""
 
-_METHODS = ("gssapi-with-mic", "hostbased", "publickey")
-"""Ways to log in that ask nobody."""
+_METHODS = ("gssapi-with-mic", "hostbased", "publickey", "keyboard-interactive", "password")
+"""Ways to log in; the last two ask a person."""
 
 _TRIES = 4
 """Attempts if sshd drops the connection before the login."""
@@ -58,10 +61,16 @@ class SshOptions:
 
 
 class SshHops:
-    """What the connections of one cockpit share: a gate per hop, and one connection per jump host."""
+    """What the connections of one cockpit share: a gate per hop, and one connection per jump host.
 
-    def __init__(self, options: SshOptions | None = None) -> None:
+    :param desk: answers what servers ask of a person; None: that of this process
+    """
+
+    def __init__(self, options: SshOptions | None = None, desk: Desk | None = None) -> None:
         self.options = options or SshOptions()
+        self.instead: Callable[[str], Awaitable[bool]] | None = None
+        """Whether a node can be reached in another way, without a person: asked before a person is."""
+        self._desk = desk or DESK
         self._gates: dict[tuple[str, int, str], asyncio.Semaphore] = {}
         self._jumps: dict[str, asyncio.Task[asyncssh.SSHClientConnection]] = {}
 
@@ -84,8 +93,9 @@ class SshHops:
             tunnel = None
             if target.config.jump:
                 progress.reach(ConnectStage.JUMP)
-                tunnel = await self._jump(target.config.jump, destination)
-            return await self._connect(target, tunnel, target.config.jump, progress)
+                tunnel = await self._jump(target.config.jump, destination, progress)
+            login = self._login(target, destination, progress)
+            return await self._connect(target, tunnel, target.config.jump, progress, login)
         except _FAILURES as error:
             raise explain(error, asked.name, self.by_hand(asked)) from None
 
@@ -104,29 +114,32 @@ class SshHops:
     def _gate(self, host: str, port: int, via: str = "") -> asyncio.Semaphore:
         return self._gates.setdefault((host, port, via), asyncio.Semaphore(HANDSHAKES_PER_HOP))
 
-    async def _jump(self, hops: str, name: str) -> asyncssh.SSHClientConnection:
+    async def _jump(self, hops: str, name: str, wanted: Progress) -> asyncssh.SSHClientConnection:
         """The connection to the last of these jump hosts, ``[user@]host[:port],…``, by way of the others.
 
         :param name: who wants it
+        :param wanted: for what
         """
         task = self._jumps.get(hops)
         if task is None or (
             task.done() and (task.cancelled() or task.exception() or task.result().is_closed())
         ):
-            task = self._jumps[hops] = asyncio.create_task(self._open_jump(hops, name))
+            task = self._jumps[hops] = asyncio.create_task(self._open_jump(hops, name, wanted))
         # One node giving up must not cancel the hop under the others.
         return await asyncio.shield(task)
 
-    async def _open_jump(self, hops: str, name: str) -> asyncssh.SSHClientConnection:
+    async def _open_jump(self, hops: str, name: str, wanted: Progress) -> asyncssh.SSHClientConnection:
         route = await self._route(hops, name)
         if route != hops:
-            return await self._jump(route, name)
+            return await self._jump(route, name, wanted)
         before, _, last = hops.rpartition(",")
         asked = jump_host(last, name)
         try:
             target = await self._target(asked, before)
-            tunnel = await self._jump(before, name) if before else None
-            return await self._connect(target, tunnel, before, Progress())
+            login = self._login(target, name, wanted)
+            login.check()
+            tunnel = await self._jump(before, name, wanted) if before else None
+            return await self._connect(target, tunnel, before, Progress(), login)
         except _FAILURES as error:
             raise explain(error, asked.name, self.by_hand(asked, before)) from None
 
@@ -145,6 +158,21 @@ class SshHops:
                 what = f"ssh configuration: jump host {first} is reached through itself"
                 raise LinkError(what, where=name, hint=hint, retry=False)
             hops = f"{earlier},{hops}"
+
+    def _login(self, target: Target, node: str, wanted: Progress) -> Login:
+        """The login at a node or, on the way to it, at a jump host."""
+        config, asked = target.config, target.asked
+        port = f":{config.port}" if config.port != 22 else ""
+        return Login(
+            self._desk,
+            f"{config.user}@{asked.host}{port}",
+            where=target.name,
+            node=node,
+            shared=config.user if target.name == node else "",
+            tries=config.prompts,
+            unasked=wanted.unasked,
+            by_hand=target.by_hand,
+        )
 
     async def _target(self, asked: Asked, before: str = "") -> Target:
         """:raises LinkError: its configuration cannot be followed"""
@@ -169,17 +197,42 @@ class SshHops:
         tunnel: asyncssh.SSHClientConnection | None,
         via: str,
         progress: Progress,
+        login: Login,
     ) -> asyncssh.SSHClientConnection:
         """Connect; retry after a moment if sshd drops us before the login, as it does when busy.
 
         :param via: the jump hosts that ``tunnel`` passes
         """
+        try:
+            return await self._logged_in(target, tunnel, via, progress, login)
+        except (OSError, asyncssh.Error):
+            if not login.sent:
+                raise
+            login.end()  # whatever it was that ended it, the answer may have been counted
+            assert login.stopped
+            raise login.stopped from None
+        finally:
+            login.end()
+
+    async def _logged_in(
+        self,
+        target: Target,
+        tunnel: asyncssh.SSHClientConnection | None,
+        via: str,
+        progress: Progress,
+        login: Login,
+    ) -> asyncssh.SSHClientConnection:
         trust = await asyncio.to_thread(Trust, target.config, target.name)
         options, missing = await self._options(target.config, trust, tunnel)
         # One gate for each sshd: behind a jump host a dead node must not hold up the others.
         gate = self._gate(target.config.host, target.config.port, via)
-        for attempt in range(1, _TRIES + 1):
-            client = Client(progress, target, trust, self.options.accept_new)
+        instead = partial(self.instead, login.node) if self.instead is not None else None
+        attempt = 0
+        while True:
+            attempt += 1
+            client = Client(
+                progress, target, trust, login, accept_new=self.options.accept_new, instead=instead
+            )
             progress.reach(ConnectStage.QUEUED)
             try:
                 async with gate:
@@ -187,16 +240,24 @@ class SshHops:
             except asyncssh.HostKeyNotVerifiable as error:
                 raise client.host_key_error(str(error)) from None
             except asyncssh.PermissionDenied as error:
-                raise client.barred or refused_login(error, target, missing) from None
+                if client.barred or not login.blocked:
+                    raise client.barred or login.stopped or refused_login(error, target, missing) from None
             except (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError) as error:
                 if client.barred:
                     raise client.barred from None
-                if attempt == _TRIES:
+                if await login.heard():
+                    continue
+                if login.stopped is not None:
+                    raise login.stopped from None
+                if login.sent or attempt >= _TRIES:
                     raise await client.lost(error) from None
                 await asyncio.sleep(random.uniform(0.3, 1.0) * attempt)
             finally:
                 client.settle()
-        raise AssertionError("unreachable")
+            if login.blocked:
+                progress.reach(ConnectStage.PERSON)
+                await login.turn()
+                attempt = 0
 
     async def _dial(
         self,
@@ -225,7 +286,7 @@ class SshHops:
         try:
             while not (await asyncio.wait({dialing}, timeout=_LOOK_S))[0]:
                 client.look()
-                if client.progress.waited_s > self.options.stage_timeout:
+                if client.progress.waited_s > self.options.stage_timeout and not client.login.asking:
                     raise stuck(
                         client.progress.stage,
                         client.target.name,
@@ -252,7 +313,8 @@ class SshHops:
         keys |= own
         if not config.has_ciphers:
             keys["encryption_algs"] = _CIPHERS
-        methods = [method for method in config.methods or _METHODS if method in _METHODS]
+        ways = _METHODS if config.prompts else _METHODS[:-2]
+        methods = [method for method in config.methods or ways if method in ways]
         options: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(
             _Evaluated(config),
             config=None,

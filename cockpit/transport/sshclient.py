@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from cockpit.base.shell import join
 from cockpit.errors import CockpitError
 from cockpit.transport import hostkeys
 from cockpit.transport.adopt import barred
+from cockpit.transport.asking import Login
 from cockpit.transport.base import ConnectStage, LinkError, Progress, UnknownHostKey
 from cockpit.transport.knownhosts import Trust
 from cockpit.transport.proxycommand import ProxyCommand
@@ -21,11 +23,24 @@ class Client(asyncssh.SSHClient):
     """Reports how far a connection has got, and decides about host keys that asyncssh does not know.
 
     :param progress: kept up to date
+    :param login: answers what the server asks
+    :param instead: whether there is a way to log in that needs no person
     :param accept_new: whether unknown host keys are kept and trusted
     """
 
-    def __init__(self, progress: Progress, target: Target, trust: Trust, accept_new: bool) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        target: Target,
+        trust: Trust,
+        login: Login,
+        *,
+        accept_new: bool,
+        instead: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         self.progress = progress
+        self.login = login
+        self._instead = instead
         self.target = target
         self.proxy: ProxyCommand | None = None
         self.connected = False
@@ -72,7 +87,7 @@ class Client(asyncssh.SSHClient):
         if self._connection is None:
             return
         if self._connection.get_extra_info("recv_cipher"):
-            self.progress.reach(ConnectStage.LOGIN)
+            self.progress.reach(ConnectStage.PERSON if self.login.asking else ConnectStage.LOGIN)
         elif self._connection.get_extra_info("server_version"):
             self.progress.reach(ConnectStage.KEYS)
 
@@ -91,6 +106,38 @@ class Client(asyncssh.SSHClient):
         if not words:
             return error
         return LinkError(f"ProxyCommand ended: {words}", where=self.target.name, hint=self._try)
+
+    async def password_auth_requested(self) -> str | None:
+        """See :class:`asyncssh.SSHClient`."""
+        if not await self.login.may_begin(self._instead):
+            return None
+        given = await self._answered([("password:", False)])
+        return given[0] if given else None
+
+    def password_change_requested(self, prompt: str, lang: str) -> Any:
+        """See :class:`asyncssh.SSHClient`."""
+        self.login.expired()
+        return NotImplemented
+
+    async def kbdint_auth_requested(self) -> str | None:
+        """See :class:`asyncssh.SSHClient`."""
+        return "" if await self.login.may_begin(self._instead) else None
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        """See :class:`asyncssh.SSHClient`."""
+        self.login.hear(f"{name}\n{instructions}")
+        return await self._answered(prompts) if prompts else []
+
+    async def _answered(self, prompts: Sequence[tuple[str, bool]]) -> Sequence[str] | None:
+        auth = self._connection.auth if self._connection else None
+        given = await self.login.answers(prompts)
+        if auth is not None and given is not None:
+            # asyncssh has no callback for what a server makes of an answer.
+            auth.auth_failed = lambda: self.login.verdict(False)  # type: ignore[attr-defined]
+            auth.auth_succeeded = lambda: self.login.verdict(True)  # type: ignore[attr-defined]
+        return given
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """See :class:`asyncssh.SSHClient`."""

@@ -72,8 +72,8 @@ class _Reader(SSHClientConfig):
         **{
             name.lower(): (name, handler)
             for handler, names in (
-                (SSHConfig._set_bool, ("CheckHostIP", "HashKnownHosts", "ProxyUseFdpass")),
-                (SSHConfig._set_int, ("RequiredRSASize",)),
+                (SSHConfig._set_bool, ("BatchMode", "CheckHostIP", "HashKnownHosts", "ProxyUseFdpass")),
+                (SSHConfig._set_int, ("RequiredRSASize", "NumberOfPasswordPrompts")),
                 (SSHConfig._set_string, ("StrictHostKeyChecking", "RevokedHostKeys")),
                 (SSHConfig._set_string, ("GSSAPIServerIdentity", "GSSAPIClientIdentity")),
                 (SSHConfig._set_string_list, ("KnownHostsCommand", "RefuseConnection")),
@@ -133,12 +133,12 @@ _STRINGS = (
     *("StrictHostKeyChecking", "RevokedHostKeys", "GSSAPIServerIdentity", "GSSAPIClientIdentity"),
     *("KnownHostsCommand", "RefuseConnection"),
 )
-_INTEGERS = ("Port", "RequiredRSASize")
+_INTEGERS = ("Port", "RequiredRSASize", "NumberOfPasswordPrompts")
 _FLAGS = (
     *("Compression", "TCPKeepAlive", "GSSAPIAuthentication", "GSSAPIDelegateCredentials"),
     *("PubkeyAuthentication", "HostbasedAuthentication", "IdentitiesOnly"),
     *("PasswordAuthentication", "KbdInteractiveAuthentication"),
-    *("CheckHostIP", "HashKnownHosts", "ProxyUseFdpass"),
+    *("BatchMode", "CheckHostIP", "HashKnownHosts", "ProxyUseFdpass"),
 )
 _REPEATED = ("IdentityFile", "CertificateFile", "SetEnv")
 _WORDS = ("UserKnownHostsFile", "GlobalKnownHostsFile", "SendEnv")
@@ -169,6 +169,7 @@ class HostConfig:
     :param identity_files: None: ssh's default ones; files may be missing
     :param agent: socket of the ssh agent, empty: none; None: the one of the environment
     :param methods: ways to log in, in order; None: all
+    :param prompts: how often a person may be asked in one login; 0: never
     :param user_known_hosts: files, which may be missing; a new key goes into the first
     :param strict: ``yes`` (an unknown host key is refused), ``ask``, ``accept-new`` (it is kept)
     :param revoked: a file of host keys; empty: none
@@ -188,6 +189,7 @@ class HostConfig:
     identities_only: bool
     agent: str | None
     methods: tuple[str, ...] | None
+    prompts: int
     host_based: bool
     host_based_algorithms: tuple[str, ...] | None
     user_known_hosts: tuple[str, ...]
@@ -345,6 +347,7 @@ def _host_config(reader: _Reader, asked: Asked) -> HostConfig:
         identities_only=bool(reader.get("IdentitiesOnly")),
         agent=_agent(reader, path),
         methods=words("PreferredAuthentications"),
+        prompts=0 if reader.get("BatchMode") else int(str(reader.get("NumberOfPasswordPrompts", 3))),
         host_based=bool(reader.get("HostbasedAuthentication")),
         host_based_algorithms=words("HostbasedAcceptedAlgorithms"),
         user_known_hosts=paths("UserKnownHostsFile", (f"{own}/known_hosts", f"{own}/known_hosts2")),

@@ -27,6 +27,7 @@ from cockpit.config import Config
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.asking import DESK, Prompter
 from cockpit.tui.commands import Id, keymap
 from cockpit.tui.door import Door, explained, notice
 from cockpit.tui.escape import reads_escapes
@@ -35,6 +36,7 @@ from cockpit.tui.look.ascii_filter import AsciiFilter
 from cockpit.tui.look.few_colours import FewColours
 from cockpit.tui.look.glyphs import Glyphs, choose
 from cockpit.tui.panes.finder import Finder, Item
+from cockpit.tui.panes.login import LoginPrompter
 from cockpit.tui.typeahead import Typeahead
 from cockpit.tui.walls import wall
 
@@ -75,6 +77,7 @@ class BaseApp(App[int]):
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
+        self._asked_before: Prompter | None = None
         self.session: Session | None = None
         """Closed when the app ends."""
         self.error: CockpitError | None = None
@@ -109,8 +112,11 @@ class BaseApp(App[int]):
         self.set_interval(RELOAD_S, self._load_themes)
         self._running_loop = asyncio.get_running_loop()
         self._keys_served = asyncio.create_task(self.typeahead.serve())
+        self._asked_before, DESK.prompter = DESK.prompter, LoginPrompter(self)
 
     def on_unmount(self) -> None:
+        if self._asked_before is not None:
+            DESK.prompter, self._asked_before = self._asked_before, None
         if self._keys_served is not None:
             self._keys_served.cancel()
 

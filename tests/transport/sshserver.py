@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 
+from cockpit.transport.asking import Desk
 from cockpit.transport.ssh import SshHops, SshOptions
 from tests.waiting import soon
 
@@ -25,6 +27,24 @@ class Counts:
     commands: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Wants:
+    """What a login to a server takes besides a key.
+
+    :param password: by the method ``password``; empty: that is not offered
+    :param rounds: by keyboard-interactive: prompts with whether they echo, and their right answers
+    :param told: what it says before the first round
+    """
+
+    password: str = ""
+    rounds: list[tuple[list[tuple[str, bool]], list[str]]] = field(default_factory=list)
+    told: str = ""
+    tried: list[str] = field(default_factory=list)
+    """All answers that it got."""
+    begun: int = 0
+    """How often keyboard-interactive was begun."""
+
+
 class _Server(asyncssh.SSHServer):
     def __init__(
         self,
@@ -32,7 +52,10 @@ class _Server(asyncssh.SSHServer):
         login_s: float,
         connections: set[asyncssh.SSHServerConnection],
         asks: bool,
+        wants: Wants,
     ) -> None:
+        self._wants = wants
+        self._round = 0
         self._asks = asks
         self._connections = connections
         self._counts = counts
@@ -49,6 +72,32 @@ class _Server(asyncssh.SSHServer):
     async def begin_auth(self, username: str) -> bool:
         await asyncio.sleep(self._login_s)
         return self._asks
+
+    def password_auth_supported(self) -> bool:
+        return bool(self._wants.password)
+
+    def validate_password(self, username: str, password: str) -> bool:
+        self._wants.tried.append(password)
+        return password == self._wants.password
+
+    def kbdint_auth_supported(self) -> bool:
+        return bool(self._wants.rounds)
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, list[tuple[str, bool]]]:
+        self._wants.begun += 1
+        self._round = 0
+        return "", self._wants.told, "", self._wants.rounds[0][0]
+
+    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> Any:
+        self._wants.tried += responses
+        if list(responses) != self._wants.rounds[self._round][1]:
+            return False
+        self._round += 1
+        if self._round == len(self._wants.rounds):
+            return True
+        return "", "", "", self._wants.rounds[self._round][0]
 
     def auth_completed(self) -> None:
         self._settle()
@@ -94,6 +143,7 @@ class Place:
         self.known_hosts = folder / "known_hosts"
         self.config = folder / "config"
         self.known_hosts.write_text("")
+        self._connections: set[asyncssh.SSHServerConnection] = set()
         key = asyncssh.generate_private_key("ssh-ed25519")
         key.write_private_key(folder / "id")
         (folder / "id").chmod(0o600)
@@ -114,9 +164,17 @@ class Place:
             line = f"[127.0.0.1]:{port} {host_key.export_public_key().decode()}"
             self.known_hosts.write_text(self.known_hosts.read_text() + line)
 
-    def hops(self) -> SshHops:
-        """Connections by this folder's configuration."""
-        return SshHops(SshOptions(config=self.config))
+    def hops(self, desk: Desk | None = None) -> SshHops:
+        """Connections by this folder's configuration.
+
+        :param desk: answers what servers ask; None: nobody does
+        """
+        return SshHops(SshOptions(config=self.config), desk or Desk())
+
+    def hang_up(self) -> None:
+        """Close the connections to the newest server."""
+        for connection in list(self._connections):
+            connection.abort()
 
     @asynccontextmanager
     async def master(self, name: str, socket: Path) -> AsyncIterator[None]:
@@ -141,6 +199,7 @@ class Place:
         serve: Serve | None = None,
         authority: asyncssh.SSHKey | None = None,
         asks: bool = True,
+        wants: Wants | None = None,
     ) -> AsyncIterator[Counts]:
         """A server on a free loopback port, called ``name`` in the configuration.
 
@@ -150,12 +209,14 @@ class Place:
         :param login_s: how long a login takes
         :param serve: what it does with a command, in place of running it
         :param asks: whether a login needs anything
+        :param wants: what a login takes without a key
         :param authority: signs a certificate for its host key
         """
         counts = Counts()
         host_key = asyncssh.generate_private_key("ssh-ed25519")
 
         connections: set[asyncssh.SSHServerConnection] = set()
+        self._connections = connections
         serving: set[asyncio.Task[None]] = set()
 
         async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -170,7 +231,7 @@ class Place:
         server = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Server(counts, login_s, connections, asks),
+            server_factory=lambda: _Server(counts, login_s, connections, asks, wants or Wants()),
             server_host_keys=[
                 host_key if authority is None else (host_key, _certificate(authority, host_key))
             ],

@@ -222,11 +222,11 @@ def test_no_keyword_of_ssh_that_asyncssh_skips_is_unheard_of() -> None:
 
 
 HARMLESS = (
-    *("AddKeysToAgent", "BatchMode", "ClearAllForwardings", "ConnectionAttempts", "ControlMaster"),
+    *("AddKeysToAgent", "ClearAllForwardings", "ConnectionAttempts", "ControlMaster"),
     *("ControlPersist", "EnableEscapeCommandline", "EscapeChar", "ExitOnForwardFailure", "FingerprintHash"),
     *("ForkAfterAuthentication", "ForwardX11", "ForwardX11Timeout", "GatewayPorts", "GSSAPIKexAlgorithms"),
     *("GSSAPIRenewalForcesRekey", "GSSAPITrustDns", "IPQoS", "LogLevel", "LogVerbose"),
-    *("NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PermitLocalCommand"),
+    *("NoHostAuthenticationForLocalhost", "PermitLocalCommand"),
     *("PermitRemoteOpen", "SecurityKeyProvider", "SessionType", "StdinNull", "StreamLocalBindMask"),
     *("StreamLocalBindUnlink", "SyslogFacility", "Tunnel", "TunnelDevice", "UpdateHostKeys"),
     *("VerifyHostKeyDNS", "VisualHostKey", "XAuthLocation"),

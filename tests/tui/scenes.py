@@ -13,14 +13,16 @@ from textual.pilot import Pilot
 
 from cockpit.config import Config
 from cockpit.engine.launch.start import Stages
+from cockpit.engine.links.pool import _Way
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
+from cockpit.transport.asking import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.logs.filter_bar import WAIT_S
 from cockpit.tui.run.screen import RunScreen
-from tests.tui.stage import Stage
+from tests.tui.stage import NOW, Stage
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
 
@@ -61,6 +63,36 @@ class UnknownKeys(Stage):
         if not await stages.trusts(keys):
             raise ManyErrors(keys)
         return await super().take_off(stages)
+
+
+class WantsPassword(Unanswered):
+    """Nodes that want a password, tried at the first of them."""
+
+    challenge = Challenge(
+        hop="ada@gpu01",
+        kind="password",
+        prompts=(Prompt("Password:"),),
+        of="gpu01",
+        waiting=lambda: EIGHT[1:],
+    )
+
+    async def take_off(self, stages: Stages) -> Session:
+        stages.connecting(Roll(self.nodes))
+        await DESK.ask(self.challenge)
+        return await super().take_off(stages)
+
+
+class WantsCode(WantsPassword):
+    """A login host that wants two answers, and has a lot to say."""
+
+    challenge = Challenge(
+        hop="ada@login.hpc.example.org:2222",
+        kind="code",
+        prompts=(Prompt("Verification code:"), Prompt("Which device (phone, token)?", echo=True)),
+        told=("Two-factor login for HPC Example. " + "All use is logged. " * 9, "Enter the newest code"),
+        of="jump host login.hpc.example.org, on the way to gpu01",
+        refused="Refused; this is try 2 of 3.",
+    )
 
 
 def healthy(**manifest: Any) -> Stage:
@@ -141,6 +173,15 @@ def goes_stale(stage: Stage) -> None:
     stage.happens("gpu06", kind="link", at=time.time() - 14, state="stale", why="no answer for 15 s")
 
 
+def needs_a_person(stage: Stage) -> None:
+    """Three nodes have lost their link, and are reached by a one-time code only."""
+    trains(stage)
+    why = "login not done: ada@login needs an answer of a person again"
+    for node in EIGHT[:3]:
+        stage.happens(node, kind="link", at=NOW - 40, state="stale", why=why, asks=True)
+        stage.pool._ways[node] = _Way(error=NeedsPerson(why, where=node))
+
+
 def comes_back(stage: Stage) -> None:
     """The link to one node was lost and is back."""
     goes_stale(stage)
@@ -216,6 +257,8 @@ def nothing(stage: Stage) -> None:
 SCENES: dict[str, Scene] = {
     "connecting": Scene(lambda: Unanswered(EIGHT, 8), nothing),
     "host-keys": Scene(lambda: UnknownKeys(EIGHT[:4], 8), nothing),
+    "login-password": Scene(lambda: WantsPassword(EIGHT, 8), nothing, keys=tuple("s3cret")),
+    "login-code": Scene(lambda: WantsCode(EIGHT, 8), nothing),
     "cannot-start": Scene(refused, nothing),
     "launching": Scene(launched, nothing),
     "running": Scene(),
@@ -223,6 +266,7 @@ SCENES: dict[str, Scene] = {
     "ended": Scene(play=ends),
     "finalising": Scene(play=finalises),
     "stale": Scene(play=goes_stale),
+    "logged-out": Scene(play=needs_a_person),
     "back": Scene(play=comes_back),
     "disk-full": Scene(play=disk_full),
     "recorded": Scene(recorded, nothing),

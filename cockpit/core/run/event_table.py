@@ -223,10 +223,16 @@ def _of_node(at: float, node: str, sentence: str, level: str = "info", *, aside:
     return Entry(at, f"{node}: {sentence}", level, node, aside=aside, common=sentence)
 
 
+def _linked(node: Node, at: float, fact: events.LinkChanged) -> Node:
+    since = node.link_since if node.link == fact.state else at
+    return replace(node, link=fact.state, link_since=since, link_why=fact.why)
+
+
 def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.LinkChanged) -> Entry:
     first = _first(said, f"link {node}")
     if fact.state != "ok":
-        return _of_node(at, node, f"link lost, the run goes on; reconnecting ({fact.why})", "warning")
+        how = "logging in again needs you" if fact.asks else "reconnecting"
+        return _of_node(at, node, f"link lost, the run goes on; {how} ({fact.why})", "warning")
     return _of_node(at, node, "link is up" if first else "link is back", aside=first)
 
 
@@ -345,7 +351,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Launched: EventKind(OURS, _launched, _says(lambda fact: "launched", aside=True)),
     events.LinkChanged: EventKind(
         OURS,
-        _node(lambda node, at, fact: replace(node, link=fact.state, link_since=at, link_why=fact.why)),
+        _node(_linked),
         _tell_link,
     ),
     events.ClockMeasured: EventKind(

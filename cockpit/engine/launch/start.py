@@ -21,6 +21,7 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
 from cockpit.transport import hostkeys
+from cockpit.transport.asking import DESK
 from cockpit.transport.base import Reach, UnknownHostKey
 
 
@@ -69,6 +70,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
     :raises ManyErrors: one line for each node that cannot be reached, is unfit or refused
     """
     job = request.job
+    DESK.reopen()  # whoever starts, or starts again, is there to be asked
     pythons = [*([job.python] if job.python else []), *PYTHONS]
     pool = LinkPool(pythons, request.reach)
     folder: RunFolder | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
@@ -17,6 +18,7 @@ from weakref import WeakSet
 from cockpit.engine.links.link import Link, LinkTimes
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.asking import DESK, NeedsPerson
 from cockpit.transport.base import ConnectStage, LinkError, Progress, Reach, UnknownHostKey, Ways
 from cockpit.transport.registry import TRANSPORTS
 
@@ -76,6 +78,11 @@ def pause_s(error: BaseException, tries: int = 0) -> float:
     return seconds * random.uniform(0.7, 1.3)
 
 
+def link_state(error: BaseException) -> str:
+    """What a link that failed with this is: ``stale``, while it may come back, or ``gone``."""
+    return "stale" if retried(error) or isinstance(error, NeedsPerson) else "gone"
+
+
 @dataclass
 class _Way:
     """The way to one node."""
@@ -91,6 +98,10 @@ class _Way:
     """Why nobody in a hurry should wait for the next try."""
     least_s: float = 0.0
     """No pause between two tries is shorter."""
+    asked: bool = True
+    """Whether a person wants the next try, and can be asked for a password."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends a pause."""
 
     @property
     def open_link(self) -> Link | None:
@@ -99,7 +110,8 @@ class _Way:
 
     def fail(self, error: CockpitError) -> None:
         """A try has failed."""
-        self.due = time.monotonic() + max(self.least_s, pause_s(error, self.tries))
+        pause = math.inf if isinstance(error, NeedsPerson) else pause_s(error, self.tries)
+        self.due = time.monotonic() + max(self.least_s, pause)
         self.tries += 1
         self.error = error
 
@@ -173,6 +185,17 @@ class LinkPool:
             raise LinkError("no link now", where=node)
         return link
 
+    @property
+    def waiting(self) -> list[str]:
+        """Nodes that are not tried again before a person wants it: see :meth:`again`."""
+        return [node for node, way in self._ways.items() if isinstance(way.error, NeedsPerson)]
+
+    def again(self) -> None:
+        """A person wants to log in to the nodes that wait for that."""
+        DESK.reopen()
+        for node in self.waiting:
+            self._opening(node, now=True)
+
     def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
         """The try that opened, or may yet open, the link to a node."""
         way = self._ways.setdefault(node, _Way(least_s=TRANSPORTS[self.reach.kind].retry_s))
@@ -185,7 +208,8 @@ class LinkPool:
             # Nobody may be waiting any longer when it fails; the next caller gets the error.
             way.opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         if now:
-            way.due, way.error = 0.0, None
+            way.due, way.error, way.asked = 0.0, None, True
+            way.wake.set()
         assert way.opening is not None
         return way.opening
 
@@ -193,7 +217,10 @@ class LinkPool:
         if way.link is not None:
             await close_all([way.link])
             way.link = None
-        await asyncio.sleep(max(0.0, way.due - time.monotonic()))
+        while (pause := way.due - time.monotonic()) > 0:
+            way.wake.clear()
+            with suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(way.wake.wait(), None if pause == math.inf else pause)
         try:
             way.link = await self._recognised(node, await self._connect(node))
         except CockpitError as error:
@@ -217,6 +244,8 @@ class LinkPool:
             if self._transports is None:
                 self._transports = TRANSPORTS[self.reach.kind].ways(self.reach.options, self._patience_s)
             link = Link(node, await self._transports.to(node), self.pythons, self._times)
+            way = self._ways[node]
+            link.progress.unasked, way.asked = not way.asked, False
             self.roll.on_its_way(node, link.progress)
             try:
                 await link.open()
@@ -261,7 +290,8 @@ class LinkPool:
         while pending:
             _, pending = await asyncio.wait(pending, timeout=_LOOK_S)
             refused = any(not isinstance(error, UnknownHostKey) for error in self.roll.failed.values())
-            if refused and self.roll.elapsed_s > truth_s:
+            # What a person is typing just now is not to end up in a shell.
+            if refused and self.roll.elapsed_s > truth_s and not DESK.asking:
                 return
 
     @asynccontextmanager

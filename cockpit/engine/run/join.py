@@ -14,7 +14,7 @@ from cockpit.base.answers import FoundRun, Remains, RunFacts
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, RemoteError
-from cockpit.engine.links.pool import LinkPool, retried, settle
+from cockpit.engine.links.pool import LinkPool, link_state, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.errors import CockpitError, Exit
@@ -69,13 +69,12 @@ async def model_now(
     answers, errors = await ask_all(pool, manifest, ask, only)
     model = RunModel.of([planned(manifest), *chain(*answers.values())])
     for name, error in list(errors.items()):
-        state = "stale" if retried(error) else "gone"
         if isinstance(error, Reclaimed):
             # What was copied from it before is all that will ever be known.
             (entry,) = (node for node in manifest.nodes if node.name == name)
             for event in RunFolder(paths.runs() / manifest.run).recorded(entry):
                 model.apply(event)
-        model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
+        model.apply(Event(time.time(), name, events.LinkChanged(link_state(error), error.what)))
         if isinstance(error, Reclaimed) or (isinstance(error, RemoteError) and error.kind == "gone"):
             model.apply(Event(time.time(), name, events.NodeLost(error.what)))
     return model, errors

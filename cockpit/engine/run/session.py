@@ -19,13 +19,14 @@ from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RunModel
 from cockpit.engine.links.link import Link, RemoteError
-from cockpit.engine.links.pool import InternalError, LinkPool, pause_s, retried, settle
+from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
+from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Reclaimed
 
 CREDIT = 4 << 20
@@ -197,7 +198,7 @@ class Session:
         """There is no link to a node, or not one to rely on; the pool opens another when it is time."""
         if link is not None:
             link.lose(LinkError(error.what, where=name, hint=error.hint, retry=retried(error)))
-        self._link_event(name, "stale" if retried(error) else "gone", error.what)
+        self._link_event(name, link_state(error), error.what, asks=isinstance(error, NeedsPerson))
 
     async def _follow(self, entry: NodeEntry, link: Link) -> None:
         name = entry.name
@@ -352,9 +353,11 @@ class Session:
         if node.rtt_s is None or abs(clock.offset_s - node.offset_s) > 0.005:
             self._note(name, events.ClockMeasured(clock.offset_s, clock.rtt_s))
 
-    def _link_event(self, name: str, state: str, why: str = "") -> None:
-        if self.model.nodes[name].link != state:
-            self._note(name, events.LinkChanged(state, why))
+    def _link_event(self, name: str, state: str, why: str = "", *, asks: bool = False) -> None:
+        """It is news if the state is, or if a person has to log in, for another reason than before."""
+        node = self.model.nodes[name]
+        if node.link != state or (asks and node.link_why != why):
+            self._note(name, events.LinkChanged(state, why, asks))
 
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""

@@ -85,7 +85,7 @@ class Question(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             with VerticalScroll(can_focus=False):
-                yield Static("\n".join(map(_harmless, self._lines)), markup=False)
+                yield Static("\n".join(map(harmless, self._lines)), markup=False)
             with Horizontal():
                 for answer in self._answers:
                     yield Button(
@@ -94,7 +94,7 @@ class Question(ModalScreen[str]):
                         classes="-grave" if answer.grave else "",
                         compact=True,
                     )
-        box.border_title = Content(f" {_harmless(self._title)} ")
+        box.border_title = Content(f" {harmless(self._title)} ")
 
     def on_mount(self) -> None:
         self.query(Button).first().focus()
@@ -160,6 +160,6 @@ class Question(ModalScreen[str]):
                     self.dismiss(answer.id)
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Lines that may quote a node."""
     return "\n".join(RemoteText.of(line).shown() for line in text.split("\n"))

@@ -76,6 +76,9 @@ class Notice:
         if self._recorded or self._board.model.over:
             self._outcome = self._outcome or self._tell_outcome()
             return self._outcome
+        if waiting := self._session.pool.waiting:
+            nodes = RemoteText.of(nodes_text(waiting)).shown(limit=200)
+            return f"{nodes}: logging in again needs you · {self._keys['retry']} asks; the run goes on"
         return "" if self._session.writer else self._reading_along()
 
     def _tell_outcome(self) -> str:

@@ -198,7 +198,10 @@ class RunScreen(CommandScreen):
                 ),
             ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
-            "retry": Handler(self._resume, needs(lambda: self._trouble, "nothing went wrong here")),
+            "retry": Handler(
+                self._retry,
+                needs(lambda: self._trouble or self.session.pool.waiting, "nothing went wrong here"),
+            ),
             "open": Handler(self._do_open, self._no_open),
             "previous_view": Handler(
                 lambda: self._show_view(tabs.past.pop(), remember=False),
@@ -290,7 +293,10 @@ class RunScreen(CommandScreen):
         if self._flight.collects and not self.app.read_only:
             self.action_command("collect")
 
-    def _resume(self) -> None:
+    def _retry(self) -> None:
+        self.session.pool.again()
+        if self._trouble is None:
+            return
         self._trouble = None
         self._watch(again=True)
 

@@ -1,0 +1,109 @@
+"""Real sshds that want a password: a person types it, once, and it is nowhere afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cockpits import EXAMPLES, Cockpits
+from tests.lab.lab import USER, Lab
+from tests.lab.terminals import terminal
+from tests.needs import require
+from tests.waiting import until
+
+pytestmark = pytest.mark.lab
+
+SECRET = "Correct-Horse-7"
+WANTS = ("PasswordAuthentication yes", "AuthorizedKeysFile none")
+PLAIN = str(EXAMPLES / "train_plain.py")
+
+
+def give_password(lab: Lab) -> None:
+    """Give the lab's user a password, on all nodes."""
+    words = [require("openssl"), "passwd", "-6", "-stdin"]
+    done = subprocess.run(words, input=SECRET, capture_output=True, text=True, check=True)
+    shadow = lab.folder / "etc/shadow"
+    text = shadow.read_text().replace(f"{USER}:*:", f"{USER}:{done.stdout.strip()}:")
+    with open(shadow, "r+") as file:  # in place: the file itself is bound over /etc/shadow
+        file.truncate()
+        file.write(text)
+
+
+def tries(lab: Lab) -> dict[str, list[int]]:
+    """Passwords that each node's sshd refused and accepted."""
+    said = {node: lab.sshd_log(node) for node in lab.nodes}
+    return {
+        node: [text.count(f"{verdict} password for {USER}") for verdict in ("Failed", "Accepted")]
+        for node, text in said.items()
+    }
+
+
+def found(folder: Path, secret: str) -> list[Path]:
+    """Files below a folder that hold a secret."""
+    return [each for each in folder.rglob("*") if each.is_file() and secret.encode() in each.read_bytes()]
+
+
+def test_a_password_is_asked_once_and_kept_nowhere(make_lab: Callable[[int], Lab]) -> None:
+    lab = make_lab(2)
+    give_password(lab)
+    for node in lab.nodes:
+        lab.restart_sshd(node, *WANTS)
+    cockpits = Cockpits(lab, "typed")
+
+    refused = cockpits.run("--headless", "--launcher", "command", program=["echo", "hello"])
+    assert refused.returncode == 3
+    assert "it wants a password or a code, and --headless asks nobody; load a key" in refused.stderr
+    assert tries(lab) == {"node1": [0, 0], "node2": [0, 0]}
+
+    words = cockpits.words("--plain", "--launcher", "command", program=[PLAIN, "--steps", "300"])
+    with terminal(lab, words) as screen:
+        screen.wait_for("password: ")
+        screen.type("wrong\r")
+        screen.wait_for("Refused; this is try 2 of 3.")
+        assert sorted(tries(lab).values()) == [[0, 0], [1, 0]], "the other node has not heard of it"
+        screen.type(f"{SECRET}\r")
+        until(cockpits.all_started, "it runs", timeout=90)
+        assert sorted(tries(lab).values()) == [[0, 1], [1, 1]]
+        lab.stop_sshd("node2", sessions=True)
+        lab.start_sshd("node2", *WANTS)
+        screen.wait_for("node2: link is back")
+        assert screen.end(120) == 0
+        assert screen.text.count("password: ") == 2
+        assert SECRET not in screen.text
+        assert "wrong" not in screen.text
+    assert found(lab.home(), SECRET) == []
+    assert not any(SECRET.encode() in each for node in lab.nodes for each in cockpits.logs(node).values())
+    assert sum(each[1] for each in tries(lab).values()) == 3
+
+
+@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+def test_one_wrong_password_is_one_refusal(make_lab: Callable[[int], Lab], transport: str) -> None:
+    lab = make_lab(3)
+    give_password(lab)
+    for node in lab.nodes:
+        lab.restart_sshd(node, *WANTS)
+    own = (lab.home() / ".ssh/config").read_text()
+    lab.write(None, lab.home() / "once", f"NumberOfPasswordPrompts 1\n{own}")
+    words = ["cockpit", "ps", "--hostfile", str(lab.hostfile), "--transport", transport]
+    words += ["-F", str(lab.home() / "once")]
+    with terminal(lab, words) as screen:
+        screen.wait_for("password: ")
+        screen.type("wrong\r")
+        screen.end()
+        assert screen.text.count(" refused the password; nothing is tried by itself") == 3, screen.text
+    assert sorted(tries(lab).values()) == [[0, 0], [0, 0], [1, 0]]
+    with terminal(lab, words) as screen:
+        screen.wait_for("password: ")
+        screen.type(f"{SECRET}\r")
+        assert screen.end() == 0
+        assert "No runs yet" in screen.text
+    assert sorted(each[1] for each in tries(lab).values()) == [1, 1, 1]
+    with terminal(lab, words) as screen:  # ctrl-c is about this login
+        screen.wait_for("password: ")
+        screen.type("\x03")
+        screen.end()
+        assert screen.text.count("was given up") == 3
+    assert found(lab.home(), SECRET) == []
