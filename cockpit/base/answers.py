@@ -138,6 +138,7 @@ class FactsAnswer:
     accelerate_tool: Optional[str] = maybe(PATH)
     free_bytes: int = bound(SIZE, 0)
     gpus: Optional[VisibleGpus] = maybe(Of(VisibleGpus))
+    packages: Dict[str, str] = bound(MapOf(WORD, WORD, 100), {})
 
 
 @dataclass(frozen=True)

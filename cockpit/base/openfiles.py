@@ -35,6 +35,12 @@ def raise_limit() -> int:
     return wanted
 
 
+def theirs() -> int | None:
+    """The soft limit that training programs get; None: unlimited."""
+    soft = (_before or resource.getrlimit(resource.RLIMIT_NOFILE))[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 def give_back(pid: int) -> None:
     """Give our child the limit that this process had before raising its own.
 

@@ -19,6 +19,7 @@ from cockpit.base.gate import (
     SECONDS,
     SENTENCE,
     SIZE,
+    WORD,
     ListOf,
     MapOf,
     Of,
@@ -30,7 +31,7 @@ from cockpit.base.gate import (
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
-    from cockpit.base import answers  # noqa: F401 (in the strings of Request["…"])
+    from cockpit.base import answers, condition  # noqa: F401 (in the strings of Request["…"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -62,6 +63,7 @@ class Facts(Request["answers.FactsAnswer", "answers.Nothing"]):
     base: str = bound(_LINE, "")
     gpus: bool = bound(FLAG, False)
     visible: Optional[str] = maybe(_LINE)
+    packages: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,36 @@ class Resolve(Request["answers.ResolveAnswer", "answers.Nothing"]):
     """the addresses of a name"""
 
     name: str = bound(_NAME)
+
+
+@dataclass(frozen=True)
+class Checkup(Request["condition.CheckupAnswer", "answers.Nothing"]):
+    """the node's condition: `parts` of it; payload: pynvml, for GPUs"""
+
+    parts: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    cwd: str = bound(_LINE, "")
+    base: str = bound(_LINE, "")
+    script: str = bound(_LINE, "")
+    port: int = bound(Whole(0, 65535), 0)
+    names: Tuple[str, ...] = bound(ListOf(_NAME, 1024), ())
+    limit_s: float = bound(SECONDS, 5.0)
+
+
+@dataclass(frozen=True)
+class Meet(Request["answers.Nothing", "condition.MeetItem"]):
+    """listens on a port, at most this long; `port` 0: any"""
+
+    port: int = bound(Whole(0, 65535), 0)
+    limit_s: float = bound(SECONDS, 10.0)
+
+
+@dataclass(frozen=True)
+class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
+    """whether a TCP connection to a port of another node can be made"""
+
+    address: str = bound(_NAME)
+    port: int = bound(Whole(1, 65535))
+    limit_s: float = bound(SECONDS, 3.0)
 
 
 @dataclass(frozen=True)
@@ -203,6 +235,9 @@ _ALL = (
     Facts,
     Port,
     Resolve,
+    Checkup,
+    Meet,
+    Reach,
     Launch,
     Stop,
     Discard,

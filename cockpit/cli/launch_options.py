@@ -20,7 +20,7 @@ from cockpit.plans.launch import LaunchJob
 from cockpit.plans.launchers.registry import LAUNCHERS
 from cockpit.plans.nodes import hostfile
 from cockpit.plans.profilers.registry import PROFILERS
-from cockpit.plans.python import choose
+from cockpit.plans.python import Python, choose
 from cockpit.plans.words import split
 
 EPILOG = """examples:
@@ -36,6 +36,9 @@ The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's (
 /job/hostfile, if there is one, as DeepSpeed does.
 Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
+
+DEFAULT = "deepspeed"
+"""The launcher, if none is named."""
 
 WHICH = "give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'"
 
@@ -69,8 +72,8 @@ def _add_job_options(made: Parser) -> None:
     group.add_argument(
         "--launcher",
         choices=tuple(LAUNCHERS),
-        default="deepspeed",
-        help="default: deepspeed",
+        default=DEFAULT,
+        help=f"default: {DEFAULT}",
     )
     group.add_argument("--launcher-args", metavar="'WORDS'", default="", help="more words for the launcher")
     group.add_argument(
@@ -135,9 +138,11 @@ class LaunchOptions:
     """Which Python was found where no one named it; empty: it was named."""
 
 
-def parse(made: Parser, words: list[str]) -> LaunchOptions:
+def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> LaunchOptions:
     """Options and hostfile to a job.
 
+    :param stand_in: the program if none is given, for a verb that launches nothing; then no python need be
+        found here either
     :raises CockpitError: anything wrong with them, as many errors at once as possible
     """
     options, program = split_program(words)
@@ -146,7 +151,7 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
         made.error(f"write -- before the program: -- {join(odd)}")
     if odd:
         made.refuse(odd[0])
-    if not program:
+    if not program and not stand_in:
         nodes = ["-w", *args.nodelist[:1]] if args.nodelist else [args.hostfile or "HOSTFILE"]
         hint = f"like this: {made.prog} {join(nodes)} -- train.py ARGS"
         raise CockpitError("no program given after --", hint=hint)
@@ -156,13 +161,19 @@ def parse(made: Parser, words: list[str]) -> LaunchOptions:
     theirs = filter(os.path.exists, environment.deepspeed_env_paths(os.environ, str(Path.home()), cwd))
     files = [(path, hostfile.read_text(path, "environment file")) for path in (*theirs, *args.env_file)]
     env = environment.gather(os.environ, files, args.env)
-    python = choose(args.python, args.setup, args.launcher, os.environ, sys.prefix)
+    launcher = args.launcher or DEFAULT
+    try:
+        python = choose(args.python, args.setup, launcher, os.environ, sys.prefix)
+    except CockpitError:
+        if not stand_in or args.python:
+            raise
+        python = Python(None)
     job = LaunchJob(
         run=_name(args.name),
         hosts=hosts,
-        program=tuple(program),
+        program=tuple(program) or stand_in,
         cwd=cwd,
-        launcher=args.launcher,
+        launcher=launcher,
         python=python.path,
         tool=python.tool,
         setup=args.setup,

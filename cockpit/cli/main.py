@@ -16,6 +16,7 @@ from cockpit.errors import CockpitError, Exit, near
 VERBS = {
     "run": "launch on every node of a hostfile and watch",
     "plan": "print the exact shell of every node, run nothing",
+    "doctor": "what differs between nodes, and what is wrong with them, before a launch",
     "ps": "list runs and how they are",
     "attach": "watch a run that was left or lost",
     "logs": "print a run's logs, all or some",

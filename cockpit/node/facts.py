@@ -58,7 +58,7 @@ def tool(name):
     return beside if os.access(beside, os.X_OK) else which(name)
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
-    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[3:]},
+    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[4:]},
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun"),
     "accelerate": None, "accelerate_tool": tool("accelerate")}
@@ -73,6 +73,8 @@ if where:
 for name in ("torch", "accelerate"):
     if folder(name):
         facts[name] = version(name) or "unknown"
+packages = {name: version(name) for name in json.loads(sys.argv[3])}
+facts["packages"] = {name: found for name, found in packages.items() if found}
 # Not print: PYTHONIOENCODING may be anything.
 os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
 """
@@ -90,7 +92,8 @@ def facts(call: Call) -> Dict[str, Any]:
     (places of programs by name, the best first: a name is looked for on PATH, else a pattern of paths),
     ``script`` (a file that must be there, or empty), ``base`` (folder for run folders), ``gpus`` (whether to
     count them, which wakes the driver), ``visible`` (the CUDA_VISIBLE_DEVICES that ranks will get; null: as
-    it is there). The answer is the probe's facts, ``tools`` as found and ``free_bytes`` where run folders go.
+    it is there), ``packages`` (distributions whose versions are wanted). The answer is the probe's facts,
+    ``tools`` as found and ``free_bytes`` where run folders go.
 
     :raises NodeError: no such directory, a failing setup, no such python
     """
@@ -104,7 +107,7 @@ def facts(call: Call) -> Dict[str, Any]:
         raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
     on_path = [place for places in asked.tools.values() for place in places if "/" not in place]
     gpus = json.dumps([asked.visible] if asked.gpus else [])
-    found = _probe(cwd, setup, python, asked.script, gpus, *on_path)
+    found = _probe(cwd, setup, python, asked.script, gpus, json.dumps(asked.packages), *on_path)
     found["free_bytes"] = _free_bytes(asked.base or tempfile.gettempdir())
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}
@@ -186,6 +189,14 @@ def port(call: Call) -> Dict[str, Any]:
 
 
 def _owner(wanted: int) -> str:
+    process = holder(wanted)
+    if process is None:
+        return " by a process of somebody else"
+    return ", held by %s (pid %d)" % (process.name, process.pid)
+
+
+def holder(wanted: int) -> Optional[procfs.Stat]:
+    """The process that has a TCP port; None: it is somebody else's, or gone."""
     held = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as lines:
@@ -194,9 +205,8 @@ def _owner(wanted: int) -> str:
     for path in glob.iglob("/proc/[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             if os.readlink(path) in held:
-                process = procfs.stat(int(path.split("/")[2]))
-                return ", held by %s (pid %d)" % (process.name, process.pid) if process else ""
-    return " by a process of somebody else"
+                return procfs.stat(int(path.split("/")[2]))
+    return None
 
 
 def resolve(call: Call) -> Dict[str, Any]:

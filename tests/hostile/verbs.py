@@ -51,6 +51,7 @@ CODES = {
     "run": {0, 1, 3},
     "attach": {0, 1, 3},
     "ps": {0},
+    "doctor": {0, 1, 3},
     "stop": {0, 1, 3},
     "collect": {0, 3},
     "stacks": {0, 1, 3},
@@ -338,6 +339,12 @@ def _ps(case: Case, rng: random.Random) -> list[str]:
     return ["ps", *rng.choice(asked if case.mutation == DISK else (*asked, hostfile, hostfile))]
 
 
+def _doctor(case: Case, rng: random.Random) -> list[str]:
+    words = ["doctor", "hostfile", "--transport", "local", "--node-dir", str(case.nodes)]
+    words += ["--python", sys.executable, "--launcher", "command", *rng.choice(([], ["--json"], ["--json"]))]
+    return [*words, "--", sys.executable, "train.py"]
+
+
 def _stop(case: Case, rng: random.Random) -> list[str]:
     return ["stop", case.run, *rng.choice(([], ["--json"], ["--json"], ["--now"]))]
 
@@ -360,6 +367,7 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "run": _run,
     "attach": _attach,
     "ps": _ps,
+    "doctor": _doctor,
     "stop": _stop,
     "collect": _collect,
     "stacks": _stacks,
@@ -367,6 +375,7 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "app": lambda case, rng: [],
 }
 _ASKED = {
+    "doctor": ("facts", "checkup", "checkup", "seek", "resolve", "meet", "reach"),
     "run": ("facts", "resolve", "port", "launch", "follow"),
     "attach": ("follow",),
     "logs": ("follow",),
@@ -420,6 +429,11 @@ def _told(case: Case, told: Any) -> Iterator[str]:
         shown = [rank["text"] for rank in told["ranks"] if rank["rank"] in mine]
     elif case.verb == "stacks":
         shown = ["exited 0" if str(rank) not in told["missing"] else "no stack" for rank in mine]
+    elif case.verb == "doctor":
+        wrong = [each for each in told["findings"] if each["severity"] == "error" and GOOD in each["nodes"]]
+        if GOOD not in told["nodes"] or any(each["id"] != "unreached" for each in wrong):
+            yield f"{GOOD} is told to be unfit: {wrong}"
+        return
     else:
         return
     if shown != ["exited 0"] * len(mine):
@@ -442,7 +456,7 @@ class Verbs(Outcome):
 
 def preload() -> None:
     """Import here what every child needs."""
-    for name in ("run", "attach", "ps", "stop", "collect", "stacks", "logs"):
+    for name in ("run", "attach", "ps", "doctor", "stop", "collect", "stacks", "logs"):
         import_module(f"cockpit.cli.verbs.{name}")
     for name in (
         "cockpit.cli.run_details",

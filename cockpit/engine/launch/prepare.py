@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.base import verbs
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
+from cockpit.core.doctor.differences import DISTRIBUTIONS
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
@@ -55,20 +56,13 @@ async def prepare(
     :param roll: told who has answered and who is awaited
     :raises ManyErrors: one line for each node that is unfit
     """
-    wish = verbs.Facts(
-        job.cwd,
-        setup.text(job.setup, job.path, job.conda),
-        job.python or "",
-        {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
-        job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else "",
-        visible=job.env.get(gpus.VISIBLE),
-    )
+    wish = facts_request(job)
     hosts = {host.name: host for host in job.hosts}
     counted = [host.name for host in job.hosts if host.open]
     answers, errors = await settle(
         {
             name: roll.heard(
-                name, link.call(replace(wish, base=_base(link, node_dir), gpus=hosts[name].open))
+                name, link.call(replace(wish, base=base_of(link, node_dir), gpus=hosts[name].open))
             )
             for name, link in links.items()
         }
@@ -87,7 +81,7 @@ async def prepare(
         raise ManyErrors([errors[name] for name in links if name in errors])
     job = replace(job, hosts=tuple(hosts.values()))
     first = job.hosts[0].name
-    address = job.master_addr or await _master_address(first, links, roll)
+    address = job.master_addr or await master_address(first, links, roll)
     port = (await roll.heard(first, links[first].call(verbs.Port(job.master_port or 0)))).port
     facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
@@ -103,12 +97,30 @@ async def prepare(
     )
 
 
-def _base(link: Link, node_dir: str) -> str:
+def facts_request(job: LaunchJob) -> verbs.Facts:
+    """What every node is asked for a launch of this job."""
+    return verbs.Facts(
+        job.cwd,
+        setup.text(job.setup, job.path, job.conda),
+        job.python or "",
+        {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
+        script_of(job),
+        visible=job.env.get(gpus.VISIBLE),
+        packages=DISTRIBUTIONS,
+    )
+
+
+def script_of(job: LaunchJob) -> str:
+    """The file that must be on every node; empty: the program is none."""
+    return job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else ""
+
+
+def base_of(link: Link, node_dir: str) -> str:
     """Where run folders go on a node; the last part is private to the user."""
     return os.path.join(node_dir, f"cockpit-{link.hello.uid}") if node_dir else link.hello.base
 
 
-async def _master_address(first: str, links: Mapping[str, Link], roll: Roll) -> str:
+async def master_address(first: str, links: Mapping[str, Link], roll: Roll) -> str:
     """The first node's name if every node resolves it to an address the others can use, else its address."""
     name = host_of(first)
     answers, errors = await settle(
@@ -142,7 +154,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str) -> dict[str, 
         "run": plan.run,
         "node": plan.node,
         "index": plan.index,
-        "dir": os.path.join(_base(link, node_dir), plan.run, _folder_name(plan)),
+        "dir": os.path.join(base_of(link, node_dir), plan.run, _folder_name(plan)),
         "script": launch_script(plan),
         "files": dict(plan.files),
         "env": dict(plan.secrets),

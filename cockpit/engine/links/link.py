@@ -16,7 +16,7 @@ from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.record import FORMAT
 from cockpit.base.replies import REPLIES, Reply
 from cockpit.base.shell import quote
-from cockpit.base.verbs import NAMES, Answer, Item, Ping, Request, Samples
+from cockpit.base.verbs import NAMES, Answer, Checkup, Item, Ping, Request, Samples
 from cockpit.engine.links import payload
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Transport
@@ -284,7 +284,7 @@ class Link:
         return await self._start(request, b"")
 
     async def _start(self, request: Request[Answer, Item], data: bytes) -> Stream[Answer, Item]:
-        if isinstance(request, Samples):
+        if isinstance(request, Samples) or (isinstance(request, Checkup) and "gpus" in request.parts):
             data = await payload.in_thread(payload.pynvml)
         kind = type(request)
         self._number += 1

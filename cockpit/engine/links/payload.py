@@ -95,7 +95,13 @@ async def in_thread(build: Callable[[], bytes]) -> bytes:
     return await asyncio.to_thread(made)
 
 
-READ_HERE = ("base/answers.py", "base/events.py", "base/replies.py", "base/stacks/unpacking.py")
+READ_HERE = (
+    "base/answers.py",
+    "base/condition.py",
+    "base/events.py",
+    "base/replies.py",
+    "base/stacks/unpacking.py",
+)
 """Definitions of what nodes write. Only we read it: nodes do not check what they say."""
 
 

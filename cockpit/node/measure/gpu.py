@@ -11,6 +11,11 @@ from typing import Any, Dict, List
 NVML: Any = None
 """The ``pynvml`` module; a test may put a recorded one in its place."""
 
+# Of nvml.h: memory errors that were not corrected, counted since the driver was loaded; the clock of SMs.
+_UNCORRECTED, _VOLATILE, _SM_CLOCK = 1, 0, 1
+_SLOWED = {0x8: "hardware", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+"""Bits of nvmlClocksThrottleReasons that mean trouble."""
+
 
 def _nvml(source: bytes) -> Any:
     if NVML is not None:
@@ -43,6 +48,23 @@ class Gpus:
         """One entry per GPU: ``index``, ``name``, ``utilisation_percent``, ``memory_bytes``,
         ``memory_total_bytes``, ``processes`` {pid: bytes}; a value the driver refuses is None."""
         return [self._read(index, handle) for index, handle in enumerate(self._handles)]
+
+    def health(self, index: int) -> Dict[str, Any]:
+        """What a checkup wants to know besides: ``errors``, ``clock_mhz``, ``power_w``, ``persistent``,
+        ``slowed`` (why, in words); a value the driver refuses is None."""
+        nvml, handle = self._nvml, self._handles[index]
+        ask = self._ask
+        errors = ask(lambda gpu: nvml.nvmlDeviceGetTotalEccErrors(gpu, _UNCORRECTED, _VOLATILE), handle)
+        milliwatts = ask(nvml.nvmlDeviceGetPowerManagementLimit, handle)
+        persistent = ask(nvml.nvmlDeviceGetPersistenceMode, handle)
+        reasons = ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0
+        return {
+            "errors": errors,
+            "clock_mhz": ask(lambda gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, _SM_CLOCK), handle),
+            "power_w": None if milliwatts is None else milliwatts // 1000,
+            "persistent": None if persistent is None else bool(persistent),
+            "slowed": [word for bit, word in _SLOWED.items() if reasons & bit],
+        }
 
     def _read(self, index: int, handle: Any) -> Dict[str, Any]:
         nvml = self._nvml

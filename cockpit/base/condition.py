@@ -1,0 +1,231 @@
+"""What a checkup says of a node: answers to ``checkup``, ``meet`` and ``reach``, with fields and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from cockpit.base.answers import Address
+from cockpit.base.gate import (
+    COUNT,
+    FILE_NAME,
+    FLAG,
+    PATH,
+    PID,
+    SECONDS,
+    SENTENCE,
+    SIZE,
+    WORD,
+    ListOf,
+    MapOf,
+    Number,
+    Of,
+    Text,
+    Whole,
+    bound,
+    maybe,
+)
+
+_ADDRESSES = ListOf(Address(), 256)
+_NAME = Text(255, cut=True)
+_PLACE = Text(4096, cut=True)
+PEERS = 1024
+"""Names that one node looks up."""
+
+
+@dataclass(frozen=True)
+class System:
+    """The machine.
+
+    :param memory_max_bytes: what its cgroup may use; None: all
+    :param pids_max: processes and threads that its cgroup may have; None: any number
+    """
+
+    kernel: str = bound(_NAME)
+    libc: str = bound(_NAME, "")
+    cpu: str = bound(_NAME, "")
+    cores: int = bound(COUNT, 0)
+    governor: str = bound(_NAME, "")
+    load: Optional[float] = maybe(Number(0, 1e9))
+    memory_bytes: Optional[int] = maybe(SIZE)
+    memory_free_bytes: Optional[int] = maybe(SIZE)
+    memory_max_bytes: Optional[int] = maybe(SIZE)
+    pids_max: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a process there, as ranks get them; None: unlimited. Bytes, or a number."""
+
+    open_files: Optional[int] = maybe(SIZE)
+    processes: Optional[int] = maybe(SIZE)
+    locked_bytes: Optional[int] = maybe(SIZE)
+    core_bytes: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A folder's file system.
+
+    :param role: what cockpit or the ranks use it for: ``run folders``, ``/dev/shm``
+    :param type: as in /proc/mounts; empty: not known
+    """
+
+    role: str = bound(WORD)
+    path: str = bound(PATH)
+    total_bytes: int = bound(SIZE)
+    free_bytes: int = bound(SIZE)
+    type: str = bound(WORD, "")
+    inodes: int = bound(SIZE, 0)
+    inodes_free: int = bound(SIZE, 0)
+    writable: bool = bound(FLAG, True)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface that is up."""
+
+    name: str = bound(WORD)
+    mtu: int = bound(COUNT, 0)
+    mbit: Optional[int] = maybe(COUNT)
+    addresses: Tuple[str, ...] = bound(_ADDRESSES, ())
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of an InfiniBand or RoCE device: ``mlx5_0/1``."""
+
+    name: str = bound(_NAME)
+    state: str = bound(_NAME, "")
+    rate: str = bound(_NAME, "")
+
+
+@dataclass(frozen=True)
+class Network:
+    """Interfaces, without those of containers and virtual machines."""
+
+    interfaces: Tuple[Interface, ...] = bound(ListOf(Of(Interface), 256), ())
+    rdma: Tuple[Port, ...] = bound(ListOf(Of(Port), 256), ())
+
+
+@dataclass(frozen=True)
+class GpuUser:
+    """A process that has memory of a GPU; ``name`` and ``user`` are empty if it is in another namespace."""
+
+    pid: int = bound(PID)
+    bytes: Optional[int] = maybe(SIZE)
+    name: str = bound(_NAME, "")
+    user: str = bound(_NAME, "")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU; None is what its driver refuses to say.
+
+    :param errors: memory errors that ECC could not correct, since the driver was loaded
+    :param clock_mhz: the highest clock of its SMs
+    :param slowed: why it runs slower than it could: ``heat``, ``power brake``
+    """
+
+    index: int = bound(Whole(0, 511))
+    name: Optional[str] = maybe(_NAME)
+    memory_bytes: Optional[int] = maybe(SIZE)
+    memory_total_bytes: Optional[int] = maybe(SIZE)
+    errors: Optional[int] = maybe(SIZE)
+    clock_mhz: Optional[int] = maybe(COUNT)
+    power_w: Optional[int] = maybe(COUNT)
+    persistent: Optional[bool] = maybe(FLAG)
+    slowed: Tuple[str, ...] = bound(ListOf(WORD, 16), ())
+    users: Tuple[GpuUser, ...] = bound(ListOf(Of(GpuUser), 4096), ())
+
+
+@dataclass(frozen=True)
+class Profiling:
+    """Who may look into processes: ``kernel.yama.ptrace_scope``, ``kernel.perf_event_paranoid``."""
+
+    ptrace_scope: Optional[int] = maybe(Whole(-8, 8))
+    perf_event_paranoid: Optional[int] = maybe(Whole(-8, 8))
+
+
+@dataclass(frozen=True)
+class Session:
+    """What becomes of a user's processes after the last logout.
+
+    :param kills: logind ends them (KillUserProcesses)
+    :param lingers: not those of this user
+    """
+
+    kills: bool = bound(FLAG, False)
+    lingers: bool = bound(FLAG, False)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who listens on a port.
+
+    :param pid: 0: somebody else's process
+    """
+
+    port: int = bound(Whole(1, 65535))
+    pid: int = bound(PID, 0)
+    name: str = bound(_NAME, "")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock file of a build: who finds it waits for ever if nobody removes it."""
+
+    path: str = bound(_PLACE)
+    age_s: float = bound(SECONDS)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A piece of shared memory that no process of this user has mapped."""
+
+    name: str = bound(FILE_NAME)
+    bytes: int = bound(SIZE)
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What earlier jobs of this user left behind."""
+
+    locks: Tuple[Lock, ...] = bound(ListOf(Of(Lock), 100), ())
+    memory: Tuple[Leftover, ...] = bound(ListOf(Of(Leftover), 100), ())
+
+
+@dataclass(frozen=True)
+class CheckupAnswer:
+    """what was asked for; `silent`: what gave no answer in time, and why"""
+
+    system: Optional[System] = maybe(Of(System))
+    limits: Optional[Limits] = maybe(Of(Limits))
+    disks: Optional[Tuple[Disk, ...]] = maybe(ListOf(Of(Disk), 16))
+    network: Optional[Network] = maybe(Of(Network))
+    driver: Optional[str] = maybe(_NAME)
+    gpus: Optional[Tuple[Gpu, ...]] = maybe(ListOf(Of(Gpu), 512))
+    profiling: Optional[Profiling] = maybe(Of(Profiling))
+    session: Optional[Session] = maybe(Of(Session))
+    port: Optional[Tuple[Holder, ...]] = maybe(ListOf(Of(Holder), 1))
+    leftovers: Optional[Leftovers] = maybe(Of(Leftovers))
+    login: Optional[Dict[str, str]] = maybe(MapOf(WORD, _PLACE, 100))
+    code: Optional[Dict[str, str]] = maybe(MapOf(_NAME, WORD, 1000))
+    names: Optional[Dict[str, Tuple[str, ...]]] = maybe(MapOf(_NAME, _ADDRESSES, PEERS))
+    silent: Dict[str, str] = bound(MapOf(_NAME, SENTENCE, 100), {})
+
+
+@dataclass(frozen=True)
+class MeetItem:
+    """the port on which it listens"""
+
+    port: int = bound(Whole(1, 65535))
+
+
+@dataclass(frozen=True)
+class ReachAnswer:
+    """why it cannot be reached, or from which of the node's addresses and interfaces it is"""
+
+    error: str = bound(SENTENCE, "")
+    source: str = bound(_NAME, "")
+    interface: str = bound(_NAME, "")

@@ -1,0 +1,74 @@
+"""The doctor's answer: all findings, the worst first, and what the nodes are if nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cockpit.core.doctor.differences import DIFFERENCES
+from cockpit.core.doctor.faults import FAULTS
+from cockpit.core.doctor.looks import Looks, clean
+from cockpit.core.finding import Finding, findings
+from cockpit.core.ranks import nodes_text
+from cockpit.core.text import counted
+from cockpit.errors import Exit
+
+_ORDER = ("error", "warning", "info")
+
+
+def diagnosis(looks: Looks, unfit: Iterable[Finding] = ()) -> tuple[Finding, ...]:
+    """Everything that is wrong or differs, the worst first.
+
+    :param unfit: what else is known to keep nodes from a launch
+    """
+    refused = tuple(unfit)
+    missing = {found.id.removeprefix("no_") for found in refused}
+    faults = findings(FAULTS, {"looks": looks})
+    # A package that is missing where it is needed is said once.
+    differ = (
+        found
+        for found in findings(DIFFERENCES, {"looks": looks})
+        if found.id.removeprefix("differs_") not in missing
+    )
+    return tuple(sorted((*refused, *faults, *differ), key=lambda found: _ORDER.index(found.severity)))
+
+
+def code(found: Sequence[Finding]) -> Exit:
+    """The exit code: fit, warnings, or unfit."""
+    worst = {each.severity for each in found}
+    return Exit.NODE_UNFIT if "error" in worst else Exit.RANK_FAILED if "warning" in worst else Exit.OK
+
+
+def line(found: Finding) -> str:
+    """A finding in one line, its nodes in front."""
+    return f"{nodes_text(found.nodes)}: {found.what}" if found.nodes else found.what
+
+
+def verdict(looks: Looks, found: Sequence[Finding]) -> str:
+    """All of it in one line: ``8 nodes fit: torch 2.13.0, python 3.12.1, 8 x H100``."""
+    total = counted(len(looks.nodes), "node")
+    unfit = {node for each in found if each.severity == "error" for node in each.nodes}
+    warned = sum(each.severity == "warning" for each in found)
+    if unfit or warned:
+        parts = [f"{len(unfit)} unfit"] if unfit else ["all fit"] if len(looks.nodes) > 1 else ["fit"]
+        parts += [counted(warned, "warning")] if warned else []
+        return f"{total}: {', '.join(parts)}"
+    return f"{total} fit: {', '.join(_common(looks))}"
+
+
+def _common(looks: Looks) -> list[str]:
+    """What the nodes have in common."""
+    first = next(iter(looks.nodes.values()))
+    words = []
+    if first.facts is not None:
+        versions = {
+            "python": first.facts.python_version,
+            "torch": first.facts.torch,
+            "deepspeed": first.facts.deepspeed,
+        }
+        words += [f"{name} {clean(version)}" for name, version in versions.items() if version]
+    gpus = first.condition.gpus or ()
+    if gpus:
+        words.append(f"{len(gpus)} x {clean(gpus[0].name or 'GPU')}, driver {clean(first.condition.driver)}")
+    elif first.condition.gpus is not None:
+        words.append("no GPUs")
+    return words

@@ -1,0 +1,489 @@
+"""What is wrong with a node by itself, whatever the others are like."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from cockpit.base.condition import Disk
+from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order, size
+from cockpit.core.finding import Finding, Rule, Step
+from cockpit.core.ranks import nodes_text, ranks_named
+from cockpit.core.text import counted
+
+FULL_BYTES, LOW_BYTES, SCARCE_BYTES = 10_000_000, 1_000_000_000, 50_000_000_000
+"""Room that is too little to start, that is little, and that is little if others have ten times as much."""
+SHM_BYTES = 1_000_000_000
+"""Docker gives 64 MB of /dev/shm by default; NCCL and data loaders need more."""
+GPU_BUSY = 0.05
+"""The part of a GPU's memory that a driver or a monitor may have."""
+CLOCK_S = 1.0
+MEMORY_FREE = 0.1
+LOCK_S = 600.0
+LOCKED_BYTES = 64 << 20
+LEFT_BYTES = 64 << 20
+FEW = 1024
+NETWORK_TYPES = frozenset({"nfs", "nfs4", "lustre", "cifs", "beegfs", "gpfs", "ceph", "9p", "fuse.sshfs"})
+
+
+class Told(NamedTuple):
+    """What is wrong on one node, in words, and steps against just that."""
+
+    node: str
+    what: str
+    steps: tuple[Step, ...] = ()
+
+
+FAULTS: list[Rule] = []
+"""The rules of what is wrong: what keeps a launch from working comes first."""
+
+
+def _fault(
+    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = ""
+) -> Callable[[Callable[[Looks], Iterable[Told]]], None]:
+    """Makes a rule of a function that tells what is wrong on which nodes."""
+
+    def made(tell: Callable[[Looks], Iterable[Told]]) -> None:
+        def test(looks: Looks) -> Finding | None:
+            return _found(looks, id, list(dict.fromkeys(tell(looks))), steps, severity, detail)
+
+        FAULTS.append(Rule(id, ("looks",), test, source))
+
+    return made
+
+
+def _on_each(
+    id: str, *steps: Step, source: str = "", severity: str = "warning", detail: str = ""
+) -> Callable[[Callable[[Look], Iterable[str]]], None]:
+    """The same of a function that tells what is wrong with one node."""
+
+    def made(tell: Callable[[Look], Iterable[str]]) -> None:
+        def told(looks: Looks) -> Iterator[Told]:
+            for node, look in looks.answered.items():
+                yield from (Told(node, what) for what in tell(look))
+
+        _fault(id, *steps, source=source, severity=severity, detail=detail)(told)
+
+    return made
+
+
+def _found(
+    looks: Looks, id: str, told: list[Told], steps: tuple[Step, ...], severity: str, detail: str
+) -> Finding | None:
+    """One finding on all nodes that something is wrong with; the same words are said once.
+
+    If they differ from node to node, the sentence has the first, and the evidence all of them.
+    """
+    words: dict[str, list[str]] = {}
+    for one in told:
+        words.setdefault(one.what, []).append(one.node)
+    if not words:
+        return None
+    first, *more = words
+    return Finding(
+        id,
+        f"{first} ({nodes_text(words[first])}; {len(more)} more like it)" if more else first,
+        nodes=in_hostfile_order((one.node for one in told), looks),
+        severity=severity,
+        certainty="sure",
+        detail=detail,
+        evidence=tuple(f"{nodes_text(nodes)}: {what}" for what, nodes in words.items()) if more else (),
+        steps=(*dict.fromkeys(step for one in told[:3] for step in one.steps), *steps),
+    )
+
+
+# What keeps a launch from working
+
+
+@_fault("unreachable", source="failure catalogue P02, P03, L03 to L11", severity="error")
+def _unreachable(looks: Looks) -> Iterator[Told]:
+    """No link: ssh, its keys, the agent's python."""
+    for node, look in looks.nodes.items():
+        if not look.machine:
+            yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+
+
+@_fault("refused", source="DeepSpeedExamples#889", severity="error")
+def _refused(looks: Looks) -> Iterator[Told]:
+    """Facts that a node refused: no such folder, no such python, a setup that fails."""
+    for node, look in looks.answered.items():
+        yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+
+
+def _hint(hint: str) -> tuple[Step, ...]:
+    return (Step(hint),) if hint else ()
+
+
+@_fault(
+    "unreached",
+    Step("--master-addr ADDRESS", "another address of that node; or open the firewall between the nodes"),
+    source="DeepSpeed#2973, pytorch#79388",
+    severity="error",
+)
+def _unreached(looks: Looks) -> Iterator[Told]:
+    """A TCP connection to the first node cannot be made: ranks could not meet."""
+    first = next(iter(looks.nodes))
+    for node, look in looks.answered.items():
+        if look.reached is not None and look.reached.error:
+            what = f"cannot connect to {first} at {looks.address}: {clean(look.reached.error)}"
+            yield Told(node, what, (Step(f"ip route get {looks.address}", "is there a way?", node),))
+
+
+@_fault(
+    "no_interface",
+    Step("--env NCCL_SOCKET_IFNAME=A,B", "names of the interface on all nodes, or unset it"),
+    source="nccl#210, nccl#286, horovod#700",
+    severity="error",
+)
+def _no_interface(looks: Looks) -> Iterator[Told]:
+    """An interface was chosen by name that a node does not have."""
+    chosen = {name: value for name, value in looks.env.items() if name.endswith("_SOCKET_IFNAME") and value}
+    for node, look in looks.answered.items():
+        network = look.condition.network
+        names = [each.name for each in network.interfaces] if network else []
+        for variable, value in chosen.items() if network else ():
+            if not any(_matches(value, name) for name in names):
+                yield Told(
+                    node, f"{variable}={value} matches none of {', '.join(map(clean, names)) or 'none'}"
+                )
+
+
+def _matches(chosen: str, name: str) -> bool:
+    """NCCL's rule: a list of prefixes; ``=`` in front: of names; ``^``: of what not to use."""
+    sign, listed = (chosen[0], chosen[1:]) if chosen[0] in "^=" else ("", chosen)
+    words = [word.partition(":")[0] for word in listed.split(",") if word]
+    if sign == "^":
+        return not any(name.startswith(word) for word in words)
+    return name in words if sign == "=" else any(name.startswith(word) for word in words)
+
+
+@_on_each(
+    "disk_full",
+    Step("df -h; df -i", "what is full?"),
+    Step("--node-dir DIR", "another place for run folders"),
+    severity="error",
+)
+def _full(look: Look) -> Iterator[str]:
+    """No run folder can be made."""
+    for disk in look.condition.disks or ():
+        if disk.role != "run folders":
+            continue
+        if not disk.writable:
+            yield f"{_place(disk)} cannot be written"
+        elif disk.free_bytes < FULL_BYTES:
+            yield f"{_place(disk)}: disk is full, {size(disk.free_bytes)} free"
+        elif disk.inodes and not disk.inodes_free:
+            yield f"{_place(disk)}: disk is full, no inodes left"
+
+
+def _place(disk: Disk) -> str:
+    return disk.role if disk.role.startswith("/") else f"{disk.role} ({clean(disk.path)})"
+
+
+@_on_each(
+    "gpu_lost",
+    Step("nvidia-smi; sudo dmesg | grep -i xid", "has one fallen off the bus?"),
+    Step("--exclude NODES", "train without it"),
+    source="returnn#1486",
+    severity="error",
+)
+def _gpu_lost(look: Look) -> Iterator[str]:
+    """The driver is there, and no GPU is."""
+    if look.condition.driver and look.condition.gpus == ():
+        yield f"driver {clean(look.condition.driver)} is loaded, but it shows no GPU"
+
+
+@_on_each(
+    "gpu_errors",
+    Step("--exclude NODES", "training on it fails"),
+    Step("nvidia-smi -q -d ECC,ROW_REMAPPER", "for whoever runs the cluster: reset or replace it"),
+    source="accelerate#1192",
+    severity="error",
+)
+def _gpu_errors(look: Look) -> Iterator[str]:
+    """Memory that ECC cannot mend."""
+    for gpu in look.condition.gpus or ():
+        if gpu.errors:
+            yield f"GPU {gpu.index}: {counted(gpu.errors, 'uncorrected memory error')}"
+
+
+@_fault("port_taken", Step("--master-port N", "another port"), source="torchtune#392", severity="error")
+def _port_taken(looks: Looks) -> Iterator[Told]:
+    """The port that was asked for is taken on the first node."""
+    return _held(looks, "") if looks.port_asked else iter(())
+
+
+def _held(looks: Looks, more: str) -> Iterator[Told]:
+    first, look = next(iter(looks.nodes.items()))
+    for holder in look.condition.port or ():
+        by = f"{clean(holder.name)} (pid {holder.pid})" if holder.pid else "a process of somebody else"
+        steps = (Step(f"ps -fp {holder.pid}", "what is it?", first),) if holder.pid else ()
+        yield Told(first, f"port {holder.port}{more} is held by {by}", steps)
+
+
+# What somebody has to look at
+
+
+@_fault(
+    "port_in_use", Step("--master-port N", "by hand; cockpit run finds a free one"), source="torchtune#392"
+)
+def _port_in_use(looks: Looks) -> Iterator[Told]:
+    """The port where ranks meet by default is taken on the first node."""
+    return _held(looks, ", the default of DeepSpeed and torchrun,") if not looks.port_asked else iter(())
+
+
+@_fault("leftover_ranks", source="DeepSpeed#1016")
+def _leftover_ranks(looks: Looks) -> Iterator[Told]:
+    """Ranks that are there already: a run under way, or what is left of one."""
+    for node, look in looks.answered.items():
+        there = look.ranks.ranks if look.ranks else ()
+        for run in dict.fromkeys(rank.run for rank in there):
+            ranks = [rank for rank in there if rank.run == run]
+            what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
+            if run:
+                step = Step(f"cockpit stop {clean(run)}", "if it should not run; cockpit attach shows it")
+            else:
+                step = Step(f"ps -fp {ranks[0].pid}", "what is it? cockpit attach -w NODES shows it", node)
+            yield Told(node, f"{what} {'runs' if len(ranks) == 1 else 'run'} there", (step,))
+
+
+@_on_each("others_job", Step("--exclude NODES", "or ask them: GPUs, memory and ports are shared"))
+def _others_job(look: Look) -> Iterator[str]:
+    """Somebody else trains there."""
+    for job in look.ranks.others if look.ranks else ():
+        yield f"{clean(job.user)} runs a job there: {clean(job.command)}"
+
+
+@_on_each(
+    "gpu_busy",
+    Step("nvidia-smi", "who is it? what a dead run has left ends with: kill PID"),
+    Step("--exclude NODES", "train without it"),
+    source="DeepSpeed#1016, EgoVerse#682",
+)
+def _gpu_busy(look: Look) -> Iterator[str]:
+    """Memory of a GPU is taken."""
+    for gpu in look.condition.gpus or ():
+        used, total = gpu.memory_bytes or 0, gpu.memory_total_bytes or 0
+        if total and used >= GPU_BUSY * total:
+            users = [
+                f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
+            ]
+            by = ", ".join(users[:3]) or "nobody who can be seen there"
+            yield f"GPU {gpu.index}: {size(used)} of {size(total)} held by {by}"
+
+
+@_on_each("gpu_slow", Step("nvidia-smi -q -d PERFORMANCE,TEMPERATURE", "cooling? power?"))
+def _gpu_slow(look: Look) -> Iterator[str]:
+    """A GPU protects itself."""
+    for gpu in look.condition.gpus or ():
+        if gpu.slowed:
+            yield f"GPU {gpu.index} is slowed down: {', '.join(map(clean, gpu.slowed))}"
+
+
+@_on_each(
+    "stuck",
+    Step("sudo dmesg | tail", "a file server or a driver does not answer: it may take a reboot"),
+    source="DeepSpeed#4003",
+)
+def _stuck(look: Look) -> Iterator[str]:
+    """Processes in a system call that does not end."""
+    for process in look.ranks.stuck if look.ranks else ():
+        yield f"{clean(process.name)} (pid {process.pid}, state {clean(process.state)}) cannot be looked at"
+
+
+@_on_each("no_answer", Step("try it there by hand", "a file server, name server or driver may be down"))
+def _no_answer(look: Look) -> Iterator[str]:
+    """A check that came to no end."""
+    for part, why in look.condition.silent.items():
+        yield f"{clean(_PARTS.get(part, part))}: {clean(why)}"
+
+
+_PARTS = {"gpus": "NVML", "login": "a login shell", "driver": "the NVIDIA driver"}
+
+
+@_fault(
+    "name_unknown",
+    Step("add it to /etc/hosts", "or give an address: --master-addr ADDRESS"),
+    source="volcano#2952, CPM-2-Finetune#42",
+)
+def _name_unknown(looks: Looks) -> Iterator[Told]:
+    """Names that some nodes know and others do not; one that no node knows is an alias of ssh's here."""
+    known = {node: look.condition.names for node, look in looks.answered.items() if look.condition.names}
+    aliases = {
+        peer
+        for names in known.values()
+        for peer in names
+        if not any(each.get(peer) for each in known.values())
+    }
+    for node, names in known.items():
+        lacking = [peer for peer, addresses in names.items() if not addresses and peer not in aliases]
+        if lacking:
+            yield Told(node, f"does not know the name {nodes_text(lacking)}")
+
+
+@_fault(
+    "name_loopback",
+    Step("mend /etc/hosts", "ranks that meet by that name would meet themselves"),
+    Step("--env GLOO_SOCKET_IFNAME=eth0", "until then: the interface that leads to the other nodes"),
+    source="DeepSpeed#2612",
+)
+def _name_loopback(looks: Looks) -> Iterator[Told]:
+    """A name that leads a node back to itself: another node's, or its own among several machines."""
+    for node, look in looks.answered.items() if looks.machines > 1 else ():
+        for name, addresses in (look.condition.names or {}).items():
+            meant = looks.nodes.get(name)
+            elsewhere = meant is None or meant.machine != look.machine
+            if addresses and elsewhere and all(map(_is_loopback, addresses)):
+                yield Told(node, f"resolves {clean(name)} to {addresses[0]}")
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+@_fault("disk_low", Step("du -xsh DIR/* | sort -h", "what takes it up?"), source="Megatron-LM#878")
+def _disk_low(looks: Looks) -> Iterator[Told]:
+    """Little room, or far less than elsewhere."""
+    disks = [
+        (node, disk)
+        for node, look in looks.answered.items()
+        for disk in look.condition.disks or ()
+        if disk.role != "/dev/shm" and not (disk.role == "run folders" and disk.free_bytes < FULL_BYTES)
+    ]
+    for node, disk in disks:
+        usual = median(each.free_bytes for _, each in disks if each.role == disk.role)
+        if disk.free_bytes < LOW_BYTES:
+            yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free")
+        elif disk.inodes_free < disk.inodes // 100:
+            yield Told(node, f"{_place(disk)}: {disk.inodes_free:,} inodes free")
+        elif disk.free_bytes < min(SCARCE_BYTES, usual / 10):
+            yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free, others {size(usual)}")
+
+
+@_on_each(
+    "shm_small",
+    Step("docker run --shm-size=16g", "in a container; else: mount -o remount,size=16G /dev/shm"),
+    Step("ls -l /dev/shm", "what have killed runs left there?"),
+    source="nccl#290, nccl#525",
+    detail="NCCL and data loaders share memory there.",
+)
+def _shm_small(look: Look) -> Iterator[str]:
+    """A container's default, or full."""
+    for disk in look.condition.disks or ():
+        if disk.role == "/dev/shm" and disk.free_bytes < SHM_BYTES:
+            yield f"/dev/shm: {size(disk.free_bytes)} free of {size(disk.total_bytes)}"
+
+
+@_on_each("run_folders_remote", Step("--node-dir DIR", "a folder on a local disk"), source="DeepSpeed#5205")
+def _run_folders_remote(look: Look) -> Iterator[str]:
+    """Logs would be written over the network."""
+    for disk in look.condition.disks or ():
+        if disk.role == "run folders" and disk.type in NETWORK_TYPES:
+            yield f"{_place(disk)} are on {disk.type}"
+
+
+@_on_each("memory_low", Step("ps aux --sort=-rss | head", "who has it?"), source="DeepSpeed#4239")
+def _memory_low(look: Look) -> Iterator[str]:
+    """Most of the memory is taken before anything starts."""
+    system = look.condition.system
+    if system is None or system.memory_bytes is None or system.memory_free_bytes is None:
+        return
+    if system.memory_free_bytes < MEMORY_FREE * system.memory_bytes:
+        yield f"{size(system.memory_free_bytes)} of {size(system.memory_bytes)} memory are free"
+
+
+@_on_each(
+    "locked_memory",
+    Step("memlock unlimited in /etc/security/limits.conf", "in SLURM: PropagateResourceLimitsExcept"),
+    source="nccl-tests#206, ucx#8684",
+)
+def _locked_memory(look: Look) -> Iterator[str]:
+    """InfiniBand registers the memory that it sends from."""
+    limits, network = look.condition.limits, look.condition.network
+    if limits and network and network.rdma and (limits.locked_bytes or LOCKED_BYTES) < LOCKED_BYTES:
+        yield f"ulimit -l is {size(limits.locked_bytes or 0)}: InfiniBand cannot register memory"
+
+
+@_on_each("limits_low", Step("--setup 'ulimit -n 65536'", "or /etc/security/limits.conf"))
+def _limits_low(look: Look) -> Iterator[str]:
+    """Too few files or processes for any training."""
+    limits = look.condition.limits
+    if limits and (limits.open_files or FEW) < FEW:
+        yield f"ulimit -n is {limits.open_files}: data loaders need more"
+    if limits and (limits.processes or FEW) < FEW:
+        yield f"ulimit -u is {limits.processes}: each rank has dozens of threads"
+
+
+@_on_each("no_stacks", Step("sudo sysctl -w kernel.yama.ptrace_scope=1"))
+def _no_stacks(look: Look) -> Iterator[str]:
+    """The kernel forbids what stacks need."""
+    profiling = look.condition.profiling
+    if profiling and (profiling.ptrace_scope or 0) >= 2:
+        yield f"kernel.yama.ptrace_scope = {profiling.ptrace_scope}: no stacks can be taken"
+
+
+@_fault(
+    "killed_at_logout",
+    Step("sudo loginctl enable-linger USER", "or run under SLURM"),
+    source="systemd#8486, ltsp/community#92",
+)
+def _killed_at_logout(looks: Looks) -> Iterator[Told]:
+    """logind ends what a user started."""
+    for node, look in looks.answered.items() if not looks.scheduler else ():
+        session = look.condition.session
+        if session and session.kills and not session.lingers:
+            yield Told(node, "ends processes at logout (KillUserProcesses): no run outlives the last one")
+
+
+@_fault("clock", Step("timedatectl; chronyc tracking", "mend NTP; cockpit corrects the times that it shows"))
+def _clock(looks: Looks) -> Iterator[Told]:
+    """A clock is off, against most nodes; or theirs against this machine's."""
+    offsets = {node: look.offset_s for node, look in looks.answered.items() if look.offset_s is not None}
+    usual = median(offsets.values()) if offsets else 0.0
+    for node, offset in offsets.items():
+        if abs(offset - usual) > CLOCK_S + looks.nodes[node].rtt_s:
+            yield Told(node, f"its clock is {_seconds(offset - usual)} the others")
+    if abs(usual) > CLOCK_S + max(look.rtt_s for look in looks.nodes.values()):
+        for node, offset in offsets.items():
+            if abs(offset - usual) <= CLOCK_S:
+                yield Told(node, f"the clock there is {_seconds(usual, step=1)} this machine's")
+
+
+def _seconds(off: float, step: float = 0.1) -> str:
+    amount = f"{abs(off):.0f}" if abs(off) >= 10 or step == 1 else f"{abs(off):.1f}"
+    return f"{amount} s {'ahead of' if off > 0 else 'behind'}"
+
+
+@_on_each(
+    "stale_lock", Step("rm FILE", "if nobody builds: ranks wait for it for ever"), source="transformers#26015"
+)
+def _stale_lock(look: Look) -> Iterator[str]:
+    """A build of extensions was killed."""
+    for lock in look.condition.leftovers.locks if look.condition.leftovers else ():
+        if lock.age_s > LOCK_S:
+            yield f"a build's lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
+
+
+@_on_each("leftover_memory", Step("rm /dev/shm/NAME", "killed ranks left it"), source="nccl#525, nccl#342")
+def _leftover_memory(look: Look) -> Iterator[str]:
+    """Shared memory without a process."""
+    pieces = look.condition.leftovers.memory if look.condition.leftovers else ()
+    total = sum(piece.bytes for piece in pieces)
+    if total >= LEFT_BYTES:
+        more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
+        yield f"{size(total)} of shared memory that nobody uses: /dev/shm/{clean(pieces[0].name)}{more}"
+
+
+@_on_each(
+    "login_only",
+    Step("--setup 'module load …'", "what a login shell sets, for the ranks too"),
+    source="DeepSpeed#1687, DeepSpeed#1644",
+)
+def _login_only(look: Look) -> Iterator[str]:
+    """Programs that ranks will not find."""
+    have = look.facts.tools if look.facts else {}
+    lacking = sorted(name for name in look.condition.login or {} if name.islower() and name not in have)
+    if lacking:
+        yield f"{', '.join(map(clean, lacking))} on PATH in login shells only, not for ranks"

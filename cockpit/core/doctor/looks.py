@@ -1,0 +1,99 @@
+"""What was learned of each node: the input of all rules of the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cockpit.base.answers import FactsAnswer, SeekAnswer
+from cockpit.base.condition import CheckupAnswer, Interface, ReachAnswer
+from cockpit.core.text import RemoteText
+from cockpit.errors import CockpitError
+
+SHOWN = 120
+"""Characters of a word of a node that a sentence may have."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One node; None: it was not asked, or gave no answer.
+
+    :param machine: the same for all names of one machine
+    :param host: what it calls itself
+    :param offset_s: its clock minus ours
+    :param rtt_s: the offset is accurate to half of this
+    :param reached: whether it could connect to the first node
+    :param errors: why it gave no answer
+    """
+
+    machine: str = ""
+    host: str = ""
+    uid: int | None = None
+    facts: FactsAnswer | None = None
+    condition: CheckupAnswer = field(default_factory=CheckupAnswer)
+    ranks: SeekAnswer | None = None
+    offset_s: float | None = None
+    rtt_s: float = 0.0
+    reached: ReachAnswer | None = None
+    errors: tuple[CockpitError, ...] = ()
+
+    @property
+    def interface(self) -> Interface | None:
+        """The interface that leads to the other nodes, as far as that is known."""
+        if self.condition.network is None:
+            return None
+        there = self.condition.network.interfaces
+        if self.reached is not None and self.reached.interface:
+            return next((each for each in there if each.name == self.reached.interface), None)
+        return there[0] if len(there) == 1 else None
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All nodes, and what the launch will ask of them.
+
+    :param nodes: by name, in the hostfile's order
+    :param port: where ranks would meet on the first node
+    :param port_asked: whether that is the port that a launch will take, rather than a default by hand
+    :param address: at which the others reach the first node
+    :param env: variables of the ranks that choose an interface
+    :param lasts: whether what runs there outlives our connection: a step of a SLURM job ends with it
+    """
+
+    nodes: Mapping[str, Look]
+    port: int = 0
+    port_asked: bool = False
+    address: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    scheduler: bool = False
+
+    @property
+    def answered(self) -> dict[str, Look]:
+        """The nodes that a link leads to."""
+        return {name: look for name, look in self.nodes.items() if look.machine}
+
+    @property
+    def machines(self) -> int:
+        """How many machines there are behind the names."""
+        return len({look.machine for look in self.answered.values()})
+
+
+def clean(text: object) -> str:
+    """A node's word in a sentence: short, and harmless for a terminal."""
+    return RemoteText.of(str(text)).shown(limit=SHOWN)
+
+
+def size(number: float) -> str:
+    """Bytes as a person says them: ``64 MB``, ``1.9 TB``."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= factor:
+            return (
+                f"{number / factor:.3g} {unit}" if number < 100 * factor else f"{number / factor:.0f} {unit}"
+            )
+    return f"{number / 1e3:.0f} kB"
+
+
+def in_hostfile_order(names: Iterable[str], looks: Looks) -> tuple[str, ...]:
+    """Nodes in the order of the hostfile."""
+    wanted = set(names)
+    return tuple(name for name in looks.nodes if name in wanted)

@@ -1,0 +1,38 @@
+"""GPUs and their driver, as NVML and /proc tell."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List
+
+from cockpit.base import verbs
+from cockpit.node import procfs, users
+from cockpit.node.measure import gpu
+
+
+def driver(asked: verbs.Checkup, payload: bytes) -> str:
+    """The version of the kernel's NVIDIA driver; empty: none is loaded."""
+    said = procfs.contents("/proc/driver/nvidia/version").decode("ascii", "replace")
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d[\d.]*)", said)
+    return found[1] if found else ""
+
+
+def gpus(asked: verbs.Checkup, payload: bytes) -> List[Dict[str, Any]]:
+    """Each GPU: its memory and who has it, its errors, clocks and limits."""
+    there = gpu.Gpus(payload)
+    return [{**_told(sample), **there.health(sample["index"])} for sample in there.sample()]
+
+
+def _told(sample: Dict[str, Any]) -> Dict[str, Any]:
+    told = {name: sample[name] for name in ("index", "name", "memory_bytes", "memory_total_bytes")}
+    return {**told, "users": [_user(int(pid), size) for pid, size in sample["processes"].items()]}
+
+
+def _user(pid: int, size: Any) -> Dict[str, Any]:
+    process = procfs.stat(pid)
+    try:
+        user = users.name(os.stat("/proc/%d" % pid).st_uid)
+    except OSError:
+        user = ""
+    return {"pid": pid, "bytes": size, "name": process.name if process else "", "user": user}

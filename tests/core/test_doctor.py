@@ -1,0 +1,341 @@
+"""What the doctor says of nodes that differ or are unfit; of nodes that are alike it says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cockpit.base.answers import FoundRank, Meeting, OtherJob, SeekAnswer, Stuck
+from cockpit.base.condition import GpuUser, Holder, Leftover, Leftovers, Lock, Network, ReachAnswer
+from cockpit.core.doctor.diagnosis import code, diagnosis, line, verdict
+from cockpit.core.doctor.looks import Looks
+from cockpit.core.finding import RULE_FAILED, Finding
+from cockpit.errors import CockpitError, Exit
+from cockpit.transport.base import LinkError
+from tests.core.doctored import (
+    GB,
+    NODES,
+    Plant,
+    condition,
+    disk,
+    facts,
+    gpu,
+    healthy,
+    look,
+    looks,
+    part,
+)
+
+
+def rank(number: int, run: str = "") -> FoundRank:
+    return FoundRank(
+        number, 8, number, 4711 + number, 1, "S", Meeting(), run, "alice", "torchrun", "python train.py", 1.0
+    )
+
+
+def said(plants: dict[int, Plant], **more: Any) -> list[str]:
+    found = diagnosis(looks(plants, **more))
+    assert RULE_FAILED not in {each.id for each in found}
+    return [line(each) for each in found]
+
+
+def test_nodes_that_are_alike_are_fit_and_nothing_else_is_said() -> None:
+    alike = looks()
+    assert diagnosis(alike) == ()
+    told = verdict(alike, ())
+    assert told == (
+        "8 nodes fit: python 3.12.3, torch 2.13.0, deepspeed 0.19.8, 8 x NVIDIA H100, driver 570.86.15"
+    )
+    assert code(()) is Exit.OK
+
+
+def test_a_node_that_gave_no_part_of_an_answer_differs_in_nothing() -> None:
+    bare = Looks({name: look(machine=name)(healthy(0)) for name in NODES[:2]})
+    empty = {**bare.nodes, "gpu09": type(healthy(0))(machine="m")}
+    assert diagnosis(Looks(empty)) == ()
+
+
+DIFFERENT: list[tuple[dict[int, Plant], str]] = [
+    (dict.fromkeys((3, 7), facts(torch="2.11.0")), "gpu[03,07]: torch 2.11.0, others 2.13.0"),
+    ({2: facts(python_version="3.10.12")}, "gpu02: python 3.10.12, others 3.12.3"),
+    ({8: facts(deepspeed="0.18.2")}, "gpu08: deepspeed 0.18.2, others 0.19.8"),
+    ({8: facts(accelerate=None)}, "gpu08: accelerate none, others 1.15"),
+    (
+        {5: facts(packages={"nvidia-nccl-cu12": "2.27.3", "numpy": "2.2.1"})},
+        "gpu05: NCCL 2.27.3, others 2.29.2",
+    ),
+    ({4: condition(driver="550.54.15")}, "gpu04: NVIDIA driver 550.54.15, others 570.86.15"),
+    ({1: part("system", kernel="5.15.0")}, "gpu01: kernel 5.15.0, others 6.8.0"),
+    ({6: part("system", governor="powersave")}, "gpu06: frequency governor powersave, others performance"),
+    ({3: part("system", memory_bytes=1546 * GB)}, "gpu03: memory 1.55 TB, others 2.16 TB"),
+    (
+        {3: lambda one: condition(gpus=(one.condition.gpus or ())[:7])(one)},
+        "gpu03: GPUs: 7 x NVIDIA H100, others 8 x NVIDIA H100",
+    ),
+    (
+        {2: gpu(5, clock_mhz=1410)},
+        "gpu02: highest GPU clock (MHz) 1980 and 1410, others 1980",
+    ),
+    ({2: part("limits", open_files=4096)}, "gpu02: ulimit -n: 4096, others 65536"),
+    ({2: part("limits", locked_bytes=128 << 20)}, "gpu02: ulimit -l: 134 MB, others unlimited"),
+    ({2: part("system", memory_max_bytes=64 * GB)}, "gpu02: cgroup's memory limit: 64 GB, others unlimited"),
+    ({7: disk("/dev/shm", total_bytes=16 * GB, free_bytes=16 * GB)}, "gpu07: /dev/shm 16 GB, others 1.08 TB"),
+    (
+        {7: disk("working directory", type="ext4")},
+        "gpu07: the working directory's file system: ext4, others nfs4",
+    ),
+    ({7: part("profiling", ptrace_scope=0)}, "gpu07: kernel.yama.ptrace_scope = 0, others 1"),
+    ({7: look(uid=1007)}, "gpu07: your user id: 1007, others 1000"),
+]
+"""Plants by the number of the node, and what is said."""
+
+
+@pytest.mark.parametrize(("plants", "expected"), DIFFERENT, ids=[text[:50] for _, text in DIFFERENT])
+def test_what_differs_is_one_line_with_the_nodes_that_do(plants: dict[int, Plant], expected: str) -> None:
+    assert said(plants) == [expected]
+    (found,) = diagnosis(looks(plants))
+    assert found.severity == "warning"
+    assert found.steps
+    assert found.nodes == tuple(NODES[number - 1] for number in sorted(plants))
+    assert code([found]) is Exit.RANK_FAILED
+
+
+def test_an_interface_of_another_name_or_mtu() -> None:
+    def with_interface(**changed: Any) -> Plant:
+        def plant(one: Any) -> Any:
+            (there,) = one.condition.network.interfaces
+            there = type(there)(**{**vars(there), **changed})
+            reached = ReachAnswer("", "10.0.0.3", there.name)
+            return part("network", interfaces=(there,))(look(reached=reached)(one))
+
+        return plant
+
+    assert said({3: with_interface(mtu=1500)}) == ["gpu03: MTU 1500, others 9000"]
+    assert said({3: with_interface(name="eth0")}) == [
+        "gpu03: interface to the other nodes: eth0, others eno1"
+    ]
+    cards = part("network", rdma=healthy(0).condition.network.rdma[:1])  # type: ignore[union-attr]
+    (one,) = said({4: cards})
+    assert one.startswith("gpu04: InfiniBand: mlx5_0/1 ACTIVE 400 Gb/sec (4X NDR), others mlx5_0/1 ACTIVE")
+    assert said({3: with_interface(mbit=1000)}) == ["gpu03: Mbit/s of the interface: 1000, others 100000"]
+
+
+def test_at_a_tie_both_are_named_and_of_several_each_has_its_nodes() -> None:
+    half = said(dict.fromkeys((1, 2, 3, 4), facts(torch="2.11.0")))
+    assert half == ["gpu[01-08]: torch 2.11.0 on gpu[01-04], 2.13.0 on gpu[05-08]"]
+    three = said({1: facts(torch="2.11.0"), 2: facts(torch="2.9.1"), 3: facts(torch="2.9.1")})
+    assert three == ["gpu[01-03]: torch 2.9.1 on gpu[02-03], 2.11.0 on gpu01, others 2.13.0"]
+
+
+def test_code_beside_the_script_that_differs() -> None:
+    plants = {4: condition(code={"train.py": "aa" * 8, "data.py": "cc" * 8}), 5: condition(code={})}
+    (found,) = diagnosis(looks(plants))
+    assert line(found) == "gpu[04-05]: other code than on the others: data.py, train.py"
+    assert found.evidence == (
+        "data.py: gpu[04-05]: cccccccc on gpu04, no such file on gpu05, others bbbbbbbb",
+        "train.py: gpu05: no such file, others aaaaaaaa",
+    )
+
+
+RANKS = SeekAnswer((rank(4, "otter"), rank(5, "otter")))
+LOCK = Lock("/home/alice/.cache/torch_extensions/py312_cu128/fused_adam/lock", 11_000.0)
+
+WRONG: list[tuple[str, dict[int, Plant], str]] = [
+    (
+        "error",
+        {
+            3: look(
+                machine="",
+                facts=None,
+                errors=(LinkError("connection refused", where="gpu03", hint="try: ssh gpu03 true"),),
+            )
+        },
+        "gpu03: connection refused",
+    ),
+    (
+        "error",
+        {
+            3: look(
+                facts=None, errors=(CockpitError("no directory /data/work", where="gpu03", hint="create it"),)
+            )
+        },
+        "gpu03: no directory /data/work",
+    ),
+    (
+        "error",
+        {3: look(reached=ReachAnswer("No route to host"))},
+        "gpu03: cannot connect to gpu01 at 10.0.0.1: No route to host",
+    ),
+    (
+        "error",
+        {3: disk("run folders", free_bytes=0)},
+        "gpu03: run folders (/tmp/cockpit-1000): disk is full, 0 kB free",
+    ),
+    (
+        "error",
+        {3: disk("run folders", inodes_free=0)},
+        "gpu03: run folders (/tmp/cockpit-1000): disk is full, no inodes left",
+    ),
+    ("error", {3: condition(gpus=())}, "gpu03: driver 570.86.15 is loaded, but it shows no GPU"),
+    ("error", {3: gpu(2, errors=2)}, "gpu03: GPU 2: 2 uncorrected memory errors"),
+    (
+        "warning",
+        {1: condition(port=(Holder(29500, 4711, "python"),))},
+        "gpu01: port 29500, the default of DeepSpeed and torchrun, is held by python (pid 4711)",
+    ),
+    ("warning", dict.fromkeys((3, 4), look(ranks=RANKS)), "gpu[03-04]: ranks 4-5 of run otter run there"),
+    ("warning", {3: look(ranks=SeekAnswer((rank(0),)))}, "gpu03: rank 0 of a job runs there"),
+    (
+        "warning",
+        {3: look(ranks=SeekAnswer((), (OtherJob("bob", 7, 4, "torchrun t.py"),)))},
+        "gpu03: bob runs a job there: torchrun t.py",
+    ),
+    (
+        "warning",
+        {3: look(ranks=SeekAnswer((), (), (Stuck(9, "python", "D"),)))},
+        "gpu03: python (pid 9, state D) cannot be looked at",
+    ),
+    (
+        "warning",
+        {3: gpu(3, memory_bytes=38 * GB, users=(GpuUser(4711, 38 * GB, "python", "alice"),))},
+        "gpu03: GPU 3: 38 GB of 85 GB held by python (pid 4711, alice)",
+    ),
+    ("warning", {3: gpu(3, slowed=("heat",))}, "gpu03: GPU 3 is slowed down: heat"),
+    ("warning", {3: condition(silent={"gpus": "no answer within 3 s"})}, "gpu03: NVML: no answer within 3 s"),
+    (
+        "warning",
+        {3: condition(names={"gpu01": (), "gpu02": ("10.0.0.2",)})},
+        "gpu03: does not know the name gpu01",
+    ),
+    ("warning", {3: condition(names={"gpu01": ("127.0.1.1",)})}, "gpu03: resolves gpu01 to 127.0.1.1"),
+    ("warning", {3: disk("/tmp", free_bytes=12_000_000)}, "gpu03: /tmp: 12 MB free"),
+    ("warning", {3: disk("/tmp", free_bytes=9 * GB)}, "gpu03: /tmp: 9 GB free, others 904 GB"),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), disk("/dev/shm", total_bytes=64 << 20, free_bytes=64 << 20)),
+        "gpu[01-08]: /dev/shm: 67.1 MB free of 67.1 MB",
+    ),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), disk("run folders", type="nfs4")),
+        "gpu[01-08]: run folders (/tmp/cockpit-1000) are on nfs4",
+    ),
+    ("warning", {3: part("system", memory_free_bytes=20 * GB)}, "gpu03: 20 GB of 2.16 TB memory are free"),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), part("limits", locked_bytes=65536)),
+        "gpu[01-08]: ulimit -l is 66 kB: InfiniBand cannot register memory",
+    ),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), part("limits", open_files=256)),
+        "gpu[01-08]: ulimit -n is 256: data loaders need more",
+    ),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), part("profiling", ptrace_scope=3)),
+        "gpu[01-08]: kernel.yama.ptrace_scope = 3: no stacks can be taken",
+    ),
+    (
+        "warning",
+        {3: part("session", kills=True)},
+        "gpu03: ends processes at logout (KillUserProcesses): no run outlives the last one",
+    ),
+    ("warning", {3: look(offset_s=41.2)}, "gpu03: its clock is 41 s ahead of the others"),
+    ("warning", {3: look(offset_s=-3.3)}, "gpu03: its clock is 3.3 s behind the others"),
+    (
+        "warning",
+        dict.fromkeys(range(1, 9), look(offset_s=-70.0)),
+        "gpu[01-08]: the clock there is 70 s behind this machine's",
+    ),
+    (
+        "warning",
+        {3: condition(leftovers=Leftovers((LOCK,)))},
+        "gpu03: a build's lock is 3.1 h old: /home/alice/.cache/torch_extensions/py312_cu128/fused_adam/lock",
+    ),
+    (
+        "warning",
+        {3: condition(leftovers=Leftovers((), (Leftover("nccl-x1", 80 << 20), Leftover("nccl-x2", 5))))},
+        "gpu03: 83.9 MB of shared memory that nobody uses: /dev/shm/nccl-x1 and 1 more",
+    ),
+    (
+        "warning",
+        {3: condition(login={"ninja": "/opt/bin/ninja", "CUDA_HOME": "/usr/local/cuda"})},
+        "gpu03: ninja on PATH in login shells only, not for ranks",
+    ),
+]
+"""How severe it is, plants, and what is said."""
+
+
+@pytest.mark.parametrize(("severity", "plants", "expected"), WRONG, ids=[text[:50] for _, _, text in WRONG])
+def test_what_is_wrong_is_named_with_its_nodes_and_a_step(
+    severity: str, plants: dict[int, Plant], expected: str
+) -> None:
+    found = diagnosis(looks(plants))
+    (first, *rest) = [each for each in found if line(each) == expected]
+    assert not rest
+    assert first.severity == severity
+    assert all(step.text for step in first.steps)
+    assert first.steps
+    # What follows from it may differ too: a node without GPUs has other GPUs than the rest.
+    assert {each.id.partition("_")[0] for each in found} - {"differs"} == {first.id.partition("_")[0]}
+    assert code(found) is (Exit.NODE_UNFIT if severity == "error" else Exit.RANK_FAILED)
+
+
+def test_a_port_that_was_asked_for_must_be_free() -> None:
+    plants = {1: condition(port=(Holder(29501),))}
+    (found,) = diagnosis(looks(plants, port=29501, port_asked=True))
+    assert (line(found), found.severity) == (
+        "gpu01: port 29501 is held by a process of somebody else",
+        "error",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        ("eno", True),
+        ("eth0", False),
+        ("=eno", False),
+        ("=eno1", True),
+        ("eth0,eno1", True),
+        ("^docker0,lo", True),
+        ("^e", False),
+    ],
+)
+def test_an_interface_that_was_chosen_must_be_there(value: str, fits: bool) -> None:
+    told = said({}, env={"NCCL_SOCKET_IFNAME": value, "OTHER": "eth9"})
+    assert told == ([] if fits else [f"gpu[01-08]: NCCL_SOCKET_IFNAME={value} matches none of eno1"])
+
+
+def test_names_that_no_node_knows_are_aliases_of_ssh() -> None:
+    assert said(dict.fromkeys(range(1, 9), condition(names=dict.fromkeys(NODES, ())))) == []
+
+
+def test_a_step_of_a_job_outlives_no_logout_anyway() -> None:
+    assert said({3: part("session", kills=True)}, scheduler=True) == []
+    assert said({3: part("session", kills=True, lingers=True)}) == []
+
+
+def test_what_a_launch_lacks_is_not_said_twice() -> None:
+    unfit = Finding("no_torch", "no torch in /opt/venv/bin/python", nodes=("gpu03",))
+    found = diagnosis(looks({3: facts(torch=None)}), [unfit])
+    assert [each.id for each in found] == ["no_torch"]
+
+
+def test_the_worst_comes_first_and_is_counted() -> None:
+    seen = looks({2: facts(torch="2.9"), 3: look(reached=ReachAnswer("Connection refused"))})
+    found = diagnosis(seen)
+    assert [each.severity for each in found] == ["error", "warning"]
+    assert verdict(seen, found) == "8 nodes: 1 unfit, 1 warning"
+    assert verdict(seen, found[1:]) == "8 nodes: all fit, 1 warning"
+
+
+def test_what_a_node_says_is_harmless_on_a_terminal() -> None:
+    evil = "2.9\x1b]0;gone\x07" + "x" * 500
+    network = Network(rdma=())
+    plants = {3: facts(torch=evil), 4: condition(network=network, silent={evil: evil}, driver=evil)}
+    told = said(plants)
+    assert len(told) >= 3
+    assert not [text for text in told if "\x1b" in text or "\x07" in text or len(text) > 600]
