@@ -60,6 +60,7 @@ PACKAGES = (
     "node",
     "node/run",
     "node/stacks",
+    "node/jobs",
     "node/measure",
     "plans",
     "plans/nodes",

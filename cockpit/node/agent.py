@@ -41,6 +41,8 @@ VERBS = {
     "samples": "measure.samples",
     "environ": "run.environ",
     "seek": "stacks.seek",
+    "outputs": "jobs.outputs",
+    "watch": "jobs.watch",
     "spy": "stacks.pyspy",
     "stacks": "stacks.dump",
     "reports": "run.collect",

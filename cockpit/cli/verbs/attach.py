@@ -12,11 +12,10 @@ from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.run.foreign import session_of
+from cockpit.engine.run.foreign_jobs import make_known
 from cockpit.engine.run.join import adopt
-from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.ask import Ask
-from cockpit.engine.stacks.take import Sampler
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import Exit
 
 
 def main(words: list[str]) -> int:
@@ -63,7 +62,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
-    session = Session(folder, live, writer=writer)
+    session = session_of(folder, live, writer=writer)
     try:
         await session.rejoin()
         roll = session.pool.roll
@@ -75,15 +74,13 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
     """Show the job on these nodes until the user leaves; if it is a run, return its name."""
-    async with job_options.job_party(source, args) as (party, root):
+    async with job_options.job_party(source, args) as (party, _):
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):
                 await adopt(party.pool, party.nodes, "")
         if any(folder.name == name for folder in list_runs()):
             return name
-        if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
-            what = "cockpit did not start this job, so there are no logs and no exit codes to show here"
-            raise CockpitError(what, where=party.title, hint=f"its stacks: {party.command}")
-        await terminal.show_stacks(Sampler(party, Ask(), root))
-        return ""
+        folder = await make_known(party.job, party.pool, ["cockpit", "attach", *source])
+        say(f"it is called {folder.name} here")
+        return folder.name

@@ -36,6 +36,9 @@ class Found:
     :param state: the letter of proc(5)
     :param python: its interpreter; empty if the wrapper has not started one yet
     :param container: it is in a different pid namespace from the agent that found it
+    :param above: the processes above it, the nearest first
+    :param attempt: how often its launcher has started it before
+    :param command: its command line; started_by: that of its launcher
     """
 
     node: str
@@ -46,6 +49,10 @@ class Found:
     started: float = 0.0
     python: str = ""
     container: bool = False
+    above: tuple[int, ...] = ()
+    attempt: int = 0
+    command: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,6 +215,10 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         told.started,
         _text(told.python),
         told.container,
+        told.above,
+        told.attempt,
+        _text(told.command),
+        _text(told.started_by),
     )
     address = f"{addr}:{port}" if addr and port else addr
     # They say nothing about another machine, or another container's network.

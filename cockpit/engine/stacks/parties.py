@@ -19,6 +19,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
+from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
@@ -35,7 +36,8 @@ class RunParty:
     def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
         self._manifest = manifest
         self._model = model
-        self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
+        # A job that others started has no run folder, and nobody there who may be asked for help.
+        self._dirs = {entry.name: "" if manifest.foreign else entry.dir for entry in manifest.nodes}
         self.link = link
         self.title = self.run = manifest.run
         self.command = f"cockpit stacks {quote(manifest.run)}"
@@ -61,8 +63,10 @@ class RunParty:
 
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """Processes with the run's tags; if one cannot be read any more, what the run record says."""
-        answer = await link.call(verbs.Seek(self.run, node))
-        jobs = group({node: answer})
+        foreign = self._manifest.foreign
+        answer = await link.call(verbs.Seek() if foreign else verbs.Seek(self.run, node))
+        job = None if foreign is None else job_on(node, answer, foreign)
+        jobs = group({node: answer}) if foreign is None else [job] if job else []
         ranks = self._model.ranks
         found = {
             rank: RankProcess(rank, place.pid, place.ticks, place.local_rank)
