@@ -406,6 +406,14 @@ class WatchItem:
 
 
 @dataclass(frozen=True)
+class EndAnswer:
+    """how many processes there were, and which of them live"""
+
+    count: int = bound(COUNT)
+    survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
+
+
+@dataclass(frozen=True)
 class SpyAnswer:
     """whether there is a py-spy: the node's own, or the one that was sent"""
 

@@ -175,6 +175,15 @@ class Watch(Request["answers.Nothing", "answers.WatchItem"]):
 
 
 @dataclass(frozen=True)
+class End(Request["answers.EndAnswer", "answers.Nothing"]):
+    """end processes of a job that others started, and all that is below them"""
+
+    processes: Tuple[Identity, ...] = bound(ListOf(Of(Identity), RANKS_A_NODE))
+    grace_s: float = bound(SECONDS, 15.0)
+    hard: bool = bound(FLAG, False)
+
+
+@dataclass(frozen=True)
 class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
     """payload: py-spy, if it was found missing"""
 
@@ -234,6 +243,7 @@ _ALL = (
     Seek,
     Outputs,
     Watch,
+    End,
     Spy,
     Stacks,
     Reports,

@@ -43,6 +43,7 @@ VERBS = {
     "seek": "stacks.seek",
     "outputs": "jobs.outputs",
     "watch": "jobs.watch",
+    "end": "jobs.ending",
     "spy": "stacks.pyspy",
     "stacks": "stacks.dump",
     "reports": "run.collect",

@@ -22,9 +22,14 @@ def main(words: list[str]) -> int:
     """Join a run's nodes and go on as ``cockpit run`` does."""
     parser = Parser(
         "attach",
-        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile: the "
-        "job that runs on its nodes, whoever started it; of a job started otherwise, cockpit shows stacks.",
-        "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
+        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile, "
+        "--slurm, --pid or --match: the job that runs there, whoever started it; it gets a name here.",
+        "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.\n\n"
+        "examples:\n"
+        "  cockpit attach hostfile\n"
+        "  cockpit attach --slurm 4711\n"
+        "  cockpit attach -w 'gpu[01-04]' --match train_llama\n"
+        "  cockpit attach --pid 31415            on this machine",
     )
     parser.add_argument(
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
@@ -34,6 +39,9 @@ def main(words: list[str]) -> int:
         "--give-up",
         600.0,
         GIVE_UP,
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", default="", help="what a job that others started is called here"
     )
     terminal.add_options(parser)
     job_options.add_options(parser)
@@ -81,6 +89,7 @@ async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
                 await adopt(party.pool, party.nodes, "")
         if any(folder.name == name for folder in list_runs()):
             return name
-        folder = await make_known(party.job, party.pool, ["cockpit", "attach", *source])
-        say(f"it is called {folder.name} here")
+        words = ["cockpit", "attach", *party.source]
+        folder = await make_known(party.job, party.pool, words, args.name)
+        say(f"cockpit did not start it; its name here: {folder.name}")
         return folder.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from cockpit.base.fields import Identity, Target
 from cockpit.base.gate import Malformed
 from cockpit.base.record import SIZES, logged_rank
 from cockpit.core.logs.folding import Source
-from cockpit.core.run.model import LIVE, Rank
+from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
@@ -29,6 +30,12 @@ from cockpit.errors import CockpitError
 
 _AGAIN_S = 5.0
 """Seconds between two looks for ranks that were started again, or that write to other files."""
+
+_EXIT = re.compile(rb"exitcode *: *(-?\d{1,3})\)?[^\n]{0,40}?\(pid: *(\d{1,9})\)")
+"""How torch's launchers tell the end of a rank (torch/distributed/elastic: multiprocessing/errors, api)."""
+
+_SAID = 512
+"""Bytes of a launcher's console that may be the first half of such words."""
 
 REFUSED = "cockpit did not start this job and does not stop it unasked"
 
@@ -51,6 +58,7 @@ class ForeignSession(Session):
             name: foreign_jobs.launchers_of(self.manifest, name) for name in self._nodes
         }
         self._looked: dict[str, float] = {}
+        self._said: dict[str, bytes] = {}
         self._silent: dict[int, str] = {}
         """Why ranks have no output here."""
 
@@ -140,6 +148,23 @@ class ForeignSession(Session):
         # A file that it reads for others too ends with the last of them.
         writers = {rank for one in self._outlets.read_by(name) for rank in one.ranks}
         return not any(self.model.ranks[rank].state in LIVE for rank in writers)
+
+    def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+        super()._log(name, rank, offset, data)
+        if rank is None:
+            self._hear(name, data)
+
+    def _hear(self, name: str, data: bytes) -> None:
+        """Take a launcher at its word about how its ranks ended: it is the one who saw it."""
+        said = self._said.get(name, b"") + data
+        self._said[name] = said[-_SAID:]
+        for found in _EXIT.finditer(said):
+            code, pid = int(found[1]), int(found[2])
+            for rank in self.model.on(name):
+                if rank.pid == pid and rank.state in (RankState.RUNNING, RankState.GONE):
+                    how = {"code": code} if code >= 0 else {"signal": min(-code, 255)}
+                    fact = events.RankExited(rank.rank, rank.attempt, pid, by="launcher", **how)
+                    self._note(name, fact)
 
     def _finish(self, name: str) -> None:
         for one in self._outlets.read_by(name):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
-from cockpit.base.fields import Target
+from cockpit.base.fields import Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -186,10 +186,13 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
 
     job = job_on(node.name, await link.call(verbs.Seek()), manifest.foreign)
     take(restarts(model, node.name, job))
-    stream = await link.stream(verbs.Watch(targets(model, node.name), ()))
+    launchers = tuple(Identity(one.pid, one.ticks) for one in launchers_of(manifest, node.name))
+    stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))
     try:
         async for item, _ in stream.parts():
             take(ended(model, node.name, item))
+            if not item.ranks and not item.launchers and not model.nodes[node.name].ended:
+                take([witnessed(model, time.time(), node.name, events.Ended())])
             break
     finally:
         await stream.close()

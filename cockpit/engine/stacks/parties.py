@@ -125,7 +125,7 @@ class JobParty:
 
     :param job: as it was chosen among those that were found
     :param names: every node that was asked for it
-    :param source: how the nodes were named on the command line, for :attr:`command`
+    :param source: how the nodes and the job were named on the command line, for :attr:`command`
     :param silent: nodes that could not be asked
     """
 
@@ -144,6 +144,7 @@ class JobParty:
         self.nodes = names
         self.pool = pool
         self.link = pool.lend
+        self.source = list(source)
         self.command = join(["cockpit", "stacks", *source])
         self._silent = list(silent)
 
@@ -176,8 +177,12 @@ class JobParty:
         ]
 
 
-async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[Job, dict[str, CockpitError]]:
+async def find_job(
+    names: Sequence[str], pool: LinkPool, wanted: str, *, pid: int = 0, match: str = ""
+) -> tuple[Job, dict[str, CockpitError]]:
     """The only job on these nodes, or the requested one, and an error for each node that did not answer.
+
+    See :func:`cockpit.core.run.jobs.choose` for what may be requested.
 
     :raises CockpitError: there is none, or there are several and none was named
     """
@@ -189,4 +194,4 @@ async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[J
     jobs = group(answers)
     if not jobs and errors:
         raise next(iter(errors.values()))
-    return choose(jobs, wanted), errors
+    return choose(jobs, wanted, pid=pid, match=match), errors
