@@ -61,6 +61,7 @@ PACKAGES = (
     "node",
     "node/run",
     "node/stacks",
+    "node/jobs",
     "node/measure",
     "node/checkup",
     "plans",

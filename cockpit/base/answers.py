@@ -16,7 +16,7 @@ from cockpit.base.events import (
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import LOG, SIZES, RunIdentity, Target
+from cockpit.base.fields import FILES_A_NODE, LOG, SIZES, RunIdentity, Target
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
@@ -26,6 +26,7 @@ from cockpit.base.gate import (
     PID,
     RANK,
     RANK_LIMIT,
+    RANKS,
     RANKS_A_NODE,
     SENTENCE,
     SIZE,
@@ -33,6 +34,7 @@ from cockpit.base.gate import (
     TIME,
     VARIABLES,
     WORD,
+    Digits,
     FieldKind,
     ListOf,
     Malformed,
@@ -283,7 +285,11 @@ class Meeting:
 
 @dataclass(frozen=True)
 class FoundRank:
-    """The main process of a rank."""
+    """The main process of a rank.
+
+    :param above: the processes above it, the nearest first
+    :param started_by: the command line of its launcher
+    """
 
     rank: int = bound(RANK)
     world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
@@ -301,6 +307,8 @@ class FoundRank:
     python: str = bound(PLACE, "")
     container: bool = bound(FLAG, False)
     net: str = bound(PLACE, "")
+    above: Tuple[int, ...] = bound(ListOf(PID, 64), ())
+    started_by: str = bound(PLACE, "")
 
 
 @dataclass(frozen=True)
@@ -330,6 +338,80 @@ class SeekAnswer:
     others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
     stuck: Tuple[Stuck, ...] = bound(ListOf(Of(Stuck), 1000), ())
     machine: Optional[str] = maybe(Text(255))
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A regular file that processes of a job write to.
+
+    :param id: the same for one file, by whichever node or process it is seen
+    :param ranks: the ranks of this node whose output gets there
+    :param shared: others may write to it as well: a launcher passes on what it reads
+    """
+
+    id: str = bound(Text(500))
+    path: str = bound(PATH)
+    device: int = bound(SIZE)
+    inode: int = bound(Whole(0, (1 << 64) - 1))
+    size: int = bound(SIZE)
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    fd: int = bound(PID)
+    ranks: Tuple[int, ...] = bound(RANKS, ())
+    shared: bool = bound(FLAG, False)
+
+
+@dataclass(frozen=True)
+class Launching:
+    """The process that started ranks of a job; its command line is without secrets.
+
+    :param below: how many processes are below it
+    """
+
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    command: str = bound(PLACE, "")
+    below: int = bound(COUNT, 0)
+
+
+@dataclass(frozen=True)
+class OutputsAnswer:
+    """files, with the ranks that write there; why there is none for a rank; the launchers"""
+
+    files: Tuple[OpenFile, ...] = bound(ListOf(Of(OpenFile), FILES_A_NODE))
+    why: Dict[int, str] = bound(MapOf(Digits(RANK), SENTENCE, RANKS_A_NODE), {})
+    launchers: Tuple[Launching, ...] = bound(ListOf(Of(Launching), RANKS_A_NODE), ())
+    cwd: str = bound(PATH, "/")
+
+
+@dataclass(frozen=True)
+class AddedBytes:
+    """Bytes of one file in the payload."""
+
+    number: int = bound(Whole(0, FILES_A_NODE))
+    offset: int = bound(SIZE)
+    length: int = bound(Whole(0, MAX_PAYLOAD))
+
+
+@dataclass(frozen=True)
+class WatchItem:
+    """new bytes and sizes by file; who lives; files that were cut and begin anew; `trouble` with a file"""
+
+    parts: Tuple[AddedBytes, ...] = bound(ListOf(RowOf(AddedBytes), FILES_A_NODE))
+    sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_NODE)), SIZE, FILES_A_NODE))
+    ranks: Tuple[int, ...] = bound(RANKS)
+    launchers: Tuple[int, ...] = bound(ListOf(PID, RANKS_A_NODE), ())
+    cut: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_NODE), FILES_A_NODE), ())
+    trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_NODE)), SENTENCE, FILES_A_NODE), {})
+
+
+@dataclass(frozen=True)
+class EndAnswer:
+    """how many processes there were, and which of them live"""
+
+    count: int = bound(COUNT)
+    survivors: Tuple[Survivor, ...] = bound(SURVIVORS, ())
 
 
 @dataclass(frozen=True)

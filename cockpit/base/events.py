@@ -290,6 +290,16 @@ class Damaged(Fact):
 
 
 @dataclass(frozen=True)
+class RankGone(Fact):
+    """a rank of a job that others started is gone; nobody here can know how it ended"""
+
+    rank: int = bound(RANK)
+    attempt: int = bound(STARTS, 0)
+    pid: Optional[int] = maybe(PID)
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
 class StopAsked(Fact):
     """a person, or the failure policy, asked to stop"""
 
@@ -333,6 +343,7 @@ OWN: Dict[str, Type[Fact]] = {
     "supervisor_gone": SupervisorGone,
     "node_lost": NodeLost,
     "damaged": Damaged,
+    "rank_gone": RankGone,
     "stop_asked": StopAsked,
     "complete": Complete,
     "left": Left,
@@ -342,7 +353,7 @@ OWN: Dict[str, Type[Fact]] = {
 KINDS: Dict[Type[Fact], str] = {fact: kind for kind, fact in (*RECORD.items(), *OWN.items())}
 """The kind of each fact."""
 
-ABOUT_RANKS = (RankStarted, RankExited, RankLost)
+ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankGone)
 """Facts about one rank."""
 
 

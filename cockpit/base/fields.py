@@ -8,6 +8,7 @@ from typing import Any, Tuple
 from cockpit.base import record
 from cockpit.base.gate import (
     NODE_NAME,
+    PATH,
     PID,
     RANK,
     RANKS,
@@ -66,3 +67,26 @@ class RunIdentity:
     boot_id: str = bound(WORD)
     ranks: Tuple[int, ...] = bound(RANKS)
     supervisor: Identity = bound(Of(Identity))
+
+
+FILES_A_NODE = 2 * RANKS_A_NODE + 8
+"""Files that the processes of one job write on one node: two of each rank, some of its launchers."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A regular file that a process of a job has open for writing.
+
+    :param number: what the asker calls it
+    :param fd: the descriptor by which the process has it
+    :param offset: bytes of it that the asker has
+    """
+
+    number: int = bound(Whole(0, FILES_A_NODE))
+    path: str = bound(PATH)
+    device: int = bound(SIZE)
+    inode: int = bound(Whole(0, (1 << 64) - 1))
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    fd: int = bound(PID)
+    offset: int = bound(SIZE, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
 
-from cockpit.base.fields import SIZES, Target
+from cockpit.base.fields import FILES_A_NODE, SIZES, Identity, Opened, Target
 from cockpit.base.gate import (
     FILE_NAME,
     FLAG,
@@ -39,6 +39,7 @@ Item = TypeVar("Item")
 
 _NAME = Text(255, r"[^\0]*")
 _LINE = Text(4096, r"[^\0]*")
+_TARGETS = ListOf(Of(Target), RANKS_A_NODE)
 
 
 @dataclass(frozen=True)
@@ -164,18 +165,20 @@ class Follow(Request["answers.Nothing", "answers.FollowItem"]):
 
 @dataclass(frozen=True)
 class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
-    """measurements, each `interval` seconds; payload: pynvml"""
+    """measurements, each `interval` seconds, of a run's ranks or of `targets`; payload: pynvml"""
 
     dir: str = bound(PATH)
     interval: float = bound(SECONDS, 1.0)
+    targets: Tuple[Target, ...] = bound(_TARGETS, ())
 
 
 @dataclass(frozen=True)
 class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
-    """the environment that a rank got"""
+    """the environment that a rank got; `target`: its process, where no run folder says it"""
 
     dir: str = bound(PATH)
     rank: int = bound(RANK)
+    target: Optional[Target] = maybe(Of(Target))
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,32 @@ class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
 
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
+
+
+@dataclass(frozen=True)
+class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
+    """where processes of a job that others started write to"""
+
+    targets: Tuple[Target, ...] = bound(_TARGETS)
+
+
+@dataclass(frozen=True)
+class Watch(Request["answers.Nothing", "answers.WatchItem"]):
+    """which of these processes live, and what is added to the files that they write"""
+
+    targets: Tuple[Target, ...] = bound(_TARGETS, ())
+    launchers: Tuple[Identity, ...] = bound(ListOf(Of(Identity), RANKS_A_NODE), ())
+    files: Tuple[Opened, ...] = bound(ListOf(Of(Opened), FILES_A_NODE), ())
+    credit: int = bound(SIZE, 0)
+
+
+@dataclass(frozen=True)
+class End(Request["answers.EndAnswer", "answers.Nothing"]):
+    """end processes of a job that others started, and all that is below them"""
+
+    processes: Tuple[Identity, ...] = bound(ListOf(Of(Identity), RANKS_A_NODE))
+    grace_s: float = bound(SECONDS, 15.0)
+    hard: bool = bound(FLAG, False)
 
 
 @dataclass(frozen=True)
@@ -197,7 +226,7 @@ class Spy(Request["answers.SpyAnswer", "answers.Nothing"]):
 class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
     """the stacks of some ranks"""
 
-    targets: Tuple[Target, ...] = bound(ListOf(Of(Target), RANKS_A_NODE))
+    targets: Tuple[Target, ...] = bound(_TARGETS)
     dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
     native: bool = bound(FLAG, False)
     locals: bool = bound(FLAG, False)
@@ -247,6 +276,9 @@ _ALL = (
     Samples,
     Environ,
     Seek,
+    Outputs,
+    Watch,
+    End,
     Spy,
     Stacks,
     Reports,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,15 @@ def add_options(parser: Parser) -> None:
     group = parser.add_argument_group("with a hostfile, or other names of nodes")
     node_options.add_options(group)
     group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
+    group.add_argument(
+        "--pid", type=_pid, metavar="N", default=0, help="the job of this rank, or that this process started"
+    )
+    group.add_argument(
+        "--match",
+        metavar="REGEX",
+        default="",
+        help="the job with this in the command line of a rank or its launcher",
+    )
     group.add_argument("--include", metavar="NODES", default="", help="only these nodes, as with run")
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
@@ -36,9 +46,17 @@ def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[
     :param ask: what to type if nothing is named at all
     :raises CockpitError: nothing is named, or nodes twice
     """
+    if target is None and not args.nodelist and args.slurm is None and (args.pid or args.match):
+        return ["-w", socket.gethostname()]  # this machine
     if target in (None, STDIN) or args.nodelist:
         return node_options.source(target, args, ask)
     return []
+
+
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 30):
+        raise argparse.ArgumentTypeError(f"not a process id: {text!r}")
+    return int(text)
 
 
 def names_run(target: str) -> bool:
@@ -67,14 +85,16 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     async with LinkPool(pythons, reach(args)) as pool:
         pool.roll.call(names)
         async with telling(lambda: pool.roll) as teller:
-            job, errors = await find_job(names, pool, args.job)
+            job, errors = await find_job(names, pool, args.job, pid=args.pid, match=args.match)
         for error in errors.values():
             if str(error) not in teller.told:
                 complain(error)
         say(f"found: {job.title}")
         for problem in job.problems:
             say(problem)
-        options = [(name, getattr(args, name)) for name in ("job", "include", "exclude", "python")]
-        words = [word for name, value in options if value for word in (f"--{name}", value)]
+        options = [
+            (name, getattr(args, name)) for name in ("job", "pid", "match", "include", "exclude", "python")
+        ]
+        words = [word for name, value in options if value for word in (f"--{name}", str(value))]
         command = [*node_options.words_again(source, names), *words]
         yield JobParty(job, names, pool, command, errors), paths.stacks()

@@ -29,13 +29,17 @@ class Narrator:
             say(entry.text)
 
 
-def say_left(run: str, leaving: str = "") -> None:
-    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else."""
+def say_left(run: str, leaving: str = "", *, foreign: bool = False) -> None:
+    """What leaving a run meant: how to come back to it or end it, unless leaving meant something else.
+
+    :param foreign: others started it, so ending it is not the first thing to offer
+    """
     if leaving:
         say(f"left: {leaving}")
         return
-    say(f"left; the run goes on. Come back with: cockpit attach {quote(run)}")
-    say(f"or stop it with: cockpit stop {quote(run)}")
+    say(f"left; the {'job' if foreign else 'run'} goes on. Come back with: cockpit attach {quote(run)}")
+    if not foreign:
+        say(f"or stop it with: cockpit stop {quote(run)}")
 
 
 def mute() -> bool:

@@ -119,9 +119,11 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
 
     :param roll: for a session without links yet: report pending nodes until each has been heard from once
     """
+    # A job that others started is only left: there is nothing to ask.
+    ours = session.manifest.foreign is None
     asks = Asks(
-        person=output.asks,
-        term="stop" if output.headless else "leave",
+        person=output.asks and ours,
+        term="stop" if output.headless and ours else "leave",
         leaving=output.leaving,
         waiting=lambda: session.pool.waiting,
     )
@@ -231,5 +233,5 @@ def leave(session: Session, leaving: str = "") -> Exit:
             session.folder.write(Event(time.time(), "", Left()))
         except CockpitError as error:
             say(str(error))
-    say_left(session.folder.name, leaving)
+    say_left(session.folder.name, leaving, foreign=session.manifest.foreign is not None)
     return Exit.LEFT

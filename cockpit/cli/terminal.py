@@ -68,7 +68,7 @@ def fly(flight: Flight, *, read_only: bool) -> int:
         return int(Exit.LEFT)
     run = flight.name
     if code == Exit.LEFT:
-        say_left(run, flight.leaving)
+        say_left(run, flight.leaving, foreign=app.session.manifest.foreign is not None)
         return int(Exit.LEFT)
     for line in summary(app.session.model, run, logs=not flight.leaving):
         say(line)

@@ -35,6 +35,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
     events.Damaged(3),
+    events.RankGone(0, pid=6, why="others started it"),
     events.StopAsked("enough"),
     events.Complete(),
     events.Left(),

@@ -187,9 +187,13 @@ def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
         "python": sys.executable,
         "started": rank["started"],
         "command": " ".join(words),
+        "above": rank["above"],
+        "started_by": rank["started_by"],
         "container": rank["container"],
         "ns_pid": process.pid,
     }
+    assert rank["above"][0] == os.getpid()
+    assert rank["started_by"].split()[0] == procfs.arguments(os.getpid())[0].decode()
     assert abs(rank["started"] - time.time()) < 100
     assert rank["user"]
 

@@ -12,20 +12,24 @@ from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
+from cockpit.engine.run.foreign import session_of
+from cockpit.engine.run.foreign_jobs import make_known
 from cockpit.engine.run.join import adopt
-from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.ask import Ask
-from cockpit.engine.stacks.take import Sampler
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import Exit
 
 
 def main(words: list[str]) -> int:
     """Join a run's nodes and go on as ``cockpit run`` does."""
     parser = Parser(
         "attach",
-        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile: the "
-        "job that runs on its nodes, whoever started it; of a job started otherwise, cockpit shows stacks.",
-        "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.",
+        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile, "
+        "--slurm, --pid or --match: the job that runs there, whoever started it; it gets a name here.",
+        "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.\n\n"
+        "examples:\n"
+        "  cockpit attach hostfile\n"
+        "  cockpit attach --slurm 4711\n"
+        "  cockpit attach -w 'gpu[01-04]' --match train_llama\n"
+        "  cockpit attach --pid 31415            on this machine",
     )
     parser.add_argument(
         "target", metavar="RUN|HOSTFILE", nargs="?", help=f"a run, or a hostfile: {node_options.HELP}"
@@ -35,6 +39,9 @@ def main(words: list[str]) -> int:
         "--give-up",
         600.0,
         GIVE_UP,
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", default="", help="what a job that others started is called here"
     )
     terminal.add_options(parser)
     job_options.add_options(parser)
@@ -63,7 +70,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
-    session = Session(folder, live, writer=writer)
+    session = session_of(folder, live, writer=writer)
     try:
         await session.rejoin()
         roll = session.pool.roll
@@ -75,15 +82,14 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
     """Show the job on these nodes until the user leaves; if it is a run, return its name."""
-    async with job_options.job_party(source, args) as (party, root):
+    async with job_options.job_party(source, args) as (party, _):
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):
                 await adopt(party.pool, party.nodes, "")
         if any(folder.name == name for folder in list_runs()):
             return name
-        if not terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
-            what = "cockpit did not start this job, so there are no logs and no exit codes to show here"
-            raise CockpitError(what, where=party.title, hint=f"its stacks: {party.command}")
-        await terminal.show_stacks(Sampler(party, Ask(), root))
-        return ""
+        words = ["cockpit", "attach", *party.source]
+        folder = await make_known(party.job, party.pool, words, args.name)
+        say(f"cockpit did not start it; its name here: {folder.name}")
+        return folder.name

@@ -21,6 +21,7 @@ from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Listener, Session
 from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError, Exit
@@ -216,7 +217,7 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
             return None
         feed.book = Logbook(folder)
         feed.book.reads_along = True
-    session = Session(folder, feed, writer=writer)
+    session = session_of(folder, feed, writer=writer)
     try:
         await session.rejoin()
         session.watch(policy=False)

@@ -38,16 +38,25 @@ def main(words: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
     parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
     add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
+    parser.add_argument(
+        "--foreign",
+        action="store_true",
+        help="end a job that others started; without it, only what that would do is said",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
     folder = RunFolder.find(args.run)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     wish = Stop("", "cockpit stop", by, args.now, args.grace)
-    return asyncio.run(_stop_or_why_not(folder, wish, as_json=args.json))
+    return asyncio.run(_stop_or_why_not(folder, wish, foreign=args.foreign, as_json=args.json))
 
 
-async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, as_json: bool) -> Exit:
+async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, foreign: bool, as_json: bool) -> Exit:
     async with pool_for(folder.manifest) as pool:
+        if folder.manifest.foreign:
+            from cockpit.cli import foreign_stop
+
+            return await foreign_stop.stop(folder, pool, wish, sure=foreign, as_json=as_json)
         if unfinished(folder):
             async with telling(lambda: pool.roll):
                 launched, errors = await remains(folder, pool)

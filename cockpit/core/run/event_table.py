@@ -141,7 +141,7 @@ def _rank(run: Run, node: Node, number: int) -> Rank | None:
     return rank if rank is not None and rank.node == node.name else None
 
 
-_AboutRank = events.RankStarted | events.RankExited | events.RankLost
+_AboutRank = events.RankStarted | events.RankExited | events.RankLost | events.RankGone
 
 
 def _rank_of(run: Run, node: Node, fact: _AboutRank) -> Rank | None:
@@ -174,6 +174,13 @@ def _rank_exited(run: Run, node: Node, at: float, fact: events.RankExited) -> It
     if rank is not None:
         state = RankState.EXITED if fact.signal is None else RankState.KILLED
         yield replace(rank, state=state, code=fact.code, signal=fact.signal, ended_at=at, why="")
+
+
+def _rank_gone(run: Run, node: Node, at: float, fact: events.RankGone) -> Iterator[Rank]:
+    rank = _rank_of(run, node, fact)
+    if rank is not None:
+        # Times of a rank are on its node's clock.
+        yield replace(rank, state=RankState.GONE, ended_at=at + node.offset_s, why=fact.why)
 
 
 def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterator[Rank]:
@@ -256,7 +263,11 @@ def _tell_started(run: Run, said: set[str], node: str, at: float, fact: events.R
 
 
 def _tell_ended(
-    run: Run, said: set[str], node: str, at: float, fact: events.RankExited | events.RankLost
+    run: Run,
+    said: set[str],
+    node: str,
+    at: float,
+    fact: events.RankExited | events.RankLost | events.RankGone,
 ) -> Entry | None:
     rank = run.ranks.get(fact.rank)
     if rank is None or rank.state in LIVE:
@@ -367,6 +378,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Damaged: EventKind(
         OURS, _node(lambda node, at, fact: replace(node, damaged=fact.lines)), _tell_damaged
     ),
+    events.RankGone: EventKind(OURS, _rank_gone, _tell_ended),
     events.StopAsked: EventKind(
         OURS,
         _stop_asked,

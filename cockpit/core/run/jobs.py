@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +37,9 @@ class Found:
     :param state: the letter of proc(5)
     :param python: its interpreter; empty if the wrapper has not started one yet
     :param container: it is in a different pid namespace from the agent that found it
+    :param above: the processes above it, the nearest first
+    :param attempt: how often its launcher has started it before
+    :param command: its command line; started_by: that of its launcher
     """
 
     node: str
@@ -46,6 +50,10 @@ class Found:
     started: float = 0.0
     python: str = ""
     container: bool = False
+    above: tuple[int, ...] = ()
+    attempt: int = 0
+    command: str = ""
+    started_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,14 +168,17 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     return Jobs(jobs, others, list(answers))
 
 
-def choose(jobs: Sequence[Job], wanted: str = "") -> Job:
+def choose(jobs: Sequence[Job], wanted: str = "", *, pid: int = 0, match: str = "") -> Job:
     """The one job that is meant.
 
     :param wanted: its number in the list, from 1, or a part of its title; empty: the only one
+    :param pid: of one of its ranks, or of a process above one; 0: any
+    :param match: a regular expression that the command line of a rank or its launcher has; empty: any
     :raises CockpitError: no job matches, or several do
     """
     if not jobs:
         raise _none(jobs)
+    jobs = _narrowed(jobs, pid, match)
     hits = list(jobs)
     if wanted.isdecimal() and len(wanted) < 5:
         hits = hits[int(wanted) - 1 : int(wanted)] if int(wanted) else []
@@ -175,12 +186,43 @@ def choose(jobs: Sequence[Job], wanted: str = "") -> Job:
         hits = [job for job in jobs if wanted in _described(job, True)]
     if len(hits) == 1:
         return hits[0]
-    users = len({job.user for job in jobs}) > 1
-    lines = "".join(f"\n  --job {number}  {_described(job, users)}" for number, job in enumerate(jobs, 1))
+    lines = _listed(jobs)
     if not wanted:
         raise CockpitError(f"{len(jobs)} jobs run there; say which:{lines}")
     what = f"{len(hits)} jobs have {wanted!r} in their title" if hits else f"there is no job {wanted!r}"
     raise CockpitError(f"{what}; say which:{lines}")
+
+
+def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
+    """The jobs with this process and these words.
+
+    :raises CockpitError: none has
+    """
+    found = list(jobs)
+    if pid:
+        found = [
+            job for job in found if any(pid == one.pid or pid in one.above for one in job.ranks.values())
+        ]
+        if not found:
+            what = f"process {pid} is no rank, nor above one; the jobs there:{_listed(jobs)}"
+            raise CockpitError(what, code=Exit.NODE_UNFIT)
+    if match:
+        try:
+            pattern = re.compile(match)
+        except re.error as error:
+            raise CockpitError(f"not a regular expression: {error}", where=f"--match {match}") from None
+        words = [(job, one) for job in found for one in job.ranks.values()]
+        hits = [job for job, one in words if pattern.search(one.command) or pattern.search(one.started_by)]
+        if not hits:
+            what = f"no rank or launcher of one has {match!r} in its command line"
+            raise CockpitError(f"{what}; the jobs there:{_listed(found)}", code=Exit.NODE_UNFIT)
+        found = list({id(job): job for job in hits}.values())
+    return found
+
+
+def _listed(jobs: Sequence[Job]) -> str:
+    users = len({job.user for job in jobs}) > 1
+    return "".join(f"\n  --job {number}  {_described(job, users)}" for number, job in enumerate(jobs, 1))
 
 
 def missing_text(job: Job) -> str:
@@ -208,6 +250,10 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         told.started,
         _text(told.python),
         told.container,
+        told.above,
+        told.attempt,
+        _text(told.command),
+        _text(told.started_by),
     )
     address = f"{addr}:{port}" if addr and port else addr
     # They say nothing about another machine, or another container's network.

@@ -23,6 +23,8 @@ class RankState(Enum):
     KILLED = "killed"
     LOST = "lost"
     """Gone, and nobody recorded how."""
+    GONE = "gone"
+    """Gone, as a rank of a job that others started: whether it failed cannot be known."""
 
 
 LIVE = frozenset({RankState.WAITING, RankState.STARTING, RankState.RUNNING})
@@ -49,12 +51,14 @@ class Rank:
 
     @property
     def failed(self) -> bool:
-        """Ended in any way other than exit 0."""
-        return self.state not in LIVE and not (self.state is RankState.EXITED and self.code == 0)
+        """Ended in any way other than exit 0, as far as that can be known."""
+        if self.state in LIVE or self.state is RankState.GONE:
+            return False
+        return self.state is not RankState.EXITED or self.code != 0
 
     @property
     def text(self) -> str:
-        """The state in words: ``running``, ``exited 3``, ``killed by SIGKILL``, ``lost: why``."""
+        """The state in words: ``running``, ``exited 3``, ``killed by SIGKILL``, ``lost: why``, ``gone``."""
         if self.state is RankState.EXITED:
             return f"exited {self.code}"
         if self.state is RankState.KILLED:

@@ -94,6 +94,21 @@ class Spool:
         self._sizes[name] = size + len(fresh)
         return fresh
 
+    def cut(self, name: str, size: int) -> None:
+        """Take back what a file has beyond this many bytes: nobody has noted where that came from.
+
+        :raises SpoolUnusable: it cannot be cut
+        """
+        if self._sizes.get(name, 0) <= size:
+            return
+        path = str(self.folder / name)
+        try:
+            self._shelf.files.drop(path)
+            os.ftruncate(self._shelf.files.open(path), size)
+        except OSError as error:
+            raise _refused(SpoolUnusable, "cannot cut the spool", path, error) from None
+        self._sizes[name] = size
+
     def wait_for(self, size: int) -> QuotaReached | None:
         """Why ``size`` more bytes of logs would still find no room; None: they would."""
         try:

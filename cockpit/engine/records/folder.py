@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
+from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, Note, Planned
 from cockpit.base.gate import (
     COUNT,
     NODE_NAME,
     PATH,
     RANKS,
+    RANKS_A_NODE,
     RUN_NAME,
     SECONDS,
     TIME,
@@ -133,6 +135,26 @@ class NodeEntry:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """What is known of a job that others started, when it was first watched.
+
+    :param key: tells it from other jobs on its nodes, see :class:`cockpit.core.run.jobs.Job`
+    :param title: what people call it
+    :param user: whose it is
+    :param slurm: the SLURM job that it runs in; empty: none
+    :param launchers: what started its ranks, by node; command lines are without secrets
+    """
+
+    key: Sequence[str] = bound(ListOf(_FILE, 10))
+    title: str = bound(_FILE, "")
+    user: str = bound(WORD, "")
+    slurm: str = bound(WORD, "")
+    launchers: Mapping[str, Sequence[Launching]] = bound(
+        MapOf(NODE_NAME, ListOf(Of(Launching), RANKS_A_NODE), 1 << 16), {}
+    )
+
+
+@dataclass(frozen=True)
 class _Written:
     """The part of a manifest that every version has."""
 
@@ -161,6 +183,7 @@ class Manifest:
     transport_options: dict[str, str] = bound(MapOf(WORD, _FILE, 100), {})
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
     command: Sequence[str] = bound(ListOf(_LINE, 1 << 16), ())
+    foreign: Foreign | None = maybe(Of(Foreign))
     version: str = bound(WORD, __version__)
     format: int = bound(COUNT, FORMAT)
 

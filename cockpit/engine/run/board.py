@@ -20,6 +20,7 @@ from cockpit.core.run.trends import Trends
 from cockpit.core.text import RemoteText
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.engine.turns import by_turns
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
@@ -69,7 +70,8 @@ class Board:
         """Index the output that is already here, and read its last numbers."""
         await self.book.load(progress)
         for entry in self.manifest.nodes:
-            for rank in entry.ranks:
+            consoles = (None,) if self.manifest.foreign else ()
+            for rank in (*entry.ranks, *consoles):
                 tail = self.book.logs.tail((entry.name, rank), TAIL)
                 if tail:
                     self.metrics.feed(rank, tail, time.time())
@@ -89,6 +91,8 @@ class Board:
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
         self.book.feed(node, rank, offset, data)
+        if rank is None and self.manifest.foreign:
+            self.metrics.feed(None, data, time.time())  # its ranks may have no other output
         if rank is not None:
             self.metrics.feed(rank, data, time.time())
             if b" extension module " in data:
@@ -131,7 +135,13 @@ class Board:
         return next(entry for entry in self.manifest.nodes if entry.name == node)
 
     def plan(self, node: str) -> Mapping[str, Any]:
-        """The node's plan in the manifest; empty if there is none."""
+        """The node's plan in the manifest, or what others started there; empty if there is none."""
+        started = launchers_of(self.manifest, node)
+        if started:
+            return {
+                "argv": " ; ".join(one.command for one in started).split(" "),
+                "cwd": self.entry(node).dir,
+            }
         return next((plan for plan in self.manifest.plans if plan.get("node") == node), {})
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, link_state, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
+from cockpit.engine.run import foreign_jobs
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import Reclaimed
 
@@ -63,7 +64,9 @@ async def model_now(
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
         found, alive = await recorded(link, manifest, node)
         if measure and alive:
-            found.append(await _sample(link, node))
+            model = RunModel.of([planned(manifest), *found])
+            targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
+            found.append(await _sample(link, verbs.Samples(node.dir, targets=targets)))
         return found
 
     answers, errors = await ask_all(pool, manifest, ask, only)
@@ -87,6 +90,8 @@ async def recorded(link: Link, manifest: Manifest, node: NodeEntry) -> tuple[lis
 
     :raises CockpitError: the node cannot say
     """
+    if manifest.foreign:
+        return await foreign_jobs.look(link, manifest, node), True
     answer = await link.call(verbs.Status(node.dir, manifest.run, node.name))
     record = RecordReader(node.name, node.ranks)
     found = record.events(answer.events.lines + answer.found.lines)
@@ -131,12 +136,12 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
 
 
-async def _sample(link: Link, node: NodeEntry) -> Event:
+async def _sample(link: Link, request: verbs.Samples) -> Event:
     """The second sample: CPU shares are those since the first.
 
     :raises CockpitError: the node cannot measure
     """
-    stream = await link.stream(verbs.Samples(node.dir, interval=1.0))
+    stream = await link.stream(request)
     fact: events.Fact = events.Note("no measurements")
     number = 0
     try:
@@ -147,7 +152,7 @@ async def _sample(link: Link, node: NodeEntry) -> Event:
                 break
     finally:
         await stream.close()
-    return Event(time.time(), node.name, fact)
+    return Event(time.time(), link.node, fact)
 
 
 async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:

@@ -17,7 +17,7 @@ from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, RecordReader
-from cockpit.core.run.model import LIVE, RunModel
+from cockpit.core.run.model import LIVE, Rank, RunModel
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
@@ -34,7 +34,7 @@ CREDIT = 4 << 20
 CREDIT_PORTION = CREDIT // 4
 """Credit is returned in portions: every message wakes the agent."""
 
-_PAUSED_S = 5.0
+PAUSED_S = 5.0
 """Seconds between two portions of credit while there is no room here: states arrive, but few other bytes."""
 
 _LOGS_FIRST_S = 2.0
@@ -222,7 +222,7 @@ class Session:
                 now = time.monotonic()
                 if samples is None and (self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S):
                     samples = asyncio.create_task(self._sample(entry, link))
-                if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + _PAUSED_S):
+                if used >= CREDIT_PORTION and (name not in self.paused or now >= credited + PAUSED_S):
                     portion = min(used, CREDIT_PORTION) if name in self.paused else used
                     await stream.credit(portion)
                     used -= portion
@@ -337,7 +337,7 @@ class Session:
 
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
         try:
-            stream = await link.stream(verbs.Samples(entry.dir))
+            stream = await link.stream(self._measured(entry))
             async for item, _ in stream.parts():
                 self._note(entry.name, events.Sample(item.node, item.ranks, item.gpus), record=False)
         except LinkError:
@@ -345,6 +345,9 @@ class Session:
         except RemoteError as error:
             # A node without measurements still runs.
             self._note(entry.name, events.Note(f"no measurements: {error}"), record=False)
+
+    def _measured(self, entry: NodeEntry) -> verbs.Samples:
+        return verbs.Samples(entry.dir)
 
     def _measure_clock(self, name: str, link: Link) -> None:
         node, clock = self.model.nodes[name], link.clock
@@ -451,6 +454,14 @@ class Session:
         :raises RemoteError: the node refused
         """
         return await (await self.pool.at_hand(node)).call(request)
+
+    def environ_of(self, rank: Rank) -> verbs.Environ:
+        """The request for the environment that a rank's process was started with."""
+        return verbs.Environ(self.dir(rank.node), rank.rank)
+
+    def log_place(self, rank: Rank) -> str:
+        """Where a rank's log is on its node, in words; empty: in the run folder there."""
+        return ""
 
     def dir(self, node: str) -> str:
         """The run folder on a node."""

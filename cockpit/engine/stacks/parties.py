@@ -19,6 +19,7 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, RunFolder, planned
+from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
@@ -35,7 +36,8 @@ class RunParty:
     def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
         self._manifest = manifest
         self._model = model
-        self._dirs = {entry.name: entry.dir for entry in manifest.nodes}
+        # A job that others started has no run folder, and nobody there who may be asked for help.
+        self._dirs = {entry.name: "" if manifest.foreign else entry.dir for entry in manifest.nodes}
         self.link = link
         self.title = self.run = manifest.run
         self.command = f"cockpit stacks {quote(manifest.run)}"
@@ -61,8 +63,10 @@ class RunParty:
 
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """Processes with the run's tags; if one cannot be read any more, what the run record says."""
-        answer = await link.call(verbs.Seek(self.run, node))
-        jobs = group({node: answer})
+        foreign = self._manifest.foreign
+        answer = await link.call(verbs.Seek() if foreign else verbs.Seek(self.run, node))
+        job = None if foreign is None else job_on(node, answer, foreign)
+        jobs = group({node: answer}) if foreign is None else [job] if job else []
         ranks = self._model.ranks
         found = {
             rank: RankProcess(rank, place.pid, place.ticks, place.local_rank)
@@ -121,7 +125,7 @@ class JobParty:
 
     :param job: as it was chosen among those that were found
     :param names: every node that was asked for it
-    :param source: how the nodes were named on the command line, for :attr:`command`
+    :param source: how the nodes and the job were named on the command line, for :attr:`command`
     :param silent: nodes that could not be asked
     """
 
@@ -140,6 +144,7 @@ class JobParty:
         self.nodes = names
         self.pool = pool
         self.link = pool.lend
+        self.source = list(source)
         self.command = join(["cockpit", "stacks", *source])
         self._silent = list(silent)
 
@@ -172,8 +177,12 @@ class JobParty:
         ]
 
 
-async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[Job, dict[str, CockpitError]]:
+async def find_job(
+    names: Sequence[str], pool: LinkPool, wanted: str, *, pid: int = 0, match: str = ""
+) -> tuple[Job, dict[str, CockpitError]]:
     """The only job on these nodes, or the requested one, and an error for each node that did not answer.
+
+    See :func:`cockpit.core.run.jobs.choose` for what may be requested.
 
     :raises CockpitError: there is none, or there are several and none was named
     """
@@ -185,4 +194,4 @@ async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[J
     jobs = group(answers)
     if not jobs and errors:
         raise next(iter(errors.values()))
-    return choose(jobs, wanted), errors
+    return choose(jobs, wanted, pid=pid, match=match), errors

@@ -23,11 +23,12 @@ CHILDREN_EVERY = 5
 def samples(call: Call) -> Dict[str, Any]:
     """Send a sample each ``interval`` seconds (1) until cancelled; answers ``{}`` then.
 
+    Request: ``dir``, the run folder; or ``targets``, the ranks of a job that others started.
     Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children}}; ``gpus`` (see ``node.measure.gpu``).
     """
     asked = call.asked(verbs.Samples)
-    sampler = _Sampler(asked.dir)
+    sampler = _Sampler(asked.dir, {one.rank: (one.pid, one.ticks) for one in asked.targets})
     gpus = gpu.Gpus(call.payload)
     while True:
         item = sampler.sample()
@@ -38,18 +39,28 @@ def samples(call: Call) -> Dict[str, Any]:
 
 
 class _Sampler:
-    def __init__(self, folder: str) -> None:
+    """Measures the node and ranks.
+
+    :param folder: the run's; for targets: any on the disk whose free room is of interest
+    :param targets: the process of each rank; none: those of the run folder
+    """
+
+    def __init__(self, folder: str, targets: Dict[int, Identity]) -> None:
         self._folder = folder
+        self._targets = targets
         self._used: Dict[Identity, Tuple[float, int]] = {}
         """When we looked at a process (monotonic seconds), and the CPU time it had used, in clock ticks."""
         self._children: Dict[int, List[procfs.Stat]] = {}
         self._looked = 0
 
     def sample(self) -> Dict[str, Any]:
+        free = None
         try:
             disk = os.statvfs(self._folder)
+            free = disk.f_bavail * disk.f_frsize
         except OSError as error:
-            raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
+            if not self._targets:
+                raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
         used, total = procfs.memory() or (None, None)
         return {
             "node": {
@@ -57,7 +68,7 @@ class _Sampler:
                 "cores": os.cpu_count(),
                 "memory_bytes": used,
                 "memory_total_bytes": total,
-                "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+                "disk_free_bytes": free,
             },
             "ranks": self._ranks(),
         }
@@ -67,8 +78,11 @@ class _Sampler:
         if self._looked % CHILDREN_EVERY == 0:
             self._children = procfs.children()
         self._looked += 1
-        for rank in self._own():
-            if safefiles.size(os.path.join(self._folder, record.rank_exit(rank))) is not None:
+        for rank in self._targets or self._own():
+            if (
+                not self._targets
+                and safefiles.size(os.path.join(self._folder, record.rank_exit(rank))) is not None
+            ):
                 continue
             process = self._process(rank)
             # What is ending has no memory left to measure; its exit comes through the run record.
@@ -89,12 +103,15 @@ class _Sampler:
             return []  # the node itself can be measured all the same
 
     def _process(self, rank: int) -> Optional[procfs.Stat]:
-        try:
-            start = recorded(Start, os.path.join(self._folder, record.rank_start(rank)), rank)
-        except (OSError, ValueError):
-            return None
-        process = procfs.stat(start.pid)
-        return process if process is not None and process.ticks == start.ticks else None
+        identity = self._targets.get(rank)
+        if identity is None:
+            try:
+                start = recorded(Start, os.path.join(self._folder, record.rank_start(rank)), rank)
+            except (OSError, ValueError):
+                return None
+            identity = start.pid, start.ticks
+        process = procfs.stat(identity[0])
+        return process if process is not None and process.ticks == identity[1] else None
 
     def _cpu_percent(self, process: procfs.Stat) -> Optional[float]:
         """Of one core, since the last look; None at the first."""

@@ -24,17 +24,23 @@ _LOOK_S = 0.05
 def environ(call: Call) -> Dict[str, Any]:
     """The environment of a rank's process: ``environ`` {name: value}, by name; ``left_out``: how many more.
 
-    Request: ``rank``. If the process lives, it is read directly: a script that became the training process by
-    exec may have set more than its wrapper knew. If it is gone, this is what its wrapper recorded. Either
-    way it is what the process was started with: later changes cannot be seen from outside.
+    Request: ``rank``; ``target`` if a job of others is asked about. If the process lives, it is read
+    directly: a script that became the training process by exec may have set more than its wrapper knew. If
+    it is gone, this is what its wrapper recorded. Either way it is what the process was started with: later
+    changes cannot be seen from outside.
 
     :raises NodeError: the rank has not started, or its process is gone and its environment was not recorded
     """
     asked = call.asked(verbs.Environ)
     folder, rank = asked.dir, asked.rank
+    if asked.target is not None:
+        found = _of_process(asked.target.pid, asked.target.ticks)
+        if found is None:
+            raise NodeError("gone", "rank %d is gone, or may not be looked at" % rank)
+        return found
     same_boot = read_record(folder)["boot_id"] == procfs.boot_id()
     start = _start(folder, rank)
-    found = _of_process(start) if same_boot else None
+    found = _of_process(start.pid, start.ticks) if same_boot else None
     while found is None:
         # First: a wrapper ends once the record is there, or never will be.
         writing = same_boot and _is_ending(start)
@@ -55,13 +61,13 @@ def _start(folder: str, rank: int) -> Start:
         raise NodeError("gone", "no start record of rank %d: %s" % (rank, error)) from None
 
 
-def _of_process(start: Start) -> Optional[Dict[str, Any]]:
+def _of_process(pid: int, ticks: int) -> Optional[Dict[str, Any]]:
     """What the kernel says; None: the process is gone, or may not be looked at."""
-    if not procfs.alive(start.pid, start.ticks):
+    if not procfs.alive(pid, ticks):
         return None
-    found = variables.told(procfs.environment(start.pid))
+    found = variables.told(procfs.environment(pid))
     # Check again: only now is it certain that no other process with this pid was read.
-    return found if found["environ"] and procfs.alive(start.pid, start.ticks) else None
+    return found if found["environ"] and procfs.alive(pid, ticks) else None
 
 
 def _is_ending(start: Start) -> bool:

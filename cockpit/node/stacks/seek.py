@@ -15,10 +15,9 @@ from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, 
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
-from cockpit.base.secret import is_secret
 from cockpit.node import procfs, users
 from cockpit.node.calls import Call
-from cockpit.node.stacks import claims, kernel
+from cockpit.node.stacks import claims, kernel, launchers
 from cockpit.node.stacks.pyspy_output import harmless
 
 COMMAND_LIMIT = 200
@@ -82,7 +81,8 @@ def seek(call: Call) -> Dict[str, Any]:
 
     Request: ``run`` and ``node`` (both may be empty): only processes with these tags.
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
-    user python started command container ns_pid``; ``python`` is empty where none runs (yet) below a wrapper.
+    user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
+    below a wrapper.
     Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
@@ -375,7 +375,9 @@ def _told(one: _Rank) -> Dict[str, Any]:
         "user": _user(pid),
         "python": _interpreter(pid, words) if one.python else "",
         "started": _started(one.process.stat.ticks),
-        "command": _command(words),
+        "command": launchers.command_line(words, COMMAND_LIMIT),
+        "above": [one.pid for one in launchers.above(pid)],
+        "started_by": _started_by(pid),
         "container": len(inner) > 1,
         "ns_pid": int(inner[-1]),
     }
@@ -402,6 +404,11 @@ def _interpreter(pid: int, words: List[bytes]) -> str:
     return procfs.link("/proc/%d/exe" % pid)
 
 
+def _started_by(pid: int) -> str:
+    found = launchers.launcher(pid)
+    return launchers.command_line(procfs.arguments(found.pid), COMMAND_LIMIT) if found is not None else ""
+
+
 def _user(pid: int) -> str:
     try:
         uid = os.stat("/proc/%d" % pid).st_uid
@@ -414,22 +421,6 @@ def _started(ticks: int) -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _command(words: List[bytes]) -> str:
-    """The command line as a person would type it, short and without secrets."""
-    shown = []
-    hide = False
-    for word in words:
-        text = word.decode("utf-8", "surrogateescape")
-        name, equals, _ = text.partition("=")
-        if hide or (equals and is_secret(name)):
-            shown.append(name + "=(secret)" if equals and not hide else "(secret)")
-        else:
-            shown.append(harmless(text))
-        hide = not hide and text.startswith("-") and not equals and is_secret(text)
-    command = " ".join(shown)
-    return command if len(command) <= COMMAND_LIMIT else command[: COMMAND_LIMIT - 1] + "…"
-
-
 def _others(refused: List[int]) -> List[Dict[str, Any]]:
     """What looks like a job among the processes of other people, one entry for each of them."""
     found: Dict[str, Dict[str, Any]] = {}
@@ -438,7 +429,7 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
         # Even our own processes may be closed to us: root could not do more.
         if user in ("", users.name(os.geteuid())) or not _is_job(pid, words):
             continue
-        command = _command(words)
+        command = launchers.command_line(words, COMMAND_LIMIT)
         entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
         entry["count"] += 1
     return sorted(found.values(), key=lambda one: str(one["user"]))[:OTHERS]

@@ -41,7 +41,7 @@ def state_name(rank: Rank) -> str:
     """The state by its name in themes: ``waiting``, ``running``, ``done``, ``failed``, ``killed`` …"""
     if rank.state is RankState.EXITED:
         return "failed" if rank.failed else "done"
-    return str(rank.state.value)
+    return "lost" if rank.state is RankState.GONE else str(rank.state.value)
 
 
 def choose(ascii_only: bool | str = "auto") -> Glyphs:

@@ -44,6 +44,7 @@ class About:
     :param plan: what was planned for the node (``plan_json``); empty if unknown
     :param environ: the answer of the verb ``environ`` for the rank; why there is none; None: not here yet
     :param now: unix seconds
+    :param log: where the rank's log is on its node, in words; empty: in the run folder
     """
 
     node: str
@@ -55,6 +56,7 @@ class About:
     plan: Mapping[str, Any]
     environ: EnvironAnswer | str | None
     now: float
+    log: str = ""
 
 
 def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Line]:
@@ -234,7 +236,8 @@ def _process(sight: About, node: Node, rank: Rank, local: int, paper: _Paper) ->
         yield from paper.row(name, "" if count is None else f"{count:,}")
     if rank.attempt or rank.max_restarts:
         yield from paper.row("attempt", f"{rank.attempt + 1} of {rank.max_restarts + 1}")
-    yield from paper.row("its log", safe(f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}", 4000))
+    log = sight.log or f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}"
+    yield from paper.row("its log", safe(log, 4000))
 
 
 def _readings(sight: About, rank: int, paper: _Paper) -> Iterator[Line]:

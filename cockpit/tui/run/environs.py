@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
-from cockpit.base.verbs import Environ
 from cockpit.core.run.model import Rank, RankState
 from cockpit.core.text import RemoteText
 from cockpit.engine.run.session import Session
@@ -34,7 +33,9 @@ class Environs:
         key = rank.rank, rank.attempt
         if key in self._asked or rank.state in (RankState.WAITING, RankState.STARTING):
             return False
-        if self._recorded:
+        if self._recorded and self._session.manifest.foreign:
+            self._known[key] = "nobody copied it while the process lived"
+        elif self._recorded:
             path = f"{self._session.dir(rank.node)}/{rank_environ(rank.rank)}"
             self._known[key] = f"not copied here; {rank.node} may still have it: {path}"
         elif self._session.model.nodes[rank.node].link == "ok":
@@ -46,7 +47,7 @@ class Environs:
         """Ask its node."""
         node, key = rank.node, (rank.rank, rank.attempt)
         try:
-            answer = await self._session.ask(node, Environ(self._session.dir(node), key[0]))
+            answer = await self._session.ask(node, self._session.environ_of(rank))
             self._known[key] = answer
         except Exception as error:
             self._known[key] = RemoteText.of(explained(error).what).shown(limit=300)

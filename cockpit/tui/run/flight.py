@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from cockpit.engine.launch.start import Stages, Wanted, start
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Session
 
 
@@ -81,7 +82,7 @@ class Joining:
 
     async def take_off(self, stages: Stages) -> Session:
         writer = self.folder.lock()
-        session = Session(self.folder, stages.listener(self.folder), writer=writer)
+        session = session_of(self.folder, stages.listener(self.folder), writer=writer)
         try:
             await session.rejoin()
         except BaseException:

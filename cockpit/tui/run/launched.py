@@ -8,8 +8,10 @@ from typing import Any
 from cockpit.base.record import ENV_DIR
 from cockpit.base.secret import is_secret
 from cockpit.base.shell import join, quote
+from cockpit.core.text import RemoteText
 from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.folder import Manifest
+from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.plans.script import render_word
 from cockpit.transport.registry import TRANSPORTS
 from cockpit.tui.run.command_list import Ran
@@ -17,7 +19,12 @@ from cockpit.tui.run.command_list import Ran
 
 def launched_commands(manifest: Manifest) -> list[Ran]:
     """What was run to launch: what was typed, then on this machine for each node, and on each node."""
-    found = [Ran(manifest.created, "run", join(manifest.command))] if manifest.command else []
+    verb = "attach" if manifest.foreign else "run"
+    found = [Ran(manifest.created, verb, join(manifest.command))] if manifest.command else []
+    for node in manifest.nodes:
+        for launcher in launchers_of(manifest, node.name):
+            title = f"found on {node.name}, pid {launcher.pid}"
+            found.append(Ran(manifest.created, title, RemoteText.of(launcher.command).shown(limit=2000)))
     for node in manifest.nodes:
         typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
         text = join([*typed, COMMAND]) if typed else COMMAND

@@ -102,11 +102,15 @@ class Notice:
         )
 
 
-def waiting_text(model: RunModel, age_s: float, *, recorded: bool) -> str:
+def waiting_text(model: RunModel, age_s: float, *, recorded: bool, foreign: bool = False) -> str:
     """What the run is doing while there is no output.
 
     :param age_s: seconds since the launch
+    :param foreign: others started it, and its nodes' notes say where its output goes
     """
+    notes = dict.fromkeys(note for node in model.nodes.values() for note in node.notes)
+    if foreign and notes:
+        return RemoteText.of("; ".join(notes)).shown(limit=600)
     if recorded or model.over:
         return "and none will come: the run has ended"
     text = f"{span_text(max(0.0, age_s))} after the launch: "

@@ -185,7 +185,7 @@ class RunScreen(CommandScreen):
         tabs, log, model = self._tabs, self._log, self.board.model
         matches = needs(lambda: log.searched, f"no filter yet: type {self.app.key_of('filter')} first")
         return {
-            "stop": Handler(self._do_stop, needs(lambda: not model.over, "the run has ended")),
+            "stop": Handler(self._do_stop, self._no_stop),
             "keep": Handler(
                 self._do_keep,
                 needs(lambda: self.session.stops_at is not None, "nothing is about to be stopped"),
@@ -194,7 +194,9 @@ class RunScreen(CommandScreen):
                 self._do_collect,
                 needs(
                     lambda: self.board.manifest.profile,
-                    f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}",
+                    "cockpit did not start this job: it has no reports of a profiler"
+                    if self.board.manifest.foreign
+                    else f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}",
                 ),
             ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
@@ -227,6 +229,12 @@ class RunScreen(CommandScreen):
             "copy_command": Handler(self._do_copy_command),
             "freeze": Handler(self._do_freeze),
         }
+
+    def _no_stop(self) -> str:
+        if self.board.manifest.foreign and not self.board.model.over:
+            words = join(["cockpit", "stop", self.board.folder.name])
+            return f"cockpit did not start this job: {words} says what stopping it would do"
+        return "the run has ended" if self.board.model.over else ""
 
     def _no_stacks(self) -> str:
         if self.board.model.over:
@@ -337,7 +345,8 @@ class RunScreen(CommandScreen):
             self.app.leave()
             return
         leaving = self._flight.leaving or "the run goes on"
-        question = questions.leave_question(leaving, may_stop=not self.app.read_only)
+        may_stop = not self.app.read_only and not self._no_stop()
+        question = questions.leave_question(leaving, may_stop=may_stop)
         self.app.push_screen(question, self.left_or_not)
 
     def left_or_not(self, answer: str | None) -> None:
@@ -457,7 +466,8 @@ class RunScreen(CommandScreen):
             self.run_worker(self._environs.fetch(process), group="environ")
         environ = None if process is None else self._environs.of(process)
         plan, entry = board.plan(node), board.entry(node)
-        pane.show(About(node, rank, board.model, board.trends, board.metrics, entry, plan, environ, now))
+        log = "" if rank is None else self.session.log_place(board.model.ranks[rank])
+        pane.show(About(node, rank, board.model, board.trends, board.metrics, entry, plan, environ, now, log))
 
     def _measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, if it is worth mentioning."""
@@ -469,7 +479,8 @@ class RunScreen(CommandScreen):
         if self.board.book.lines:
             return
         age = now - self.board.manifest.created
-        text = notices.waiting_text(self.board.model, age, recorded=self.recorded)
+        foreign = self.board.manifest.foreign is not None
+        text = notices.waiting_text(self.board.model, age, recorded=self.recorded, foreign=foreign)
         if text != self._log.empty_text:
             self._log.empty_text = text
             self._log.refresh()

@@ -1,0 +1,154 @@
+"""``cockpit stop`` of a job that others started: what it would do first, and it only when asked by name."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+
+from cockpit.base import verbs
+from cockpit.base.answers import EndAnswer, OutputsAnswer
+from cockpit.base.events import Survivor
+from cockpit.base.fields import Identity
+from cockpit.base.gate import plain
+from cockpit.base.shell import join, quote
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import out, out_json, say
+from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.run.event_table import survivor_text
+from cockpit.core.run.model import RankState, RunModel
+from cockpit.core.text import RemoteText, counted
+from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.join import ask_all, model_now
+from cockpit.errors import CockpitError, Exit
+
+GRACE_S = 15.0
+"""For a launcher to end its own processes, before they are asked themselves."""
+
+
+async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: bool, as_json: bool) -> Exit:
+    """Say what stopping it would do; do it if that was asked for.
+
+    :param sure: it was
+    :raises CockpitError: it was not, or what would end it is not here
+    """
+    manifest = folder.manifest
+    assert manifest.foreign is not None
+    async with telling(lambda: pool.roll):
+        model, errors = await model_now(pool, manifest)
+    alive = [rank.rank for rank in model.ranks.values() if rank.state is RankState.RUNNING]
+    if not alive and not errors:
+        if as_json:
+            out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
+        else:
+            out(f"{folder.name}: nothing to stop: none of its ranks runs")
+        return Exit.OK
+    words = ["cockpit", "stop", folder.name, "--foreign"]
+    if manifest.foreign.slurm:
+        job = manifest.foreign.slurm
+        say(
+            f"this would run: scancel {quote(job)}: it ends all of SLURM job {job}, "
+            f"ranks {ranks_text(alive)} among it"
+        )
+        if not sure:
+            raise _unasked(folder, words)
+        return await _scancel(folder, job, alive, as_json=as_json)
+    targets = {name: foreign_jobs.targets(model, name) for name in model.nodes}
+
+    async def ask(link: Link, node: NodeEntry) -> OutputsAnswer:
+        return await link.call(verbs.Outputs(targets[node.name]))
+
+    found, unasked = await ask_all(pool, manifest, ask, [name for name in targets if targets[name]])
+    ends = {name: _ends(answer, model, name) for name, answer in found.items()}
+    for name, answer in found.items():
+        for line in _would(name, answer, ends[name]):
+            say(line)
+    if not sure:
+        raise _unasked(folder, words)
+    grace = GRACE_S if wish.grace_s is None else wish.grace_s
+
+    async def end(link: Link, node: NodeEntry) -> EndAnswer:
+        request = verbs.End(tuple(ends[node.name]), 0.0 if wish.hard else grace, wish.hard)
+        return await link.call(request, deadline_s=grace + 30)
+
+    ended, refused = await ask_all(pool, manifest, end, list(ends))
+    return _report(folder, ended, {**errors, **unasked, **refused}, alive, as_json=as_json)
+
+
+def _unasked(folder: RunFolder, words: Sequence[str]) -> CockpitError:
+    what = "cockpit did not start this job, and stops it only if you say so"
+    return CockpitError(what, where=folder.name, hint=f"to do that: {join(words)}")
+
+
+def _ends(answer: OutputsAnswer, model: RunModel, node: str) -> list[Identity]:
+    """What is signalled on a node: launchers, and ranks that have none."""
+    launched = {rank for one in answer.launchers for rank in one.ranks}
+    alone = [one for one in foreign_jobs.targets(model, node) if one.rank not in launched]
+    started = [Identity(one.pid, one.ticks) for one in answer.launchers]
+    return started + [Identity(one.pid, one.ticks) for one in alone]
+
+
+def _would(node: str, answer: OutputsAnswer, ends: Sequence[Identity]) -> list[str]:
+    """What would happen on a node, in words."""
+    lines = []
+    for one in answer.launchers:
+        command = RemoteText.of(one.command).shown(limit=200)
+        below = counted(one.below, "process") if one.below == 1 else f"{one.below} processes"
+        lines.append(f"{node}: this would send SIGTERM to {one.pid} ({command}) and the {below} below it")
+    launchers = {one.pid for one in answer.launchers}
+    alone = [str(one.pid) for one in ends if one.pid not in launchers]
+    if alone:
+        lines.append(f"{node}: this would send SIGTERM to ranks without a launcher: {', '.join(alone)}")
+    return lines
+
+
+async def _scancel(folder: RunFolder, job: str, alive: Sequence[int], *, as_json: bool) -> Exit:
+    if shutil.which("scancel") is None:
+        hint = f"on a login node of the cluster: scancel {quote(job)}"
+        raise CockpitError("no scancel on PATH: SLURM is not here", where=f"job {job}", hint=hint)
+    child = await asyncio.create_subprocess_exec(
+        "scancel", job, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await child.communicate()
+    if child.returncode:
+        why = RemoteText.of(said.decode(errors="replace").strip()).shown(limit=300)
+        raise CockpitError(f"scancel failed: {why}", where=f"job {job}", code=Exit.NODE_UNFIT)
+    if as_json:
+        ranks = dict.fromkeys(alive, "asked to end")
+        out_json({"run": folder.name, "ranks": ranks, "survivors": {}, "not_asked": []})
+    else:
+        out(f"{folder.name}: scancel {job}: SLURM ends it")
+    return Exit.OK
+
+
+def _report(
+    folder: RunFolder,
+    ended: dict[str, EndAnswer],
+    errors: dict[str, CockpitError],
+    alive: Sequence[int],
+    *,
+    as_json: bool,
+) -> Exit:
+    survivors: dict[str, tuple[Survivor, ...]] = {
+        name: answer.survivors for name, answer in ended.items() if answer.survivors
+    }
+    code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
+    if as_json:
+        ranks = dict.fromkeys(alive, "asked to end")
+        fields = {"ranks": ranks, "survivors": plain(survivors), "not_asked": list(errors)}
+        out_json({"run": folder.name, **fields})
+        return code
+    for node, processes in survivors.items():
+        for process in processes:
+            say(survivor_text(node, process))
+    for error in errors.values():
+        say(str(error))
+    if errors:
+        say(f"not stopped: {nodes_text(errors)}")
+    else:
+        total = sum(answer.count for answer in ended.values())
+        out(f"{folder.name}: {'see survivors' if survivors else f'stopped: {total} processes have ended'}")
+    return code

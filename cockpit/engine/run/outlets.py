@@ -1,0 +1,337 @@
+"""Files that ranks of a foreign job write, sorted into logs by rank as they arrive.
+
+A run of ours has one log a rank. A job that others started has files of its own making: one for all ranks,
+two for each, one on a server that every node sees. Their bytes go into the spool as if they were logs of
+ours: a file that one rank writes becomes that rank's log, byte for byte; lines of a shared one go to whom
+they name, or else to the console of the node that reads it. The *ledger* says how far each file was taken,
+and how long each log was then, so that whoever continues neither loses nor doubles a byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cockpit.base.answers import OpenFile
+from cockpit.base.fields import Opened
+from cockpit.base.gate import (
+    FLAG,
+    PATH,
+    RANKS,
+    SIZE,
+    Malformed,
+    MapOf,
+    Text,
+    Whole,
+    bound,
+    maybe,
+    plain,
+    read,
+)
+from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
+from cockpit.core.logs.folding import Source
+from cockpit.core.logs.speakers import HEAD, Speakers
+from cockpit.engine.files import append, lines, open_regular, replace
+from cockpit.engine.records.folder import RunFolder
+from cockpit.errors import os_error
+
+LEDGER = "outlets.jsonl"
+
+_LONG = 64 << 10
+"""Bytes of an unfinished line that are held until it is known whose it is."""
+
+_MOST = 1 << 16
+"""Files of one job, on all its nodes together."""
+
+
+@dataclass
+class Outlet:
+    """One file.
+
+    :param number: what it is called in requests and in the ledger
+    :param id: see :class:`cockpit.base.answers.OpenFile`
+    :param node: whose agent reads it
+    :param ranks: the ranks that write to it, on any node
+    :param shared: lines of others may be in it
+    :param offset: how many of its bytes are in the spool
+    """
+
+    number: int
+    id: str
+    node: str
+    ranks: set[int] = field(default_factory=set)
+    shared: bool = False
+    offset: int = 0
+    place: Opened = field(default_factory=lambda: Opened(0, "/", 0, 0, 0, 0, 0))
+    """How the node finds it."""
+    open: Source | None = None
+    """Who has the line that has not ended yet, if some of it is in the spool."""
+    held: bytes = b""
+    """What was read of a line and is not in the spool yet."""
+
+    @property
+    def next(self) -> int:
+        """The offset of the next byte to read."""
+        return self.offset + len(self.held)
+
+    def restart(self) -> None:
+        """Forget what is held: the node sends it again."""
+        self.held = b""
+
+    def begin_anew(self) -> None:
+        """The file was cut: what comes is from its start."""
+        self.offset, self.held, self.open = 0, b"", None
+
+
+def log_name(source: Source) -> str:
+    """The name of the log of a rank, or of a node's console."""
+    return LAUNCHER_LOG if source[1] is None else rank_log(source[1])
+
+
+class Outlets:
+    """The files of one job.
+
+    :param folder: the run's folder
+    :param nodes: the ranks of each node
+    :param labels: see :class:`cockpit.core.logs.speakers.Speakers`
+    """
+
+    def __init__(self, folder: Path, nodes: Mapping[str, Iterable[int]], *, labels: bool = False) -> None:
+        self._path = folder / LEDGER
+        self._nodes = {name: list(ranks) for name, ranks in nodes.items()}
+        self._homes = {rank: name for name, ranks in self._nodes.items() for rank in ranks}
+        self._speakers = Speakers(self._nodes, labels)
+        self._all: list[Outlet] = []
+        self._ids: dict[str, Outlet] = {}
+        self._sizes: dict[Source, int] = {}
+        self._ledger: int | None = None
+        self._size = 0
+        self._registered = 0
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> Outlets:
+        """Those of a run's folder."""
+        manifest = folder.manifest
+        nodes = {node.name: node.ranks for node in manifest.nodes}
+        return cls(folder.path, nodes, labels=manifest.launcher == "slurm")
+
+    # Which files there are
+
+    def known(self, node: str, file: OpenFile) -> Outlet | None:
+        """The outlet of a file that a node reports; None if there are too many, or it is read by another."""
+        found = self._ids.get(file.id)
+        if found is None:
+            if len(self._all) >= _MOST:
+                return None
+            found = self._add(Outlet(len(self._all), file.id, node))
+        mine = set(file.ranks) & set(self._nodes[node])
+        found.shared = found.shared or file.shared
+        found.ranks |= mine
+        if found.node != node:
+            return None
+        found.place = Opened(found.number, file.path, file.device, file.inode, file.pid, file.ticks, file.fd)
+        return found
+
+    def read_by(self, node: str) -> list[Outlet]:
+        """The files that a node's agent reads."""
+        return [one for one in self._all if one.node == node]
+
+    def written_by(self, rank: int) -> list[Outlet]:
+        """The files that a rank writes to."""
+        return [one for one in self._all if rank in one.ranks]
+
+    def numbered(self, number: int, node: str) -> Outlet:
+        """The file of this number.
+
+        :raises Malformed: the node does not read one
+        """
+        if number >= len(self._all) or self._all[number].node != node:
+            raise Malformed(f"watch: not asked about file {number}")
+        return self._all[number]
+
+    def _add(self, outlet: Outlet) -> Outlet:
+        self._all.append(outlet)
+        self._ids[outlet.id] = outlet
+        return outlet
+
+    # Whose bytes they are
+
+    def sort(self, outlet: Outlet, data: bytes) -> list[tuple[Source, bytes]]:
+        """Whose these next bytes of a file are, in their order; what is not known yet is held."""
+        alone = self._owner(outlet)
+        if alone is not None:
+            return [(alone, data)] if data else []
+        data = outlet.held + data
+        outlet.held = b""
+        found: list[tuple[Source, bytes]] = []
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            _put(found, self._speaker(outlet, line), line + b"\n")
+            outlet.open = None
+        if rest and (outlet.open is not None or len(rest) > _LONG or (b"\r" in rest and len(rest) > HEAD)):
+            outlet.open = self._speaker(outlet, rest)
+            _put(found, outlet.open, rest)
+        else:
+            outlet.held = rest
+        return found
+
+    def _owner(self, outlet: Outlet) -> Source | None:
+        """Who wrote every byte of it, if no other file goes into the same log."""
+        if outlet.shared or len(outlet.ranks) != 1:
+            return None
+        (rank,) = outlet.ranks
+        return self._source(rank) if len(self._own(rank)) == 1 else None
+
+    def _own(self, rank: int) -> list[Outlet]:
+        """The files that this rank alone writes."""
+        return [one for one in self._all if not one.shared and one.ranks == {rank}]
+
+    def _speaker(self, outlet: Outlet, line: bytes) -> Source:
+        if outlet.open is not None:
+            return outlet.open
+        if not outlet.shared and len(outlet.ranks) == 1:
+            return self._source(next(iter(outlet.ranks)))
+        writers = {self._homes[rank] for rank in outlet.ranks} or {outlet.node}
+        found = self._speakers.of(line, writers) or (outlet.node, None)
+        # A launcher repeats what ranks write to their own files (torchrun --tee): that is there already.
+        return (found[0], None) if found[1] is not None and self._own(found[1]) else found
+
+    def _source(self, rank: int) -> Source:
+        return self._homes[rank], rank
+
+    def rest(self, outlet: Outlet) -> list[tuple[Source, bytes]]:
+        """What is held of a last line that will never end."""
+        data, outlet.held = outlet.held, b""
+        return [(self._speaker(outlet, data), data)] if data else []
+
+    # What is in the spool
+
+    def load(self) -> dict[Source, int]:
+        """Read the ledger; return how long each log was when it was written.
+
+        :raises CockpitError: it cannot be read
+        """
+        for line in lines(self._path):
+            try:
+                self._take(read(_Line, json.loads(line)))
+            except (ValueError, RecursionError):
+                continue  # cut off by a crash: what it was about is read again
+        return dict(self._sizes)
+
+    def _take(self, line: _Line) -> None:
+        if line.id is not None and line.node in self._nodes and line.id not in self._ids:
+            ranks = {rank for rank in line.ranks if rank in self._homes}
+            # Its process may be gone by now: until it is seen again, it is found by its path.
+            place = Opened(len(self._all), line.path, line.device, line.inode, 0, 0, 0)
+            self._add(Outlet(place.number, line.id, line.node, ranks, line.shared, place=place))
+        if line.file is not None and line.file < len(self._all):
+            outlet = self._all[line.file]
+            outlet.offset, outlet.open = line.offset, self._named(line.open)
+        for name, size in line.s.items():
+            source = self._named(name)
+            if source is not None:
+                self._sizes[source] = size
+
+    def _named(self, text: str) -> Source | None:
+        """The source of a log as the ledger has it: its name and its node."""
+        name, _, node = text.partition(" ")
+        known = node in self._nodes and (name == LAUNCHER_LOG or logged_rank(name) in self._nodes[node])
+        return (node, logged_rank(name)) if known else None
+
+    def note(self, outlet: Outlet, sizes: Mapping[Source, int]) -> None:
+        """Write down how far a file was taken, and how long the logs are that its bytes went into.
+
+        :raises CockpitError: it cannot be written
+        """
+        self._sizes.update(sizes)
+        if self._ledger is None:
+            self.save()
+            return
+        try:
+            fresh = [_registered(one) for one in self._all[self._registered :]]
+            data = _told([*fresh, _progress(outlet, sizes)])
+            append(self._ledger, data, self._size)
+        except OSError as error:
+            raise os_error("cannot write", self._path, error) from None
+        self._size += len(data)
+        self._registered = len(self._all)
+
+    def save(self) -> None:
+        """Write the whole ledger.
+
+        :raises CockpitError: it cannot be written
+        """
+        try:
+            replace(self._path, _told([*map(_registered, self._all), *self._progress()]))
+            self._ledger = open_regular(self._path, os.O_WRONLY | os.O_APPEND)
+            self._size = os.fstat(self._ledger).st_size
+        except OSError as error:
+            raise os_error("cannot write", self._path, error) from None
+        self._registered = len(self._all)
+
+    def _progress(self) -> Iterator[_Line]:
+        yield _Line(s={_key(source): size for source, size in self._sizes.items()})
+        yield from (_progress(one, {}) for one in self._all)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        if self._ledger is not None:
+            os.close(self._ledger)
+        self._ledger = None
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the ledger: a file, by its place among them, or how far one was taken."""
+
+    id: str | None = maybe(Text(500))
+    node: str = bound(Text(255), "")
+    path: str = bound(PATH, "/")
+    device: int = bound(SIZE, 0)
+    inode: int = bound(Whole(0, (1 << 64) - 1), 0)
+    ranks: Sequence[int] = bound(RANKS, ())
+    shared: bool = bound(FLAG, False)
+    file: int | None = maybe(Whole(0, _MOST))
+    offset: int = bound(SIZE, 0)
+    open: str = bound(Text(300), "")
+    s: Mapping[str, int] = bound(MapOf(Text(300), SIZE, 1 << 20), {})
+
+
+def _registered(one: Outlet) -> _Line:
+    return _Line(
+        id=one.id,
+        node=one.node,
+        path=one.place.path,
+        device=one.place.device,
+        inode=one.place.inode,
+        ranks=sorted(one.ranks),
+        shared=one.shared,
+    )
+
+
+def _progress(one: Outlet, sizes: Mapping[Source, int]) -> _Line:
+    logs = {_key(source): size for source, size in sizes.items()}
+    begun = "" if one.open is None else _key(one.open)
+    return _Line(file=one.number, offset=one.offset, open=begun, s=logs)
+
+
+def _told(entries: Iterable[_Line]) -> bytes:
+    """The entries as lines, without what is as it is by default."""
+    usual = plain(_Line())
+    told = ({name: value for name, value in plain(one).items() if value != usual[name]} for one in entries)
+    return b"".join(json.dumps(one).encode() + b"\n" for one in told if one)
+
+
+def _key(source: Source) -> str:
+    return f"{log_name(source)} {source[0]}"
+
+
+def _put(found: list[tuple[Source, bytes]], source: Source, data: bytes) -> None:
+    """Add bytes; those of one source in a row are one piece."""
+    if found and found[-1][0] == source:
+        found[-1] = source, found[-1][1] + data
+    else:
+        found.append((source, data))

@@ -1,0 +1,71 @@
+"""Who started a rank: the processes above it, and their command lines."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator, List, Optional
+
+from cockpit.base.secret import is_secret
+from cockpit.node import procfs
+from cockpit.node.stacks import claims
+from cockpit.node.stacks.pyspy_output import harmless
+
+LEVELS = 32
+"""Processes above a rank that are looked at."""
+
+_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh", b"fish", b"tcsh", b"csh")
+_SESSIONS = ("sshd", "tmux", "screen", "systemd", "init", "login", "su", "sudo", "dropbear")
+"""Short names of what a person works in, not what starts a job; newer sshd say more after a dash or colon."""
+
+
+def above(pid: int) -> Iterator[procfs.Stat]:
+    """The processes above this one, the nearest first, without the first of all."""
+    seen = procfs.stat(pid)
+    for _ in range(LEVELS):
+        seen = procfs.stat(seen.parent) if seen is not None and seen.parent > 1 else None
+        if seen is None:
+            return
+        yield seen
+
+
+def launcher(pid: int) -> Optional[procfs.Stat]:
+    """The process that started a rank: the nearest above it that is not part of the rank.
+
+    None: a person did, in a shell, or it has ended.
+    """
+    own = claims.read(procfs.contents("/proc/%d/environ" % pid))
+    for one in above(pid):
+        said = claims.read(procfs.contents("/proc/%d/environ" % one.pid))
+        # A wrapper has the rank too.
+        wraps = own is not None and said is not None and said.number == own.number
+        if not (wraps and own is not None and said is not None and not own.is_started_by(said)):
+            return None if _is_session(one) else one
+    return None
+
+
+def _is_session(process: procfs.Stat) -> bool:
+    """Whether this is a shell that reads what a person types, or what holds such shells."""
+    if process.name.split("-")[0].split(":")[0] in _SESSIONS:
+        return True
+    words = procfs.arguments(process.pid)
+    name = os.path.basename(words[0]).lstrip(b"-") if words else b""
+    return name in _SHELLS and all(word[:1] == b"-" and word != b"-c" for word in words[1:])
+
+
+def command_line(words: List[bytes], limit: int) -> str:
+    """A command line as a person would type it, without secrets.
+
+    :param limit: characters; the rest is cut
+    """
+    shown = []
+    hide = False
+    for word in words:
+        text = word.decode("utf-8", "surrogateescape")
+        name, equals, _ = text.partition("=")
+        if hide or (equals and is_secret(name)):
+            shown.append(name + "=(secret)" if equals and not hide else "(secret)")
+        else:
+            shown.append(harmless(text))
+        hide = not hide and text.startswith("-") and not equals and is_secret(text)
+    command = " ".join(shown)
+    return command if len(command) <= limit else command[: limit - 1] + "…"

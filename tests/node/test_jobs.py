@@ -1,0 +1,249 @@
+"""Jobs that others started, on their node: where they write to, what is added there, how they are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.base import gate
+from cockpit.base.answers import EndAnswer, OutputsAnswer, WatchItem
+from cockpit.node import procfs
+from cockpit.node.calls import Call, NodeError
+from cockpit.node.jobs import ending, outputs, watch
+from tests.waiting import until
+
+RANK = """
+import os, sys, time
+print("up", flush=True)
+print("oh", file=sys.stderr, flush=True)
+name = "ready-" + os.environ["RANK"]
+with open(name + ".tmp", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(name + ".tmp", name)
+time.sleep(1000)
+"""
+
+
+class Ranks:
+    """Processes that stand for ranks, in a folder for their files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._all: list[subprocess.Popen[bytes]] = []
+        (folder / "rank.py").write_text(RANK)
+
+    def shell(self, text: str, **how: Any) -> subprocess.Popen[bytes]:
+        """A launcher: a shell script, in which ``$RANK_0`` and so on run a rank."""
+        env = {f"RANK_{n}": f"env RANK={n} WORLD_SIZE=2 {sys.executable} rank.py" for n in range(2)}
+        words = ["/bin/bash", "-c", f"{text}\nwait\nexit 0"]
+        how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **how}
+        process = subprocess.Popen(
+            words, cwd=self.folder, env={**os.environ, **env}, start_new_session=True, **how
+        )
+        self._all.append(process)
+        return process
+
+    def found(self, number: int = 2) -> list[dict[str, int]]:
+        """Targets: this many ranks, once they have said that they are up."""
+
+        def ready() -> list[dict[str, int]]:
+            told = {n: self.folder / f"ready-{n}" for n in range(number)}
+            if not all(path.exists() for path in told.values()):
+                return []
+            pids = {n: int(path.read_text()) for n, path in told.items()}
+            return [{"rank": n, "pid": pid, "ticks": procfs.ticks(pid)} for n, pid in pids.items()]
+
+        return until(ready, "ranks", timeout=30)
+
+    def clean(self) -> None:
+        for process in self._all:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            process.wait()
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    made = Ranks(tmp_path)
+    yield made
+    made.clean()
+
+
+def answered(targets: list[dict[str, int]]) -> OutputsAnswer:
+    """What the verb says, through the gate."""
+    call = Call({"id": 1, "do": "outputs", "targets": targets}, b"", lambda head, data: None)
+    return gate.read(OutputsAnswer, outputs.outputs(call))
+
+
+def test_files_of_their_own_and_who_started_them(ranks: Ranks) -> None:
+    launcher = ranks.shell("for n in 0 1; do v=RANK_$n; ${!v} >$n.out 2>$n.err & done")
+    answer = answered(ranks.found())
+    assert {(Path(file.path).name, file.ranks, file.shared) for file in answer.files} == {
+        ("0.out", (0,), False),
+        ("0.err", (0,), False),
+        ("1.out", (1,), False),
+        ("1.err", (1,), False),
+    }
+    assert not answer.why
+    (above,) = answer.launchers
+    assert (above.pid, above.ranks, above.below) == (launcher.pid, (0, 1), 2)
+    assert above.command.startswith("/bin/bash -c for n in 0 1")
+    assert answer.cwd == str(ranks.folder)
+
+
+def test_one_file_for_all(ranks: Ranks) -> None:
+    ranks.shell("exec >all.out 2>&1; $RANK_0 & $RANK_1 &")
+    (file,) = answered(ranks.found()).files
+    assert (Path(file.path).name, file.ranks) == ("all.out", (0, 1))
+
+
+def test_through_the_pipe_of_tee(ranks: Ranks) -> None:
+    ranks.shell("{ $RANK_0 & $RANK_1 & wait; } 2>&1 | tee tee.out >/dev/null")
+    (file,) = answered(ranks.found()).files
+    assert (Path(file.path).name, file.ranks) == ("tee.out", (0, 1))
+
+
+def test_a_file_that_was_renamed_and_deleted_is_still_the_same(ranks: Ranks) -> None:
+    ranks.shell("$RANK_0 >0.out 2>&1 &")
+    targets = ranks.found(1)
+    os.rename(ranks.folder / "0.out", ranks.folder / "moved.out")
+    (file,) = answered(targets).files
+    assert Path(file.path).name == "moved.out"
+    os.unlink(ranks.folder / "moved.out")
+    item, data = first(targets, [asked(file, 0)])
+    assert data == b"up\noh\n"
+    assert not item.trouble
+
+
+def test_why_there_is_none(ranks: Ranks) -> None:
+    main, side = pty.openpty()
+    name = os.ttyname(side).replace("/dev/", "")
+    ranks.shell("$RANK_0 >/dev/null 2>&1 & $RANK_1 | cat >/dev/null &", stderr=side)
+    os.close(side)
+    answer = answered(ranks.found())
+    assert not answer.files
+    assert answer.why[0] == "writes to /dev/null"
+    assert answer.why[1].startswith("writes to a pipe of cat (pid ")
+    assert answer.why[1].endswith(f"), which writes to /dev/null, its errors to a terminal ({name})")
+    os.close(main)
+
+
+def test_a_file_that_is_only_read_is_no_output(ranks: Ranks) -> None:
+    (ranks.folder / "secret").write_text("x")
+    process = ranks.shell("sleep 1000 1<secret 2>/dev/null &")
+    below = until(lambda: procfs.descendants(process.pid, lambda pid: False), "sleep", timeout=20)
+    target = {"rank": 0, "pid": below[0].pid, "ticks": below[0].ticks}
+    until(lambda: procfs.link(f"/proc/{below[0].pid}/fd/1").endswith("secret"), "exec", timeout=20)
+    answer = answered([target])
+    assert not answer.files
+    assert "which it only reads" in answer.why[0]
+
+
+def asked(file: Any, number: int, offset: int = 0) -> dict[str, Any]:
+    """A file, as a request names it."""
+    names = ("path", "device", "inode", "pid", "ticks", "fd")
+    return {"number": number, "offset": offset, **{name: getattr(file, name) for name in names}}
+
+
+def first(targets: list[dict[str, int]], files: list[dict[str, Any]]) -> tuple[WatchItem, bytes]:
+    """The first part of the answer."""
+    with watched(targets, files) as items:
+        until(lambda: items, "an item", timeout=20)
+        return items[0]
+
+
+@contextlib.contextmanager
+def watched(
+    targets: list[dict[str, int]], files: list[dict[str, Any]]
+) -> Iterator[list[tuple[WatchItem, bytes]]]:
+    """All parts of the answer so far, while the request is served."""
+    items: list[tuple[WatchItem, bytes]] = []
+    header = {"id": 1, "do": "watch", "targets": targets, "files": files}
+    call = Call(header, b"", lambda head, data: items.append((gate.read(WatchItem, head["item"]), data)))
+    call.add_credit(1 << 20)
+    thread = threading.Thread(target=watch.watch, args=(call,))
+    thread.start()
+    try:
+        yield items
+    finally:
+        call.cancel()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_file_that_is_cut_begins_anew_and_its_rank_goes(ranks: Ranks) -> None:
+    ranks.shell("$RANK_0 >>0.out 2>&1 &")
+    targets = ranks.found(1)
+    (file,) = answered(targets).files
+    path = ranks.folder / "0.out"
+    with watched(targets, [asked(file, 7, 3)]) as items:
+        until(lambda: any(data == b"oh\n" for _, data in items), "the rest", timeout=20)
+        assert items[0][0].ranks == (0,)
+        path.write_bytes(b"x")
+        until(lambda: any(item.cut == (7,) for item, _ in items), "cut", timeout=20)
+        until(lambda: any(data == b"x" for _, data in items), "what is new", timeout=20)
+        os.kill(targets[0]["pid"], 9)
+        until(lambda: items[-1][0].ranks == (), "its end", timeout=20)
+    assert items[-1][0].sizes == {7: 1}
+
+
+@pytest.mark.parametrize("kind", ["another", "fifo", "link", "none", "not for writing"])
+def test_only_the_very_file_is_read(ranks: Ranks, kind: str) -> None:
+    ranks.shell("$RANK_0 >0.out 2>&1 &")
+    targets = ranks.found(1)
+    (file,) = answered(targets).files
+    path = ranks.folder / "0.out"
+    request = {**asked(file, 0), "pid": 0}  # as if its process had ended: by its name
+    if kind == "not for writing":
+        secret = ranks.folder / "secret"
+        secret.write_text("x")
+        info = secret.stat()
+        request |= {"path": "/nowhere", "device": info.st_dev, "inode": info.st_ino}
+    else:
+        path.unlink()
+    if kind == "another":
+        # Kept, so that its inode is not taken again: it is open in the rank.
+        path.write_text("x")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    item, data = first(targets, [request])
+    assert not data
+    assert "cannot be read" in item.trouble[0]
+
+
+def test_ending_goes_from_the_launcher_down(ranks: Ranks) -> None:
+    launcher = ranks.shell("trap : TERM; $RANK_0 >0.out 2>&1 & $RANK_1 >1.out 2>&1 &")
+    targets = ranks.found()
+    call = Call(
+        {
+            "id": 1,
+            "do": "end",
+            "processes": [{"pid": launcher.pid, "ticks": procfs.ticks(launcher.pid)}],
+            "grace_s": 0.2,
+        },
+        b"",
+        lambda head, data: None,
+    )
+    threading.Thread(target=launcher.wait).start()  # bash ends once its ranks have
+    answer = gate.read(EndAnswer, ending.end(call))
+    assert answer.count == 3
+    assert not [one for one in targets if procfs.alive(one["pid"], one["ticks"])]
+    assert not answer.survivors
+
+
+def test_what_has_started_the_agent_is_not_ended() -> None:
+    above = os.getppid()
+    request = {"id": 1, "do": "end", "processes": [{"pid": above, "ticks": procfs.ticks(above)}]}
+    with pytest.raises(NodeError, match="has started this agent too"):
+        ending.end(Call(request, b"", lambda head, data: None))
