@@ -282,7 +282,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class FoundRank:
-    """The main process of a rank."""
+    """The main process of a rank; `inferred`: how its number was found if its environment does not say it."""
 
     rank: int = bound(RANK)
     world_size: Optional[int] = bound(Maybe(Whole(0, RANK_LIMIT)))
@@ -299,7 +299,9 @@ class FoundRank:
     attempt: int = bound(Whole(0, 1 << 30), 0)
     python: str = bound(PLACE, "")
     container: bool = bound(FLAG, False)
+    ns_pid: int = bound(PID, 0)
     net: str = bound(PLACE, "")
+    inferred: str = bound(WORD, "")
 
 
 @dataclass(frozen=True)
