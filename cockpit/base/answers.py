@@ -289,6 +289,7 @@ class FoundRank:
 
     :param above: the processes above it, the nearest first
     :param started_by: the command line of its launcher
+    :param inferred: how its number was found if its environment does not say it
     """
 
     rank: int = bound(RANK)
@@ -306,9 +307,11 @@ class FoundRank:
     attempt: int = bound(Whole(0, 1 << 30), 0)
     python: str = bound(PLACE, "")
     container: bool = bound(FLAG, False)
+    ns_pid: int = bound(PID, 0)
     net: str = bound(PLACE, "")
     above: Tuple[int, ...] = bound(ListOf(PID, 64), ())
     started_by: str = bound(PLACE, "")
+    inferred: str = bound(WORD, "")
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,27 @@ def test_a_snapshot_is_opened_by_its_folder_or_a_file_of_it(
     assert "a job" in err
 
 
+def test_inferred_ranks_have_a_mark_and_a_word_everywhere(
+    folder: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = saved.load(folder)
+    for rank in (0, 1):
+        snapshot.ranks[rank] = replace(snapshot.ranks[rank], inferred="order")
+    saved.save(snapshot, folder)
+    said = "~ ranks 0-1 are inferred: in the order in which they were started"
+    assert stacks.main([str(folder)]) == 0
+    text = capsys.readouterr().out
+    for line in (said, "rank ~1: ", "3 ranks ~0,2-3: ", "~0-3    <module>", "  likely", "rank 1 is inferred"):
+        assert line in text, text
+    assert stacks.main([str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [rank["inferred"] for rank in told["ranks"].values()] == ["order", "order", "", ""]
+    assert told["verdict"]["certainty"] == "likely"
+    for option, word in (("--html", said), ("--speedscope", "ranks ~0,2-3")):
+        assert stacks.main([str(folder), option, "page"]) == 0
+        assert word in (here / "page").read_text()
+
+
 def test_the_app_needs_a_terminal_before_anybody_is_asked(job: list[Any], folder: Path) -> None:
     for target in ("hostfile", str(folder)):
         with pytest.raises(CockpitError, match="--tui needs a terminal"):

@@ -128,6 +128,43 @@ def test_what_numbers_its_processes_tells_jobs_with_one_address_apart(launcher: 
     assert not any("twice" in problem for job in jobs for problem in job.problems)
 
 
+def inferred(rank: int, how: str = "order", **facts: Any) -> dict[str, Any]:
+    return told(rank, inferred=how, launcher="mp.spawn", **{"world_size": 2, **facts})
+
+
+def test_inferred_ranks_say_so() -> None:
+    job = only(node1=said(inferred(0), inferred(1)))
+    assert job.title == "mp.spawn job at node1:29500, 2 inferred ranks on 1 node, since 12:00"
+    assert job.problems == ["~ ranks 0-1 are inferred: in the order in which they were started"]
+    assert {found.inferred for found in job.ranks.values()} == {"order"}
+    # One that a newer node knows of.
+    assert only(node1=said(inferred(0, "stars"))).problems[0] == "~ rank 0 is inferred: by what surrounds it"
+
+
+def test_ranks_that_are_not_known_are_numbered_over_all_nodes() -> None:
+    for how in ("pid", "order"):
+        ranks = [inferred(0, how, pid=7), inferred(1, how, pid=8)]
+        job = only(node2=said(*ranks), node1=said(*ranks))
+        assert {rank: (found.node, found.pid) for rank, found in job.ranks.items()} == {
+            0: ("node2", 7),
+            1: ("node2", 8),
+            2: ("node1", 7),
+            3: ("node1", 8),
+        }
+        assert "4 processes on 2 nodes" in job.title
+        (problem,) = job.problems
+        assert problem.startswith("~ 4 Python processes of one job, their ranks are not known")
+
+
+def test_inferred_ranks_of_several_nodes_whose_order_is_known() -> None:
+    second = [inferred(rank, "node_order", world_size=None) for rank in (2, 3)]
+    job = only(node1=said(*(inferred(rank, "node_order") for rank in (0, 1))), node2=said(*second))
+    assert {rank: found.node for rank, found in job.ranks.items()} == {
+        **{0: "node1", 1: "node1"},
+        **{2: "node2", 3: "node2"},
+    }
+
+
 def test_loopback_in_two_containers_of_one_machine_is_two_jobs() -> None:
     ranks = [told(0, job__addr="localhost", pid=pid, net=f"net:[{pid}]") for pid in (5, 6)]
     assert len(group({"node1": said(*ranks)})) == 2

@@ -225,6 +225,19 @@ def test_a_doubt_leaves_it_likely(odd: dict[int, Told], named_ranks: set[int]) -
     assert (found.ranks, found.certainty) == (mask_of(named_ranks), "likely"), found
 
 
+def test_a_rank_that_is_inferred_is_never_surely_the_one() -> None:
+    for inferred, certainty in ((1, "likely"), (2, "sure")):
+        found = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="clock_nanosleep")})
+        found.ranks[inferred] = replace(found.ranks[inferred], inferred="order")
+        words = named(verdict(found), "absent", 1, certainty=certainty)
+        assert ("rank 1 is inferred" in words) == (inferred == 1)
+    # Nobody is accused, and all of them are meant.
+    found = snapshot(4, lambda look: dump(look, COMPUTES, moves=True))
+    named(verdict(found), "moving", certainty="sure")
+    found.ranks = {rank: replace(place, inferred="pid") for rank, place in found.ranks.items()}
+    assert "ranks 0-3 are inferred" in named(verdict(found), "moving", certainty="likely")
+
+
 def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:
     taken = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="read", target="/data/7.bin")}, looks=3)
     assert "--native" in steps(verdict(taken))[0]

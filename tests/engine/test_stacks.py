@@ -466,7 +466,11 @@ def test_a_snapshot_that_cannot_be_kept_is_said_and_still_shown(tmp_path: Path) 
 
 def made_up() -> Snapshot:
     """Two samples of three ranks, one of which is gone."""
-    ranks = {0: Place("gpu01", 0, 1000), 1: Place("gpu01", 1, 1001), 2: Place("gpu02", why="exited 3")}
+    ranks = {
+        0: Place("gpu01", 0, 1000, ns_pid=7, inferred="order"),
+        1: Place("gpu01", 1, 1001),
+        2: Place("gpu02", why="exited 3"),
+    }
     first = Sample(10.0, {0: dump(0), 1: dump(1, MAIN)}, {}, 0.2)
     second = Sample(11.0, {0: dump(0), 1: dump(1, notes=("continued",))}, {"gpu03": "no route"}, 0.3)
     return Snapshot("20261121-040000", "otter", "otter", ranks, [first, second], {"native": False})

@@ -305,6 +305,8 @@ def _rank_json(place: Place, dump: Dump) -> dict[str, Any]:
         "node": place.node,
         "local_rank": place.local_rank,
         "pid": place.pid,
+        "ns_pid": place.ns_pid,
+        "inferred": place.inferred,
         "state": state_of(dump),
         "way": dump.way,
         "notes": list(dump.notes),

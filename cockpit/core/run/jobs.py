@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
+from cockpit.core import inferred
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.text import RemoteText, counted
@@ -40,6 +41,9 @@ class Found:
     :param above: the processes above it, the nearest first
     :param attempt: how often its launcher has started it before
     :param command: its command line; started_by: that of its launcher
+    :param ns_pid: its pid there
+    :param inferred: how its number was found if its environment does not say it, a word of
+        :data:`cockpit.core.inferred.WORDS`
     """
 
     node: str
@@ -54,6 +58,8 @@ class Found:
     attempt: int = 0
     command: str = ""
     started_by: str = ""
+    ns_pid: int = 0
+    inferred: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,15 @@ class Job:
         at = f" at {self.address}" if self.address else f" {self.name}" if self.name else ""
         of = f"{len(self.ranks)} of " if self.missing else ""
         run = f"run {self.run}, " if self.run else ""
-        size = f"{of}{counted(self.world, 'rank')} on {counted(len(self.nodes), 'node')}"
+        size = f"{of}{self._size} on {counted(len(self.nodes), 'node')}"
         return f"{run}{kind}{at}, {size}, since {_clock(self.started)}"
+
+    @property
+    def _size(self) -> str:
+        found = {found.inferred for found in self.ranks.values()} - {""}
+        if inferred.UNKNOWN in found:
+            return f"{self.world} processes"
+        return counted(self.world, "inferred rank" if found else "rank")
 
 
 class Jobs(list[Job]):
@@ -254,6 +267,8 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         told.attempt,
         _text(told.command),
         _text(told.started_by),
+        told.ns_pid,
+        _text(told.inferred),
     )
     address = f"{addr}:{port}" if addr and port else addr
     # They say nothing about another machine, or another container's network.
@@ -267,7 +282,9 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         key = ("id", name, user, "" if numbered else here)
         address = ""
     elif addr and port:
-        key = ("at", addr, port, str(world), user, here if _is_loopback(addr) else "")
+        # How many there are on other nodes is not known of inferred ranks.
+        size = "inferred" if told.inferred else str(world)
+        key = ("at", addr, port, size, user, here if _is_loopback(addr) else "")
     else:
         key = ("here", launcher, str(world), user, "" if numbered else here)
     job = Job(key, launcher, run, user, _text(told.command), world, address, name)
@@ -292,6 +309,7 @@ def _is_loopback(addr: str) -> bool:
 
 def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     """The job of these processes: what most of them say it is."""
+    claims = _renumbered(claims)
     problems: list[str] = []
     ranks: dict[int, Found] = {}
     by_rank: defaultdict[int, list[_Claim]] = defaultdict(list)
@@ -313,6 +331,7 @@ def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     beyond = [rank for rank in ranks if rank >= world]
     if beyond:
         problems.append(f"{ranks_named(beyond)} cannot be: it has {counted(world, 'rank')}")
+    problems += inferred.sentences({rank: found.inferred for rank, found in ranks.items()})
     early = [rank for rank, found in ranks.items() if not found.python]
     if early:
         problems.append(f"no Python below the wrapper of {ranks_named(early)} yet")
@@ -329,6 +348,22 @@ def _job(claims: Sequence[_Claim], stuck: Sequence[str]) -> Job:
     if len(problems) > PROBLEMS:
         problems[PROBLEMS:] = [f"and {len(problems) - PROBLEMS} more"]
     return job
+
+
+def _renumbered(claims: Sequence[_Claim]) -> Sequence[_Claim]:
+    """The same; what is numbered within its node, and is on several, gets numbers that differ."""
+    loose = [one for one in claims if one.found.inferred in (inferred.ON_NODE, inferred.UNKNOWN)]
+    nodes = list(dict.fromkeys(one.found.node for one in loose))
+    if len(nodes) < 2:
+        return claims
+    loose.sort(key=lambda one: (nodes.index(one.found.node), one.found.pid))
+    told = [
+        one._replace(
+            rank=rank, found=replace(one.found, inferred=inferred.UNKNOWN), job=replace(one.job, world=0)
+        )
+        for rank, one in enumerate(loose)
+    ]
+    return [*told, *(one for one in claims if one not in loose)]
 
 
 def _twice(rank: int, claims: Sequence[_Claim]) -> str:
@@ -353,7 +388,7 @@ def _none(jobs: Sequence[Job]) -> CockpitError:
         hint = f"only {' or '.join(dict.fromkeys((*users[:5], 'root')))} may look at it"
         return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
-    hint = "ranks that torch.multiprocessing.spawn starts cannot be seen from outside; torchrun's can"
+    hint = "ranks of torch.multiprocessing.spawn, notebooks or Ray are found once they are connected"
     return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
 
 

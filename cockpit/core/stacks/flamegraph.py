@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from cockpit.base.stacks.dump import Frame
+from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.classes import classes
@@ -34,10 +35,11 @@ def to_speedscope(snapshot: Snapshot) -> dict[str, Any]:
             continue
         weight = count(found.ranks)
         stack = [frames.setdefault(frame, len(frames)) for frame in found.frames]
+        mark = MARK if found.ranks & snapshot.inferred else ""
         profiles.append(
             {
                 "type": "sampled",
-                "name": f"ranks {mask_text(found.ranks)}: {found.doing.text}",
+                "name": f"ranks {mark}{mask_text(found.ranks)}: {found.doing.text}",
                 "unit": "none",
                 "startValue": 0,
                 "endValue": weight,

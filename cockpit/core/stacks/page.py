@@ -9,6 +9,7 @@ from html import escape
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.finding import Finding
+from cockpit.core.inferred import MARK
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.classes import RankClass, classes
@@ -58,6 +59,8 @@ def _page(snapshot: Snapshot, verdict: Finding) -> Iterator[str]:
     yield f"<h1>{title}</h1>"
     yield f'<p class="dim">{escape(_facts(snapshot))}</p>'
     yield from _verdict(verdict)
+    for note in snapshot.notes():
+        yield f"<p>{escape(note)}</p>"
     found = classes(snapshot)
     if found:
         yield "<h2>Classes: ranks that are at the same place</h2>"
@@ -92,7 +95,8 @@ def _class(snapshot: Snapshot, one: RankClass, odd: int) -> Iterator[str]:
     style = _style(one.ranks, odd, one.doing.kind)
     number = f"{count(one.ranks):,} ranks" if count(one.ranks) > 1 else "rank"
     first = " open" if odd and one.ranks & ~odd == 0 else ""
-    whose = f"<span{style}>{number} {mask_text(one.ranks)}</span>"
+    mark = MARK if one.ranks & snapshot.inferred else ""
+    whose = f"<span{style}>{number} {mark}{mask_text(one.ranks)}</span>"
     yield f"<details{first}><summary>{whose}: {escape(one.facts)}</summary>"
     if one.source:
         yield f"<pre>{escape(one.source)}</pre>"
@@ -116,12 +120,12 @@ def _tree(snapshot: Snapshot, odd: int) -> Iterator[str]:
         return
     yield '<h2>Tree of all stacks</h2><input type="checkbox" id="every">'
     yield '<label for="every"> library frames too</label>'
-    yield from _rows("folded", rows(tree, odd=odd), odd)
-    yield from _rows("every", rows(tree, odd=odd, library=True), odd)
+    yield from _rows("folded", rows(tree, odd=odd), odd, snapshot.inferred)
+    yield from _rows("every", rows(tree, odd=odd, library=True), odd, snapshot.inferred)
 
 
-def _rows(which: str, found: list[TreeRow], odd: int) -> Iterator[str]:
-    shown = tree_masks(found)
+def _rows(which: str, found: list[TreeRow], odd: int, inferred: int) -> Iterator[str]:
+    shown = tree_masks(found, inferred)
     room = max(map(len, shown.values()))
     yield f'<pre class="{which}">'
     for row in found:
@@ -143,8 +147,9 @@ def _ranks(snapshot: Snapshot, found: list[RankClass], odd: int) -> Iterator[str
         one = class_of.get(rank)
         does = missing.get(rank) or (one.doing.text if one is not None else "")
         style = _style(mask_of([rank]), odd, "")
-        cells = (place.node, place.pid or "", does, " · ".join(_notes(newest.get(rank))))
-        yield f"<tr><td><span{style}>{rank}</span></td>{_cells(cells)}</tr>"
+        cells = (place.node, place.pid_text, does, " · ".join(_notes(newest.get(rank))))
+        mark = MARK if place.inferred else ""
+        yield f"<tr><td><span{style}>{mark}{rank}</span></td>{_cells(cells)}</tr>"
     yield "</table></details>"
 
 

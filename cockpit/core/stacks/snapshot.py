@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cockpit.base.stacks.dump import Dump, Frame
+from cockpit.core.inferred import sentences
 from cockpit.core.masks import mask_of
 from cockpit.core.stacks.tree import StackTree
 
@@ -18,12 +19,23 @@ class Place:
     :param node: name of its node; empty if no node of the hostfile has it
     :param why: why there is no process to look at ("killed by SIGKILL", "no process with RANK 3"); empty
         while there is one
+    :param ns_pid: its pid in its own pid namespace, if it is in a container
+    :param inferred: how its rank was found if its environment does not say it, a word of
+        :data:`cockpit.core.inferred.WORDS`
     """
 
     node: str
     local_rank: int | None = None
     pid: int | None = None
     why: str = ""
+    ns_pid: int | None = None
+    inferred: str = ""
+
+    @property
+    def pid_text(self) -> str:
+        """Its pid, and the one that its container knows it by; empty if there is no process."""
+        inner = f" ({self.ns_pid} in its container)" if self.ns_pid and self.ns_pid != self.pid else ""
+        return f"{self.pid}{inner}" if self.pid else ""
 
 
 @dataclass
@@ -84,6 +96,15 @@ class Snapshot:
     def world(self) -> int:
         """Every rank the job should have, as a mask."""
         return mask_of(self.ranks)
+
+    @property
+    def inferred(self) -> int:
+        """Ranks whose environment does not say which they are, as a mask."""
+        return mask_of(rank for rank, place in self.ranks.items() if place.inferred)
+
+    def notes(self) -> list[str]:
+        """What holds for some of its ranks and must be known to read it: which of them are inferred."""
+        return sentences({rank: place.inferred for rank, place in self.ranks.items()})
 
     def dumps(self, rank: int) -> list[Dump]:
         """A rank's dumps, oldest first."""

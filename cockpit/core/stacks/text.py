@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from cockpit.base.stacks.dump import Thread
 from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.finding import Finding
+from cockpit.core.inferred import with_mark
 from cockpit.core.masks import count, mask_of
-from cockpit.core.ranks import mask_within
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.tree import StackTree
@@ -30,17 +30,22 @@ def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command
         any more
     """
     lines = list(_verdict_lines(verdict, command))
+    notes = snapshot.notes()
+    lines += ["", *notes] if notes else []
     for one in classes(snapshot):
         lines += ["", *_class_lines(snapshot, one, threads)]
     tree = snapshot.samples[-1].tree() if snapshot.samples else StackTree()
     if tree.ranks:
-        lines += ["", *_tree_lines(rows(tree, odd=verdict.ranks))]
+        lines += ["", *_tree_lines(rows(tree, odd=verdict.ranks), snapshot.inferred)]
     missing: dict[str, list[int]] = {}
     for rank, why in snapshot.missing().items():
         missing.setdefault(why, []).append(rank)
     if missing:
         lines += ["", "without a stack:"]
-        lines += [f"  {_mask(mask_of(ranks), LIST_ROOM)}: {why}" for why, ranks in missing.items()]
+        lines += [
+            f"  {_mask(mask_of(ranks), LIST_ROOM, snapshot.inferred)}: {why}"
+            for why, ranks in missing.items()
+        ]
     return lines
 
 
@@ -68,7 +73,7 @@ def _verdict_lines(verdict: Finding, command: str) -> Iterator[str]:
 def _class_lines(snapshot: Snapshot, one: RankClass, threads: str) -> Iterator[str]:
     number = count(one.ranks)
     whose = f"{number:,} ranks" if number > 1 else "rank"
-    yield f"{whose} {mask_within(one.ranks, LIST_ROOM)}: {one.facts}"
+    yield f"{whose} {with_mark(snapshot.inferred, one.ranks, LIST_ROOM)}: {one.facts}"
     if one.source:
         yield f"    {one.source}"
     if not threads:
@@ -99,8 +104,8 @@ def titled_threads(
             yield f"{whose}, thread {thread.name}{active}{gil}", thread
 
 
-def _tree_lines(found: list[TreeRow]) -> Iterator[str]:
-    shown = tree_masks(found)
+def _tree_lines(found: list[TreeRow], inferred: int) -> Iterator[str]:
+    shown = tree_masks(found, inferred)
     room = max(map(len, shown.values()))
     for row in found:
         text = f"… {row.note}" if row.frame is None else f"{row.frame.name}  {row.frame.place}"
@@ -111,10 +116,10 @@ def _tree_lines(found: list[TreeRow]) -> Iterator[str]:
         yield f"{shown[row.ranks]:<{room}}  {row.guides}{text}"
 
 
-def tree_masks(found: list[TreeRow]) -> dict[int, str]:
+def tree_masks(found: list[TreeRow], inferred: int = 0) -> dict[int, str]:
     """What is written for the ranks of each row of a tree."""
-    return {row.ranks: _mask(row.ranks, TREE_ROOM) for row in found}
+    return {row.ranks: _mask(row.ranks, TREE_ROOM, inferred) for row in found}
 
 
-def _mask(mask: int, room: int) -> str:
-    return mask_within(mask, room, f",… ({count(mask):,})")
+def _mask(mask: int, room: int, inferred: int) -> str:
+    return with_mark(inferred, mask, room, f",… ({count(mask):,})")

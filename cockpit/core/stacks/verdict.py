@@ -4,6 +4,7 @@ One rule after the other looks at the facts of a snapshot, the surest evidence f
 that are stopped, that are not in the collective that all others wait in, that are in a different one. None of
 them knows what a collective is about: a rank that is not in it may be late, stuck, or right to be elsewhere.
 Certainty says which: ``sure`` needs waiters and suspect both unmoved over two samples, and all must answer.
+No verdict about ranks whose numbers are inferred is sure.
 """
 
 from __future__ import annotations
@@ -493,7 +494,10 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
     doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
-    certainty = "likely" if case.pending and found.certainty == "sure" else found.certainty
+    inferred = (found.ranks or case.snapshot.world) & case.snapshot.inferred
+    if inferred:
+        doubts.append(_inferred_fact(case, inferred))
+    certainty = "likely" if doubts and found.certainty == "sure" else found.certainty
     certainty = "unsure" if failed else certainty
     nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
     wrong = "error" if found.ranks and certainty != "unsure" else "warning"
@@ -505,6 +509,14 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
         nodes=tuple(filter(None, nodes)),
         severity="info" if found.id in GOOD and not found.ranks and not failed else wrong,
     )
+
+
+def _inferred_fact(case: Case, ranks: int) -> str:
+    told = f"{ranks_words(ranks, 'is', 'are')} inferred, its environment does not say so"
+    if count(ranks) > 1:
+        return told.replace("its environment does", "their environments do")
+    node, pid = case.process_of(next(ranks_of(ranks)))
+    return f"{told}: process {pid} on {node}"
 
 
 RULES = tuple(

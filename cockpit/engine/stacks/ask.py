@@ -54,6 +54,12 @@ class RankProcess:
     pid: int
     ticks: int
     local_rank: int | None = None
+    ns_pid: int | None = None
+    inferred: str = ""
+
+    def on(self, node: str) -> Place:
+        """Where it is."""
+        return Place(node, self.local_rank, self.pid, "", self.ns_pid, self.inferred)
 
 
 class Party(Protocol):

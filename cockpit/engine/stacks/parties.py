@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Job, choose, group
+from cockpit.core.run.jobs import Found, Job, choose, group
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -69,7 +69,7 @@ class RunParty:
         jobs = group({node: answer}) if foreign is None else [job] if job else []
         ranks = self._model.ranks
         found = {
-            rank: RankProcess(rank, place.pid, place.ticks, place.local_rank)
+            rank: _process(rank, place)
             for job in jobs
             for rank, place in job.ranks.items()
             # A child that outlives its rank has that rank's environment: the run record knows better.
@@ -150,9 +150,7 @@ class JobParty:
 
     def places(self) -> dict[int, Place]:
         """Every rank up to the job's world size."""
-        found = {
-            rank: Place(place.node, place.local_rank, place.pid) for rank, place in self.job.ranks.items()
-        }
+        found = {rank: _process(rank, place).on(place.node) for rank, place in self.job.ranks.items()}
         why = "not found on the nodes that were asked"
         if self._silent:
             why += f"; {nodes_text(self._silent)} did not answer"
@@ -165,16 +163,28 @@ class JobParty:
         return ""
 
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
-        """The job's processes on this node now: a rank may have been started again."""
+        """The job's processes on this node now: a rank may have been started again.
+
+        Those that are inferred stay the same: at their end there is less to infer them from.
+        """
+        here = [_process(rank, place) for rank, place in self.job.ranks.items() if place.node == node]
+        inferred = [process for process in here if process.inferred]
+        if inferred:
+            return sorted(inferred, key=lambda process: process.rank)
         jobs = group({node: await link.call(verbs.Seek())})
         return [
-            RankProcess(rank, place.pid, place.ticks, place.local_rank)
+            _process(rank, place)
             for job in jobs
             if job.key == self.job.key
             for rank, place in sorted(job.ranks.items())
             # Several names of one machine show the same processes: the first one speaks for them.
             if rank not in self.job.ranks or self.job.ranks[rank].node == node
         ]
+
+
+def _process(rank: int, found: Found) -> RankProcess:
+    inner = found.ns_pid if found.container else None
+    return RankProcess(rank, found.pid, found.ticks, found.local_rank, inner, found.inferred)
 
 
 async def find_job(

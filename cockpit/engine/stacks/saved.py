@@ -83,6 +83,8 @@ class _Place:
     local_rank: int | None = bound(Maybe(Whole(0, RANK_LIMIT)))
     pid: int | None = bound(Maybe(PID))
     why: str = bound(_WORDS)
+    ns_pid: int | None = maybe(PID)
+    inferred: str = bound(_WORDS, "")
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ class Sampler:
             for target in await self.party.targets(node, link)
             if ask.wants(target.rank) and known.get(target.rank, Place(node)).node in ("", node)
         ]
-        found = {target.rank: Place(node, target.local_rank, target.pid) for target in targets}
+        found = {target.rank: target.on(node) for target in targets}
         gone = {
             rank: replace(place, why="gone: its process is not there any more")
             for rank, place in known.items()

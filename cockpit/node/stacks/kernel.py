@@ -74,6 +74,12 @@ _PATH_AT = {"open": 0, "stat": 0, "lstat": 0, "openat": 1, "newfstatat": 1, "sta
 """Calls with a path, and which argument it is."""
 
 
+_PYTHON_FILES = re.compile(r"/libpython[0-9.]|/lib-dynload/|\.cpython-[0-9]|\.abi3\.so")
+"""Files that only Python maps: its library, its own modules, and extensions."""
+
+_FORKED = 0x40  # PF_FORKNOEXEC of the kernel: it still runs the program of the process that forked it
+
+
 class ProcessFacts(NamedTuple):
     """:class:`Process`, with what else decides how a process can be looked at.
 
@@ -184,9 +190,13 @@ def has_other_files(pid: int) -> bool:
 
 def is_python(pid: int) -> bool:
     """Whether a process is a Python interpreter, judged by its program or the libraries it has loaded."""
-    if "python" in program(pid):
-        return True
-    return "libpython" in _text(pid, "maps")
+    return "python" in program(pid) or _PYTHON_FILES.search(_text(pid, "maps")) is not None
+
+
+def forked(pid: int) -> bool:
+    """Whether a process runs its parent's program and environment, as data loaders do."""
+    fields = procfs.contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
 
 
 def _call(pid: int, letter: str, wchan: str) -> Tuple[str, str]:

@@ -1,7 +1,8 @@
 """The ranks on this node, of any job: recognised by the environment of their processes, never by name.
 
 A process shows the environment that it was started with. Ranks that set ``RANK`` only later and by themselves
-(``torch.multiprocessing.spawn``, notebook launchers), or write a title over it, cannot be seen from outside.
+(``torch.multiprocessing.spawn``, notebook launchers), or write a title over it, are inferred from what
+surrounds them (:mod:`cockpit.node.stacks.infer`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.node import procfs, users
 from cockpit.node.calls import Call
-from cockpit.node.stacks import claims, kernel, launchers
+from cockpit.node.stacks import claims, infer, kernel, launchers, workers
 from cockpit.node.stacks.pyspy_output import harmless
 
 COMMAND_LIMIT = 200
@@ -34,8 +35,6 @@ OTHERS = 50
 
 LEVELS = 10
 """Processes above another person's Python that are looked at."""
-
-_FORKED = 0x40  # PF_FORKNOEXEC of the kernel: it still runs the program of the process that forked it
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]?(?: \(deleted\))?\Z")
 _HELPER = re.compile(
@@ -67,13 +66,23 @@ class _Process(NamedTuple):
 class _Scan(NamedTuple):
     """The result of one look at all processes.
 
+    :param pids: every process
+    :param environments: of those that can be read and have one
     :param refused: processes whose environment may not be read
     :param stuck: processes whose environment never arrives
     """
 
+    pids: List[int]
     processes: Dict[int, _Process]
+    environments: Dict[int, bytes]
     refused: List[int]
     stuck: List[int]
+
+    @property
+    def readable(self) -> Iterator[int]:
+        """Processes that were there and may be looked at: some have written over their environment."""
+        closed = {*self.refused, *self.stuck}
+        return (pid for pid in self.pids if pid not in closed)
 
 
 def seek(call: Call) -> Dict[str, Any]:
@@ -82,15 +91,17 @@ def seek(call: Call) -> Dict[str, Any]:
     Request: ``run`` and ``node`` (both may be empty): only processes with these tags.
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
     user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
-    below a wrapper.
+    below a wrapper, and ``inferred`` says of a rank whose environment is silent how its number was found.
     Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
     asked = call.asked(verbs.Seek)
     run, node = asked.run, asked.node
     scan = _scan(run, node)
+    # In a run of ours, the environment of every rank is known.
+    ranks = _ranks(scan.processes) if run else _all_ranks(scan)
     return {
-        "ranks": _ranks(scan.processes)[:RANKS_A_NODE],
+        "ranks": ranks[:RANKS_A_NODE],
         "others": [] if run else _others(scan.refused),
         "stuck": list(_stuck(scan.stuck[:OTHERS])),
         "machine": "%s %s" % (procfs.boot_id(), procfs.link("/proc/self/ns/pid")),
@@ -116,7 +127,7 @@ def _scan(run: str, node: str) -> _Scan:
         stat = procfs.stat(pid) if said is not None else None
         if said is not None and stat is not None and stat.state not in "ZX":
             processes[pid] = _Process(stat, data, said)
-    return _Scan(processes, refused, stuck)
+    return _Scan(pids, processes, dict(texts), refused, stuck)
 
 
 class _Reader(threading.Thread):
@@ -180,6 +191,27 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
 
 def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
     """The main process of each rank, lowest rank first."""
+    return _sorted(map(_told, _certain(processes)))
+
+
+def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
+    """The same, and the ranks that are inferred."""
+    certain = _certain(scan.processes)
+    given = [infer.Given(one.process.stat.pid, one.process.claim.rank) for one in certain]
+    scene = workers.scene(scan.readable, scan.environments, given)
+    inferred = [one for one in infer.infer(scene) if can_be(one)]
+    # Below it are the ranks: it is a launcher.
+    launchers = {scene.given[one.worker.pid].pid for one in inferred if one.worker.pid in scene.given}
+    told = [_told(one) for one in certain if one.process.stat.pid not in launchers]
+    return _sorted([*told, *(_inferred(one) for one in inferred)])
+
+
+def _sorted(ranks: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    return sorted(ranks, key=lambda one: (one["rank"], one["pid"]))
+
+
+def _certain(processes: Dict[int, _Process]) -> List[_Rank]:
+    """The main process of each rank that its environment tells of."""
     children: Dict[int, List[_Process]] = {}
     for process in sorted(processes.values(), key=lambda one: (one.stat.ticks, one.stat.pid)):
         children.setdefault(process.stat.parent, []).append(process)
@@ -208,8 +240,7 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
             continue
         wrapped = bool(top.claim.run) and _is_wrapped(main or top, processes)
         found.append(_Rank(main or top, main is not None, wrapped, top.stat.parent))
-    told = [_told(one) for one in _newest(found) if _can_be(one.process.claim) and _unchanged(one.process)]
-    return sorted(told, key=lambda one: (one["rank"], one["pid"]))
+    return [one for one in _newest(found) if can_be(one.process.claim) and _unchanged(one.process)]
 
 
 class _Rank(NamedTuple):
@@ -249,7 +280,7 @@ def _newest(found: List[_Rank]) -> List[_Rank]:
     return [one for place, worth, one in kept if worth == best[place]]
 
 
-def _can_be(said: claims.Claim) -> bool:
+def can_be(said: Union[claims.Claim, infer.Inferred]) -> bool:
     """Whether these are numbers that a job can have: other programs have such variables too."""
     return said.rank < RANK_LIMIT and (said.size or 0) <= RANK_LIMIT and (said.local or 0) <= RANK_LIMIT
 
@@ -305,7 +336,7 @@ def _self_and_above() -> Set[int]:
 def _only_helps(pid: int) -> bool:
     """Whether a process is part of our own program, passes on to another one, or helps one."""
     words = procfs.arguments(pid)
-    if _is_ours(words) or _forked(pid):
+    if _is_ours(words) or kernel.forked(pid):
         return True
     # `conda run` stays above the program that it runs.
     if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
@@ -335,12 +366,6 @@ def _still_starts(top: _Process) -> bool:
     )
 
 
-def _forked(pid: int) -> bool:
-    """Whether a process runs its parent's program and environment, as data loaders do."""
-    fields = procfs.contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()
-    return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
-
-
 def _unchanged(process: _Process) -> bool:
     """Whether the environment that was read is that of the process that was looked at after it."""
     again = procfs.contents("/proc/%d/environ" % process.stat.pid)
@@ -352,29 +377,54 @@ def _unchanged(process: _Process) -> bool:
 
 def _told(one: _Rank) -> Dict[str, Any]:
     said, pid = one.process.claim, one.process.stat.pid
-    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", procfs.contents("/proc/%d/status" % pid))
-    inner = ns_pids[0].split() if ns_pids else [pid]
-    words = procfs.arguments(pid)
     return {
         "rank": said.rank,
         "local_rank": said.local,
         "world_size": said.size,
         "attempt": said.attempt,
-        "pid": pid,
-        "ticks": one.process.stat.ticks,
-        "state": one.process.stat.state,
         "job": {
             "addr": said.addr[:PLACE_LIMIT],
             "port": said.port[:PLACE_LIMIT],
             "id": (said.job or _job(one))[:PLACE_LIMIT],
         },
-        "net": procfs.link("/proc/%d/ns/net" % pid),
         "launcher": said.launcher,
         "run": said.run,
         "node": said.node,
+        **_process_told(pid, one.process.stat.ticks, one.process.stat.state, one.python),
+    }
+
+
+def _inferred(one: infer.Inferred) -> Dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "local_rank": one.local,
+        "world_size": one.size,
+        "attempt": 0,
+        "inferred": one.how,
+        "job": {
+            "addr": one.addr[:PLACE_LIMIT],
+            "port": one.port[:PLACE_LIMIT],
+            "id": "" if one.addr and one.port else "pid %d" % one.above,
+        },
+        "launcher": one.launcher,
+        "run": "",
+        "node": "",
+        **_process_told(one.worker.pid, one.worker.ticks, one.worker.state, True),
+    }
+
+
+def _process_told(pid: int, ticks: int, state: str, python: bool) -> Dict[str, Any]:
+    ns_pids = re.findall(rb"(?m)^NSpid:(.*)$", procfs.contents("/proc/%d/status" % pid))
+    inner = ns_pids[0].split() if ns_pids else [pid]
+    words = procfs.arguments(pid)
+    return {
+        "pid": pid,
+        "ticks": ticks,
+        "state": state,
+        "net": procfs.link("/proc/%d/ns/net" % pid),
         "user": _user(pid),
-        "python": _interpreter(pid, words) if one.python else "",
-        "started": _started(one.process.stat.ticks),
+        "python": _interpreter(pid, words) if python else "",
+        "started": _started(ticks),
         "command": launchers.command_line(words, COMMAND_LIMIT),
         "above": [one.pid for one in launchers.above(pid)],
         "started_by": _started_by(pid),

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_sentence
-from cockpit.core.ranks import mask_within
+from cockpit.core.inferred import with_mark
 from cockpit.core.stacks.classes import RankClass
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, hanging
@@ -27,6 +27,7 @@ class ClassList(ListPane[RankClass]):
         self._chosen: int | None = None
         self._marked: int | None = None
         self._moved = 0
+        self._inferred = 0
         self._few = True
         self._low = False
         self.empty: Sequence[str] = ()
@@ -40,6 +41,7 @@ class ClassList(ListPane[RankClass]):
         moved: int,
         chosen: int | None,
         marked: int | None,
+        inferred: int,
         low: bool,
     ) -> None:
         """Draw these.
@@ -48,9 +50,11 @@ class ClassList(ListPane[RankClass]):
         :param moved: ranks that are elsewhere than in the previous sample
         :param chosen: the rank whose threads are shown
         :param marked: the rank that a person marked
+        :param inferred: ranks whose environment does not say which they are
         :param low: there is little room
         """
         self._named, self._moved, self._chosen, self._marked = odd, moved, chosen, marked
+        self._inferred = inferred
         self._few, self._low = len(classes) < CLOSE, low
         self.show_items(classes)
 
@@ -68,6 +72,7 @@ class ClassList(ListPane[RankClass]):
             self._low,
             item.ranks & self._named,
             item.ranks & self._moved,
+            item.ranks & self._inferred,
             chosen if chosen is not None and item.ranks >> chosen & 1 else None,
             marked if marked is not None and item.ranks >> marked & 1 else None,
         )
@@ -76,7 +81,7 @@ class ClassList(ListPane[RankClass]):
         """Which ranks, what they do, how."""
         role = "odd" if item.ranks & self._named else "title"
         number = f"{count_text(item.ranks)}  "
-        ranks = mask_within(item.ranks, max(4, width - len(number)))
+        ranks = with_mark(self._inferred, item.ranks, max(4, width - len(number)))
         pieces = [Piece(number, role), Piece(ranks, role)]
         left = width - len(number) - len(ranks)
         extra = self._extra(item)

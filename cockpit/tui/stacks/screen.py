@@ -432,6 +432,7 @@ class StackScreen(CommandScreen):
             moved=sight.moved,
             chosen=self.rank,
             marked=self._marked,
+            inferred=sight.snapshot.inferred,
             low=self._low,
         )
         self._tree_pane.show(sight, chosen=self.rank)

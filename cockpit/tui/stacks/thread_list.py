@@ -8,6 +8,7 @@ from itertools import groupby
 
 from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
 from cockpit.core.cutting import cut_middle
+from cockpit.core.inferred import MARK
 from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
@@ -155,10 +156,13 @@ def _child_line(child: Child) -> Line:
 def _head(sight: RankSight, width: int) -> Iterator[Line]:
     """Where it is, the state of its process, and its notes."""
     dump = sight.dump
-    yield Line((Piece(f"rank {sight.rank}", "title"), Piece(f"  {home_text(sight.place)}")))
+    mark = MARK if sight.place.inferred else ""
+    yield from hanging((Piece(f"rank {mark}{sight.rank}  ", "title"),), home_text(sight.place), width)
     if dump is not None and dump.process is not None:
         process = dump.process
-        facts = [f"pid {process.pid}", state_text(process.state)]
+        facts = [f"pid {process.pid}"]
+        facts += [f"{sight.place.ns_pid} in its container"] if sight.place.ns_pid else []
+        facts.append(state_text(process.state))
         facts += [f"in {process.call}"] if process.call else []
         facts += [process.target] if process.target else []
         facts += [f"kernel: {process.wchan}"] if process.wchan else []

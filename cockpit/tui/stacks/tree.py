@@ -11,8 +11,9 @@ from textual import events
 
 from cockpit.base.stacks.kinds import WAITING
 from cockpit.core.cutting import cut_middle
+from cockpit.core.inferred import with_mark
 from cockpit.core.masks import count
-from cockpit.core.ranks import mask_text, mask_within
+from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.classes import RankClass
 from cockpit.core.stacks.tree_lines import Key, TreeRow, place
 from cockpit.tui.panes.list_pane import ListPane
@@ -76,7 +77,8 @@ class StackTreePane(ListPane[TreeRow]):
         sight = self._sight = sight.folded(self.folding)
         found = sight.rows
         masks = islice(dict.fromkeys(row.ranks for row in found), MEASURED)
-        longest = max((cell_len(mask_text(mask)) for mask in masks), default=0)
+        inferred = sight.snapshot.inferred
+        longest = max((cell_len(mask_text(mask)) + bool(mask & inferred) for mask in masks), default=0)
         self._columns = max(RANKS[0], min(RANKS[1], longest))
         self._arrived = dict(_arrivals(found, sight.moved))
         self._sources = dict(_sources(sight.classes))
@@ -129,7 +131,8 @@ class StackTreePane(ListPane[TreeRow]):
     def _pieces(self, row: TreeRow, width: int) -> Iterator[Piece]:
         own = self._chosen is not None and row.ranks >> self._chosen & 1
         role = "odd" if row.odd else "title" if own else ""
-        ranks = mask_within(row.ranks, self._columns)
+        inferred = self._sight.snapshot.inferred if self._sight is not None else 0
+        ranks = with_mark(inferred, row.ranks, self._columns)
         yield Piece(f"{ranks:<{self._columns}} ", "odd" if row.odd else "label")
         yield Piece(row.guides, "warning" if row.odd else "label")
         left = width - self._columns - 1 - cell_len(row.guides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len, set_cell_size
 
 from cockpit.base.stacks.dump import Frame
+from cockpit.core.inferred import words
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Place
 
@@ -38,8 +39,9 @@ def frame_text(frame: Frame) -> str:
 
 
 def home_text(place: Place) -> str:
-    """Where a rank is: ``gpu02, local rank 5``."""
-    return place.node if place.local_rank is None else f"{place.node}, local rank {place.local_rank}"
+    """Where a rank is: ``gpu02, local rank 5``; and that it is inferred, if it is."""
+    home = place.node if place.local_rank is None else f"{place.node}, local rank {place.local_rank}"
+    return f"{home}, inferred: {words(place.inferred)}" if place.inferred else home
 
 
 def cut(text: str, width: int) -> str:

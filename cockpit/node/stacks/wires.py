@@ -1,0 +1,103 @@
+"""TCP sockets on this node: which process holds which, and who is connected to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Tuple
+
+from cockpit.node import procfs
+
+FILES = 4096
+"""Open files of one process that are looked at."""
+
+SOCKETS = 100_000
+"""Sockets of one network namespace that are looked at."""
+
+_SOCKET = re.compile(r"socket:\[([0-9]{1,18})\]\Z")
+_DEVICE = re.compile(r"/dev/nvidia([0-9]{1,4})\Z")
+_MAPPED = "0" * 16 + "FFFF0000"
+"""How an IPv4 address begins that an IPv6 socket has; the words of the kernel's tables are reversed."""
+_ESTABLISHED, _LISTENS = "01", "0A"
+
+End = Tuple[str, int]
+"""One end of a connection: an address in hexadecimal digits, as the kernel's tables have it, and a port."""
+
+
+class Wire(NamedTuple):
+    """A TCP socket.
+
+    :param net: the network namespace it is in
+    :param far: the other end; None: it listens
+    """
+
+    net: str
+    near: End
+    far: Tuple[str, int]
+    listens: bool
+
+
+class Held(NamedTuple):
+    """What a process has open.
+
+    :param sockets: inodes of its sockets, those among them that it has inherited too
+    :param gpus: numbers of NVIDIA's devices
+    """
+
+    sockets: FrozenSet[int] = frozenset()
+    gpus: FrozenSet[int] = frozenset()
+
+
+def held(pid: int) -> Held:
+    """The sockets and GPUs that a process has open; nothing if that may not be seen."""
+    sockets, gpus = set(), set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/%d/fd" % pid)[:FILES]:
+            target = procfs.link("/proc/%d/fd/%s" % (pid, name))
+            socket, device = _SOCKET.match(target), _DEVICE.match(target)
+            if socket:
+                sockets.add(int(socket.group(1)))
+            elif device:
+                gpus.add(int(device.group(1)))
+    return Held(frozenset(sockets), frozenset(gpus))
+
+
+def wires(pids: List[int]) -> Dict[int, Wire]:
+    """All TCP sockets of the network namespaces of these processes, by inode."""
+    found: Dict[int, Wire] = {}
+    seen = set()
+    for pid in pids:
+        net = procfs.link("/proc/%d/ns/net" % pid)
+        if net and net not in seen:
+            seen.add(net)
+            for file in ("tcp", "tcp6"):
+                with contextlib.suppress(OSError), open("/proc/%d/net/%s" % (pid, file)) as lines:
+                    found.update(read(net, lines))
+    return found
+
+
+def read(net: str, lines: Iterator[str]) -> Iterator[Tuple[int, Wire]]:
+    """What a table of the kernel's says, by inode; lines that are not of it are skipped."""
+    for _, line in zip(range(SOCKETS), lines):
+        words = line.split(None, 10)
+        with contextlib.suppress(ValueError, IndexError):
+            if words[3] in (_ESTABLISHED, _LISTENS):
+                yield int(words[9]), Wire(net, _end(words[1]), _end(words[2]), words[3] == _LISTENS)
+
+
+def _end(text: str) -> End:
+    address, _, port = text.partition(":")
+    return (address[24:] if address.startswith(_MAPPED) else address), int(port, 16)
+
+
+def address_text(end: End) -> str:
+    """The address of an end as people write it: ``10.0.0.1``."""
+    import socket
+
+    try:
+        data = bytes.fromhex(end[0])
+        packed = b"".join(data[at : at + 4][::-1] for at in range(0, len(data), 4))
+        return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, packed)
+    except (ValueError, OSError):
+        return ""
