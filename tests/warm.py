@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -116,10 +117,17 @@ def _serve(connection: socket.socket, python: str) -> None:
         asked = json.load(file)
     pid = os.fork()
     if pid:
-        _, status = os.waitpid(pid, 0)
+        waited = select.poll()
+        waited.register(os.pidfd_open(pid), select.POLLIN)
+        waited.register(connection, select.POLLHUP)  # whoever asked for it was killed
+        waited.poll()
         with contextlib.suppress(OSError):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                os.killpg(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
             connection.sendall(b"%d" % (os.waitstatus_to_exitcode(status) & 0xFF))
         os._exit(0)
+    os.setsid()
     connection.close()
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
