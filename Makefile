@@ -28,6 +28,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## a small cluster on this machine and real training on it, in cockpit
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
+# A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
+test quick hostile: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 

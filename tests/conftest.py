@@ -9,12 +9,20 @@ import hypothesis
 import pytest
 
 from cockpit import slurm
+from tests.warm import Warm, warm
 
 pytest_plugins = ["tests.lab.fixtures"]
 
 # No timed asserts: a busy machine must not fail a property.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def warmed() -> Iterator[Warm]:
+    """Python and launchers that have imported torch."""
+    with warm() as made:
+        yield made
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,8 +9,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 60
+"""Longest wait: far more than anything takes, on a busy machine too."""
 
-def until(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
+
+def until(condition: Callable[[], T], what: str = "", timeout: float = PATIENCE_S) -> T:
     """Poll ``condition`` until it gives something true, and return that.
 
     :raises AssertionError: it did not within ``timeout`` seconds
@@ -25,7 +28,7 @@ def until(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
         time.sleep(0.02)
 
 
-async def soon(condition: Callable[[], T], what: str = "", timeout: float = 20) -> T:
+async def soon(condition: Callable[[], T], what: str = "", timeout: float = PATIENCE_S) -> T:
     """As :func:`until`, while the event loop goes on.
 
     :raises AssertionError: it did not within ``timeout`` seconds

@@ -149,7 +149,9 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                 ending.look()
                 if output.headless and (left := ending.given_up()):
                     return _abandon(session, live, output, left)
-            if given_up := _given_up(session.model, output.give_up_s):
+            # A stop that nobody is there to follow has a deadline of its own, and says what it leaves.
+            stopping = ending is not None and output.headless
+            if not stopping and (given_up := _given_up(session.model, output.give_up_s)):
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {quote(session.folder.name)}")
                 break

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.said import messages
 from tests.waiting import until
 
 MOMENTS = [("connecting", 0.0), *(("ready", s / 100) for s in (0, 2, 5, 9, 15))]
@@ -140,7 +141,7 @@ def check(home: Home, run: str, code: int, said: str, when: str) -> str:
         for words in (["attach", "--plain", run], ["logs", "-f", run]):
             done = home.cockpit(*words)
             assert done.returncode == 2, (when, done.stderr)
-            (line,) = done.stderr.splitlines()
+            (line,) = messages(done.stderr)
             assert "never started" in line
         done = home.cockpit("stop", run)
         assert (done.returncode, done.stdout) == (0, f"{run}: nothing to stop: never started\n"), when

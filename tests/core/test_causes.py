@@ -7,11 +7,8 @@ errors, c10/util/Exception.cpp, utils/data/_utils/worker.py, multiprocessing/spa
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,7 @@ from cockpit.core.logs.causes import find_cause
 from cockpit.core.logs.tracebacks import FRAMES
 from cockpit.core.text import sanitise
 from tests.needs import require_module
+from tests.warm import Warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -353,35 +351,22 @@ def test_no_bytes_take_long(unit: bytes) -> None:
 SCRIPTS = {"train_deepspeed.py": "deepspeed", "train_torch.py": "torch", "train_plain.py": ""}
 
 
-@pytest.fixture(scope="module")
-def crashes() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """All examples that this machine can run, each told to crash, side by side: mostly they import."""
-    ranked = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    # Port 0 is a free one: a group of one rank needs nobody to know it.
-    environ = {**os.environ, **ranked, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    started = {
-        script: subprocess.Popen(
-            [sys.executable, EXAMPLES / script, "--steps", "3", "--crash", "0@2"],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for script, module in SCRIPTS.items()
-        if not module or importlib.util.find_spec(module)
-    }
-    yield started
-    for process in started.values():
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_crash_of_an_example(script: str, crashes: dict[str, subprocess.Popen[bytes]]) -> None:
+def test_the_crash_of_an_example(script: str, warmed: Warm) -> None:
     if SCRIPTS[script]:
         require_module(SCRIPTS[script])
-    printed, _ = crashes[script].communicate(timeout=120)
-    assert crashes[script].returncode == 1, printed
-    found = find_cause(printed)
+    ranked = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [warmed.python, EXAMPLES / script, "--steps", "3", "--crash", "0@2"],
+        # Port 0 is a free one: a group of one rank needs nobody to know it.
+        env={**os.environ, **ranked, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    found = find_cause(done.stdout)
     assert found is not None
     assert found.what == "RuntimeError: rank 0 crashes at step 2, as it was told to"
     shown = found.evidence

@@ -233,7 +233,7 @@ def test_a_slow_disk_does_not_hold_the_loop_up(
 
     def fsync(number: int) -> None:
         """Sync when the loop has had a turn meanwhile."""
-        held.append(turns.wait(20))
+        held.append(turns.wait(60))
         real(number)
 
     async def main() -> Collected:

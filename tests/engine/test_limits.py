@@ -148,7 +148,7 @@ def follow(scripts: list[list[Part]], quotas: Quotas) -> tuple[Session, Heard, N
             while not (session.model.over and node.asked):
                 await session.wait(0.1)
 
-        await asyncio.wait_for(wait(), 20)
+        await asyncio.wait_for(wait(), 60)
         await session.close()
         return session, heard, node
 

@@ -101,7 +101,7 @@ def lost(
             if use is not None:
                 with pytest.raises(CockpitError):
                     await use(link)
-            return str(await asyncio.wait_for(asyncio.shield(link.lost), 20))
+            return str(await asyncio.wait_for(asyncio.shield(link.lost), 60))
         finally:
             await link.close()
 

@@ -126,7 +126,7 @@ def watch(
             while not (session.model.done or any(event.kind == until for event in heard.events)):
                 await session.wait()
 
-        await asyncio.wait_for(wait(), 20)
+        await asyncio.wait_for(wait(), 60)
         await session.close()
         return session, heard, made
 
@@ -243,7 +243,7 @@ def test_a_record_of_many_notes_leaves_others_their_turn(monkeypatch: pytest.Mon
         await session.rejoin()
         session.watch()
         while not session.model.done:
-            await asyncio.wait_for(session.wait(), 20)
+            await asyncio.wait_for(session.wait(), 60)
         had.append(turns_had)
         await session.close()
         board = Board(folder)
@@ -353,9 +353,9 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
                 await session.wait()
 
         with pytest.raises(CockpitError, match="No space left on device"):
-            await asyncio.wait_for(wait(), 20)
+            await asyncio.wait_for(wait(), 60)
         await session.resume()
-        await asyncio.wait_for(wait(), 20)
+        await asyncio.wait_for(wait(), 60)
         assert full.refused == 1
         assert [asked.get("rank-0.log") for asked in node.asked] == [None, 4]
         assert (folder.spool_dir(entries[0]) / "rank-0.log").read_bytes() == b"one\ntwo\n"
@@ -373,10 +373,10 @@ def test_what_is_kept_running_is_not_stopped() -> None:
         await session.rejoin()
         session.watch()
         while session.stops_at is None:
-            await asyncio.wait_for(session.wait(0.05), 20)
+            await asyncio.wait_for(session.wait(0.05), 60)
         session.keep()
         policy = session._tasks[-1]
-        await asyncio.wait_for(policy, 20)
+        await asyncio.wait_for(policy, 60)
         assert session.stops_at is None
         assert nodes["a"].stops == nodes["b"].stops == []
         await session.close()
@@ -413,7 +413,7 @@ def test_a_listener_that_raises_keeps_nothing_from_the_others_and_is_told_once()
         await session.rejoin()
         session.watch()
         while not session.model.done:
-            await asyncio.wait_for(session.wait(), 20)
+            await asyncio.wait_for(session.wait(), 60)
         await session.close()
         for heard in (before, after):
             assert heard.text == b"one\n" * 10
@@ -440,7 +440,7 @@ def test_a_bug_while_connecting_to_one_node_ends_the_watch_over_no_other() -> No
         await session.rejoin()
         session.watch()
         while not (session.model.nodes["b"].done and session.model.nodes["a"].link == "gone"):
-            await asyncio.wait_for(session.wait(), 20)
+            await asyncio.wait_for(session.wait(), 60)
         assert session.model.nodes["a"].link_why.startswith("internal error: RecursionError: too deep")
         await session.close()
 

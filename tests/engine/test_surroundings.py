@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.base import record, verbs
+from cockpit.base import openfiles, record, verbs
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.transport.base import Pipe
 from cockpit.transport.local import LocalTransport
@@ -25,6 +25,12 @@ from tests.node import folders
 from tests.node.runs import Run, command, program
 
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def untouched_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test before may have raised our limit of open files: a child would get the old one, at any moment."""
+    monkeypatch.setattr(openfiles, "_before", None)
 
 
 class After:

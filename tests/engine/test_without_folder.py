@@ -19,6 +19,7 @@ from cockpit.base import record
 from cockpit.node import procfs
 from tests.engine.watched import COCKPIT, Watched
 from tests.node.runs import alive, program
+from tests.said import messages
 from tests.waiting import until
 
 RANK = """trap 'exit 0' TERM
@@ -104,7 +105,7 @@ def test_ranks_run_and_stop_ends_them(wiped: Wiped, supervisor: bool) -> None:
     assert [rank["text"].partition(":")[0] for rank in wiped.shown()["ranks"]] == ["running", "lost"]
 
     stopped = wiped.ask("stop", wiped.name, "--json")
-    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert (stopped.returncode, messages(stopped.stderr)) == (0, [])
     assert json.loads(stopped.stdout)["survivors"] == {}
     assert not any(map(alive, [*wiped.pids, wiped.supervisor]))
     assert not procfs.tagged(wiped.name, "localhost")

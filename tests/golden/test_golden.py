@@ -31,6 +31,7 @@ from tests.golden.folders import (
     states,
 )
 from tests.needs import lacking
+from tests.said import messages
 from tests.waiting import until
 
 formats = pytest.mark.parametrize("recorded", FORMATS, ids=lambda path: path.name)
@@ -122,7 +123,7 @@ def test_nodes_of_a_later_format_refuse_with_a_line_each(recorded: Path, tmp_pat
         _later(node_folder(tmp_path, run, node) / "record.json")
     done = cockpit(tmp_path, "stop", run)
     assert (done.returncode, done.stdout) == (3, "")
-    *lines, last = done.stderr.splitlines()
+    *lines, last = messages(done.stderr)
     assert sorted(lines) == [
         f"cockpit: {node}: the run was started by a newer cockpit; use that version, or upgrade this one"
         for node in NODES

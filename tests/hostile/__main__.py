@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -35,6 +35,7 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lines", type=int, default=20_000, help="of run records (20000)")
     parser.add_argument("--screens", type=int, default=200, help="of what nodes send, through the app (200)")
     parser.add_argument("--cases", type=int, default=20, help="of each verb and mutation (20)")
+    parser.add_argument("--every", type=int, default=1, help="only every so many of those pairs (1)")
     parser.add_argument("--minutes", type=float, default=58, help="after which no case is started (58)")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 2), help="cases side by side")
     parser.add_argument("--verbs", type=_Some(VERBS), default=VERBS, help=",".join(VERBS))
@@ -110,9 +111,8 @@ def _whole(args: argparse.Namespace, until: float) -> Outcome:
     if not args.cases:
         return Outcome()
     top = Path(tempfile.mkdtemp(prefix="cockpit-hostile-"))
-    wanted: Iterator[tuple[str, str]] = (
-        pair for _ in range(args.cases) for pair in product(args.verbs, args.mutations)
-    )
+    pairs = list(product(args.verbs, args.mutations))[:: args.every]
+    wanted = (pair for _ in range(args.cases) for pair in pairs)
     try:
         outcome = campaign(
             top, wanted, args.seed, side_by_side=args.jobs, until=until, tell=_tell, keep=args.keep
@@ -125,7 +125,7 @@ def _whole(args: argparse.Namespace, until: float) -> Outcome:
     print(f"exit codes: {codes}")
     print(f"{outcome.counts.total()} whole verbs, {outcome.peak >> 20} MB at most")
     print(f"{outcome.left} of them watched a node that went on, until they were told to leave", flush=True)
-    for pair in product(args.verbs, args.mutations):
+    for pair in pairs:
         if outcome.counts[pair] < args.cases:
             outcome.blame(f"{' '.join(pair)}: {outcome.counts[pair]} cases, {args.cases} are wanted")
     return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from tests.hostile.verbs import COLUMNS, VERBS
 
 REPO = Path(__file__).parents[2]
+EVERY = 3
+PAIRS = list(product(VERBS, COLUMNS))[::EVERY]
 
 
 def campaign(*words: str) -> subprocess.CompletedProcess[str]:
@@ -28,9 +31,13 @@ def test_frames_and_lines() -> None:
 
 @pytest.mark.timeout(900)
 def test_whole_verbs() -> None:
-    done = campaign("--seed", "1", "--cases", "1", "--frames", "0", "--lines", "0", "--screens", "0")
+    """A third of them: every verb with some mutations, every mutation with some verbs."""
+    quick = ("--seed", "1", "--cases", "1", "--frames", "0", "--lines", "0", "--screens", "0")
+    done = campaign(*quick, "--every", str(EVERY))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(VERBS) * len(COLUMNS)} whole verbs" in done.stdout
+    assert f"{len(PAIRS)} whole verbs" in done.stdout
+    assert {verb for verb, _ in PAIRS} == set(VERBS)
+    assert {mutation for _, mutation in PAIRS} == set(COLUMNS)
 
 
 @pytest.mark.parametrize("wall", ["most", "finite", "text", "entries", "own ranks"])
@@ -43,9 +50,9 @@ def test_without_a_bound_frames_come_through(wall: str) -> None:
         "--screens",
         "0",
         "--frames",
-        "6000",
+        "1500",
         "--lines",
-        "3000",
+        "1000",
         "--without",
         wall,
     )

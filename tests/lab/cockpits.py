@@ -55,7 +55,7 @@ class Cockpits:
         *options: str,
         program: list[str],
         nodes: str | None = None,
-        timeout: float = 120,
+        timeout: float = 170,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A whole ``cockpit run``."""
@@ -77,7 +77,7 @@ class Cockpits:
         return process
 
     def cockpit(
-        self, *words: str, timeout: float = 120, env: Mapping[str, str] | None = None
+        self, *words: str, timeout: float = 170, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Any other verb; ``env`` is added to what this shell has."""
         return self.lab.run(["cockpit", *words], env={**self._env, **(env or {})}, timeout=timeout)

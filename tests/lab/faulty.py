@@ -230,14 +230,13 @@ def trained(mode: str) -> Callable[[], None]:
 
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
-    optimizer = torch.optim.AdamW(model.parameters())
     if mode == "deepspeed":
-        return with_deepspeed(model, optimizer)
+        return with_deepspeed(model)
     torch.distributed.init_process_group("gloo")
-    return with_ddp(model, optimizer) if mode == "ddp" else with_all_reduce(model)
+    return with_ddp(model) if mode == "ddp" else with_all_reduce(model)
 
 
-def with_deepspeed(model: Any, optimizer: Any) -> Callable[[], None]:
+def with_deepspeed(model: Any) -> Callable[[], None]:
     """ZeRO stage 2."""
     import deepspeed
     import torch
@@ -250,6 +249,7 @@ def with_deepspeed(model: Any, optimizer: Any) -> Callable[[], None]:
         "zero_optimization": {"stage": 2},
         "steps_per_print": 10**9,
     }
+    optimizer = torch.optim.AdamW(model.parameters())
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
 
     def step() -> None:
@@ -259,11 +259,12 @@ def with_deepspeed(model: Any, optimizer: Any) -> Callable[[], None]:
     return step
 
 
-def with_ddp(model: Any, optimizer: Any) -> Callable[[], None]:
+def with_ddp(model: Any) -> Callable[[], None]:
     """Gradients are reduced inside the backward pass."""
     import torch
 
     ddp = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters())
 
     def step() -> None:
         optimizer.zero_grad()
@@ -274,7 +275,7 @@ def with_ddp(model: Any, optimizer: Any) -> Callable[[], None]:
 
 
 def with_all_reduce(model: Any) -> Callable[[], None]:
-    """Gradients are reduced by hand."""
+    """Gradients are reduced by hand; without an optimizer, which takes seconds to import."""
     import torch
 
     def step() -> None:

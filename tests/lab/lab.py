@@ -510,7 +510,7 @@ class Lab:
         for option in options:
             line += ["-o", option]
         done = self.run(line, node=node, user="root", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (home / "sshd.pid").exists():  # written once it listens
             if done.returncode or time.monotonic() > deadline:
                 raise LabError(f"sshd on {node} did not start:\n{self.sshd_log(node)}")

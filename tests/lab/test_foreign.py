@@ -19,6 +19,24 @@ pytestmark = [pytest.mark.lab, pytest.mark.launch]
 
 PORT = "29611"
 
+HANGS = """
+import os, time
+import torch
+import torch.distributed as dist
+
+def hang():
+    print("it hangs", flush=True)
+    while True:
+        time.sleep(1)
+
+dist.init_process_group("gloo")
+for step in range(1_000_000):
+    if os.environ["RANK"] == "0" and step == 3:
+        hang()
+    dist.all_reduce(torch.ones(1))
+"""
+"""Rank 0 is the one whose output is read, so it is the one that says when it hangs."""
+
 
 def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str]) -> list[str]:
     """What a person would type on one node."""
@@ -88,9 +106,9 @@ def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "accelerate"])
 def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher: str) -> None:
-    script = "train_deepspeed.py" if launcher == "deepspeed" else "train_torch.py"
-    # Rank 0 is the one whose output is read, so it is the one that says when it hangs.
-    with running(lab2, launcher, [script, "--steps", "100000", "--hang", "0@3"], "hangs"):
+    script = lab2.home() / "hangs.py"
+    lab2.write(None, script, HANGS)
+    with running(lab2, launcher, [str(script)], "it hangs"):
 
         def judged() -> dict[str, Any] | None:
             code, found, said = stacks(lab2)
@@ -103,7 +121,7 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
     assert found is not None
     assert found["verdict"]["ranks"] == "0", found["verdict"]
     assert "hang" in found["verdict"]["where"]
-    assert "faults.py" in found["verdict"]["where"]
+    assert "hangs.py" in found["verdict"]["where"]
     assert sorted(found["ranks"]) == ["0", "1", "2", "3"]
     assert {rank["node"] for rank in found["ranks"].values()} == set(lab2.nodes)
     assert found["missing"] == {}
@@ -112,8 +130,8 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
 
 @pytest.mark.timeout(300)
 def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
-    program = ["train_torch.py", "--steps", "100000", "--step-time", "1"]
-    with running(lab2, "torchrun", program, "ready", user=OTHER):
+    program = ["train_plain.py", "--steps", "100000", "--step-time", "1"]
+    with running(lab2, "torchrun", program, "step 1/", user=OTHER):
         code, found, said = stacks(lab2)
     assert code == 3
     assert not found

@@ -135,12 +135,12 @@ def test_sshd_can_be_stopped_with_or_without_its_sessions(lab: Lab, sessions: bo
         try:
             assert "Connection refused" in ssh(lab, "node1", "true").stderr
             if sessions:
-                assert session.wait(20) == 255
+                assert session.wait(60) == 255
             else:
                 print("two", file=session.stdin, flush=True)
                 assert session.stdout.readline() == "two\n"
                 session.stdin.close()
-                assert session.wait(20) == 0
+                assert session.wait(60) == 0
         finally:
             lab.start_sshd("node1")
     assert ssh(lab, "node1", "true").returncode == 0
@@ -171,7 +171,7 @@ def test_a_node_dies_with_all_it_has_and_comes_back_empty(lab: Lab) -> None:
         until(lambda: sleeps(lab, "node2"), "sleep")
         first = ssh(lab, "node2", BOOT_ID).stdout
         lab.kill_node("node2")
-        assert program.wait(20) != 0
+        assert program.wait(60) != 0
     with pytest.raises(LabError, match="node2 is not up"):
         lab.processes("node2")
     assert ssh(lab, "node2", "true").returncode == 255
@@ -201,7 +201,7 @@ def test_nothing_is_left(make_lab: Callable[[int], Lab]) -> None:
     index = socket.if_nametoindex(lab.interface)
     lab.stop()
     for program in programs:
-        program.wait(20)
+        program.wait(60)
     assert all(keeper.ticks(pid) is None for pid in pids)
     assert not mark.exists()
     assert index not in indexes()
@@ -294,4 +294,4 @@ def test_the_program_says_how_to_enter() -> None:
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
         assert done.stdout == f"{USER}\n", done.stderr
         program.send_signal(signal.SIGTERM)
-        assert program.wait(20) == 0
+        assert program.wait(60) == 0

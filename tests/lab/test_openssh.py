@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
+from tests.said import messages
 from tests.waiting import until
 
 pytestmark = pytest.mark.lab
@@ -58,11 +58,6 @@ def clients(cockpits: Cockpits) -> dict[str, int]:
         if words[:1] == ("ssh",) and "-T" in words:
             found[words[words.index("--") + 1]] = process.pid
     return found
-
-
-def said(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What it printed on stderr, without the progress that it prints when a second has passed."""
-    return [line for line in done.stderr.splitlines() if " nodes answered; no answer yet: " not in line]
 
 
 def manifest(cockpits: Cockpits) -> dict[str, Any]:
@@ -124,7 +119,7 @@ def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> N
                 return [lab.sshd_log(node).count("Connection from") - before[node] for node in lab.nodes]
 
             asked = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config], env=alone(lab))
-            assert (asked.returncode, said(asked)) == (0, [])
+            assert (asked.returncode, messages(asked.stderr)) == (0, [])
             assert connections() == [0, 0]
 
             done = cockpits.run("-F", str(config), "--launcher", "command", program=["echo", "hello"])
@@ -136,7 +131,7 @@ def test_open_masters_are_used_where_no_key_is_accepted(cockpits: Cockpits) -> N
             assert [node["transport"] for node in written["nodes"]] == ["openssh", "openssh"]
             assert connections() == [1, 1]
             listed = cockpits.cockpit("ps", cockpits.name)
-            assert (listed.returncode, said(listed)) == (0, [])
+            assert (listed.returncode, messages(listed.stderr)) == (0, [])
             assert connections() == [1, 1]
         finally:
             for node in lab.nodes:
@@ -176,12 +171,12 @@ def test_what_is_refused(make_lab: Callable[[int], Lab]) -> None:
     # The configuration trusts whatever comes: nothing of that is heard.
     with configured(lab, "StrictHostKeyChecking no") as config:
         done = lab.run(["cockpit", "ps", "--hostfile", lab.hostfile, *BY, "-F", config])
-    said = {line.split(": ")[1]: line for line in done.stderr.splitlines()}
-    assert "login refused: ckplab is not accepted (publickey); try: ssh-copy-id node1" in said["node1"]
-    assert "host key changed: not the machine it was, or somebody is in between" in said["node2"]
-    assert f"ssh-keygen -R {lab.addresses['node2']}" in said["node2"]
-    assert "host key is not known: ssh-ed25519 SHA256:" in said["node3"]
-    assert said["node3"].endswith(f"accept it with: ssh -F {config} node3 true")
+    told = {line.split(": ")[1]: line for line in messages(done.stderr)}
+    assert "login refused: ckplab is not accepted (publickey); try: ssh-copy-id node1" in told["node1"]
+    assert "host key changed: not the machine it was, or somebody is in between" in told["node2"]
+    assert f"ssh-keygen -R {lab.addresses['node2']}" in told["node2"]
+    assert "host key is not known: ssh-ed25519 SHA256:" in told["node3"]
+    assert told["node3"].endswith(f"accept it with: ssh -F {config} node3 true")
     assert known.read_bytes() == before
 
 

@@ -48,7 +48,7 @@ def test_any_program_one_a_slot(cockpits: Cockpits) -> None:
 def test_profiled_run_brings_two_reports_that_open(cockpits: Cockpits) -> None:
     nsys = require("nsys")
     require_module("deepspeed")
-    program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "20"]
+    program = [PLAIN, "--steps", "20"]
     nodes = "".join(f"{node} slots=1\n" for node in cockpits.lab.nodes)
     done = cockpits.run("--profile", "nsys", "--trace", "osrt", program=program, nodes=nodes, timeout=400)
     assert done.returncode == 0, done.stderr + done.stdout[-5000:]
@@ -117,7 +117,7 @@ def test_a_restarted_sshd_costs_nothing(cockpits: Cockpits) -> None:
 @pytest.mark.launch
 def test_the_first_rank_to_fail_is_named(cockpits: Cockpits) -> None:
     require_module("deepspeed")
-    program = [str(EXAMPLES / "train_deepspeed.py"), "--steps", "2000", "--crash", "3@4"]
+    program = [PLAIN, "--steps", "2000", "--crash", "3@4"]
     done = cockpits.run("--failure-wait", "5", program=program)
     assert done.returncode == 1
     assert "first to fail: rank 3 on node2, exited 1" in done.stderr
@@ -132,7 +132,7 @@ def test_stop_ends_ranks_that_ignore_it(cockpits: Cockpits) -> None:
     )
     done = cockpits.cockpit("stop", cockpits.name, "--grace", "1")
     assert done.returncode == 0, done.stderr
-    assert process.wait(30) == 1
+    assert process.wait(60) == 1
     assert not cockpits.left_over()
     for node in cockpits.lab.nodes:
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
@@ -143,7 +143,7 @@ def test_headless_sigterm_stops_and_sighup_leaves(cockpits: Cockpits) -> None:
     words = ("--launcher", "command", "--headless")
     process = cockpits.start(*words, program=[PLAIN, "--steps", "100000"])
     process.send_signal(signal.SIGHUP)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     assert len(cockpits.left_over()) >= 4
     again = cockpits.lab.popen(
         ["cockpit", "attach", cockpits.name, "--headless"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

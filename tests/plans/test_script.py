@@ -28,6 +28,7 @@ from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
 from cockpit.plans.words import split
 from tests.needs import lacking, require, require_module
+from tests.warm import Warm
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
 HERE = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -184,7 +185,7 @@ def test_a_signal_reaches_every_slot(tmp_path: Path) -> None:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["True\n"] * 2
         process.terminate()
-        assert process.wait(20) == 143
+        assert process.wait(60) == 143
 
 
 def test_secrets(tmp_path: Path) -> None:
@@ -252,24 +253,30 @@ FACTS = NodeFacts(python=sys.executable, deepspeed="x", torch="x", accelerate="x
     ],
 )
 def test_real_launchers(
-    tmp_path: Path, launcher: str, hosts: tuple[Host, ...], program: tuple[str, ...], no_ssh: bool
+    tmp_path: Path,
+    warmed: Warm,
+    launcher: str,
+    hosts: tuple[Host, ...],
+    program: tuple[str, ...],
+    no_ssh: bool,
 ) -> None:
     """The program sees the same under the command as typed and as run: argv, directory, variables, ranks."""
     require_module("torch" if launcher == "torchrun" else launcher)
-    tool = os.path.join(os.path.dirname(sys.executable), launcher)
+    tool = warmed.tool(launcher)
     facts = replace(FACTS, no_ssh=no_ssh, deepspeed_tool=tool, torchrun_tool=tool, accelerate_tool=tool)
+    facts = replace(facts, python=warmed.python)
     if program[0].endswith("-program"):
         script = tmp_path / "program"
         script.write_text(f"#!{sys.executable} -u\n" + Path(RANK_PY).read_text())
         script.chmod(0o700)
         program = (str(script), *program[1:])
-    # One port and one folder each: both run at the same time, since most of it is imports.
+    # One port and one folder each: both run at the same time.
     jobs = []
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         for name, server in (("run", one), ("typed", two)):
             (tmp_path / name).mkdir()
             asked = job(
-                tmp_path / name, program, launcher=launcher, hosts=hosts, env=DEEPSPEED,
+                tmp_path / name, program, launcher=launcher, hosts=hosts, env=DEEPSPEED, python=warmed.python,
                 cwd=os.path.dirname(RANK_PY), master_addr="127.0.0.1", master_port=server.getsockname()[1],
             )  # fmt: skip
             jobs.append(asked)
@@ -297,7 +304,7 @@ def test_real_launchers(
 
 
 @pytest.mark.launch
-def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path) -> None:
+def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path, warmed: Warm) -> None:
     require("numactl")
     require_module("deepspeed")
     allowed = sorted(os.sched_getaffinity(0))[-2:]
@@ -313,8 +320,7 @@ def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path) -> None:
             tmp_path, (str(script),), launcher="deepspeed", hosts=parse("n slots=2"), env=DEEPSPEED,
             bind_cores="auto", master_addr="127.0.0.1", master_port=server.getsockname()[1],
         )  # fmt: skip
-    tool = os.path.join(os.path.dirname(sys.executable), "deepspeed")
-    facts = replace(FACTS, deepspeed_tool=tool, cores=",".join(map(str, allowed)))
+    facts = replace(FACTS, deepspeed_tool=warmed.tool("deepspeed"), cores=",".join(map(str, allowed)))
     [plan] = build_plans(asked, [facts])
     assert execute(plan, tmp_path / "node", True) == 0
     assert [int((tmp_path / rank).read_text()) for rank in "01"] == allowed
@@ -344,33 +350,36 @@ main_process_ip: 203.0.113.1
 """
 
 
-def accelerated(tmp: Path, script: str, *words: str) -> None:
+def accelerated(tmp: Path, warmed: Warm, script: str, *words: str) -> None:
     """Run a script under accelerate as two nodes do, with a rank on each."""
     require_module("accelerate")
     with socket.create_server(("127.0.0.1", 0)) as server:
         asked = job(
             tmp, (script,), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
-            launcher_args=words, master_addr="127.0.0.1", master_port=server.getsockname()[1],
+            python=warmed.python, launcher_args=words, master_addr="127.0.0.1",
+            master_port=server.getsockname()[1],
         )  # fmt: skip
-    tool = os.path.join(os.path.dirname(sys.executable), "accelerate")
-    plans = build_plans(asked, [replace(FACTS, accelerate_tool=tool)] * 2)
+    facts = replace(FACTS, python=warmed.python, accelerate_tool=warmed.tool("accelerate"))
+    plans = build_plans(asked, [facts] * 2)
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(execute, plans, [tmp / "node1", tmp / "node2"], (True, True))) == [0, 0]
 
 
 @pytest.mark.launch
-def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path) -> None:
+def test_ranks_of_two_nodes_find_each_other_under_accelerate(tmp_path: Path, warmed: Warm) -> None:
     script = tmp_path / "gathered.py"
     script.write_text(GATHERED)
-    accelerated(tmp_path, str(script), "--cpu")
+    accelerated(tmp_path, warmed, str(script), "--cpu")
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["2 [0, 1]\n"] * 2
 
 
 @pytest.mark.launch
-def test_accelerate_takes_the_kind_of_training_from_its_file_and_the_nodes_from_us(tmp_path: Path) -> None:
+def test_accelerate_takes_the_kind_of_training_from_its_file_and_the_nodes_from_us(
+    tmp_path: Path, warmed: Warm
+) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(CONFIGURED)
-    accelerated(tmp_path, RANK_PY, "--config_file", str(file))
+    accelerated(tmp_path, warmed, RANK_PY, "--config_file", str(file))
     ranks = seen(tmp_path)
     assert list(ranks) == [0, 1]
     for rank in ranks.values():

@@ -23,6 +23,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.logs.filter_bar import WAIT_S
 from cockpit.tui.run.screen import RunScreen
 from tests.tui.stage import NOW, Stage
+from tests.waiting import PATIENCE_S
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
 
@@ -286,7 +287,7 @@ SCENES: dict[str, Scene] = {
 
 async def until(pilot: Pilot[Any], there: Callable[[], object], what: str) -> None:
     """Wait for a condition while the app goes on."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not there():
         assert time.monotonic() < deadline, f"still not: {what}"
         await pilot.pause(0.02)

@@ -19,6 +19,7 @@ from cockpit.errors import CockpitError
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import text_of, until
+from tests.waiting import PATIENCE_S
 
 RUN = "20261121-0412-otter"
 ENGINE = "deepspeed/runtime/engine.py"
@@ -364,7 +365,7 @@ async def stacked(
 async def at_rest(pilot: Pilot[Any]) -> None:
     """Wait until all there is has been worked out, and two looks in a row show the same screen."""
     before, same = "", 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while same < 2:
         assert time.monotonic() < deadline, "the screen does not come to rest"
         screens = [each for each in pilot.app.screen_stack if isinstance(each, StackScreen)]

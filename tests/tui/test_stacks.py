@@ -431,7 +431,7 @@ def test_leaving_while_it_is_worked_out_what_to_show(monkeypatch: pytest.MonkeyP
     gone = threading.Event()
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
-        assert gone.wait(20)
+        assert gone.wait(60)
         return look(*args, **kwargs)
 
     async def main() -> None:
