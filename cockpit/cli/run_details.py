@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -10,24 +9,23 @@ from typing import Any
 from cockpit.base.events import GpuSample
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, table
-from cockpit.cli.unfinished_starts import PATIENCE_S, start_state
+from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
 from cockpit.core.run.failure import TAIL, failure
 from cockpit.core.run.model import Node, Rank, RunModel
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.join import model_now, pool_for
+from cockpit.engine.run.join import Pools, model_now
 from cockpit.errors import Exit
 
 
-def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
-    """Print a run's nodes and ranks; a node that does not answer is listed with the reason."""
-    model = folder.model()
-    state = ""
-    if not model.over:
-        model, state = asyncio.run(_now(folder, model, connect=connect))
-    state = state or state_text(model)
+def show(folder: RunFolder, model: RunModel, state: str, *, as_json: bool) -> int:
+    """Print a run's nodes and ranks; a node that does not answer is listed with the reason.
+
+    :param model: as :func:`now` found it
+    :param state: in words
+    """
     if as_json:
         out_json(_json(folder, model, state))
         return Exit.OK
@@ -50,14 +48,20 @@ def show(folder: RunFolder, *, connect: bool, as_json: bool) -> int:
     return Exit.OK
 
 
-async def _now(folder: RunFolder, known: RunModel, *, connect: bool) -> tuple[RunModel, str]:
-    pool = pool_for(folder.manifest, patience_s=PATIENCE_S)
-    async with pool, telling(lambda: pool.roll, failures=False):
-        state, _ = await start_state(folder, pool, connect=connect)
-        if state or not connect:
-            return known, state
-        model, _ = await model_now(pool, folder.manifest, measure=True)
-        return model, ""
+async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunModel, str]:
+    """A run and its state in words, as its nodes report them now if it has not ended.
+
+    :param connect: whether nodes may be asked
+    """
+    model = folder.model()
+    state = ""
+    if not model.over:
+        pool = pools.of(folder.manifest)
+        async with telling(lambda: pool.roll, failures=False):
+            state, _ = await start_state(folder, pool, connect=connect)
+            if connect and not state:
+                model, _ = await model_now(pool, folder.manifest, measure=True)
+    return model, state or state_text(model)
 
 
 def _node(node: Node) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.base.shell import join
 from cockpit.errors import CockpitError, os_error
+from cockpit.transport import effective
 from cockpit.transport.base import LinkError
 
 _ALWAYS = (
@@ -81,17 +82,13 @@ class OpensshConfig:
         :raises LinkError: ssh does not understand the configuration
         """
         words = await self.words()
-        code, out, err = await self._run(*words, "-G", *options, "--", node)
-        if code:
-            said = self._translated(err, words[-1]).strip().splitlines()
-            what = f"ssh configuration: {said[0] if said else f'ssh -G ended with {code}'}"
+        code, out, err = await self._run(*effective.question([*words, *options], node))
+        try:
+            said = effective.answer(code, out, self._translated(err, words[-1]), f"ssh -G ended with {code}")
+        except ValueError as error:
             hint = f"correct it, then try: {join((*self.typed, '-G', node))}"
-            raise LinkError(what, where=node, hint=hint, retry=False)
-        found: dict[str, str] = {}
-        for line in out.splitlines():
-            name, _, value = line.partition(" ")
-            found.setdefault(name.lower(), value)
-        return found
+            raise LinkError(f"ssh configuration: {error}", where=node, hint=hint, retry=False) from None
+        return {name: values[0] for name, values in said.items()}
 
     async def has_master(self, node: str, *options: str) -> bool:
         """Whether a ControlMaster connection to a node is open."""

@@ -13,13 +13,14 @@ import glob
 import os
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from asyncssh.config import SSHClientConfig, SSHConfig
 
+from cockpit.transport import effective
 from cockpit.transport.base import LinkError, NoLogin
 
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
@@ -260,13 +261,12 @@ def _ask_ssh(asked: Asked, file: Path | None, limit_s: float, why: str) -> _Read
 
     :raises LinkError: there is no ssh, or it does not understand the configuration either
     """
-    words = ["ssh", "-G", "-T", "-o", "RemoteCommand=none", *(["-F", str(file)] if file else [])]
+    words = ["ssh", "-T", "-o", "RemoteCommand=none", *(["-F", str(file)] if file else [])]
     words += ["-l", asked.user] if asked.user else []
     words += ["-p", str(asked.port)] if asked.port is not None else []
-    words += ["--", asked.host, "true"]  # a command: Match sessiontype is to say exec
     try:
         done = subprocess.run(
-            words,
+            effective.question(words, asked.host, "true"),  # a command: Match sessiontype is to say exec
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -278,18 +278,16 @@ def _ask_ssh(asked: Asked, file: Path | None, limit_s: float, why: str) -> _Read
     except OSError:
         hint = "install ssh, which cockpit asks about such lines, or write it otherwise"
         raise _wrong(asked, why, hint) from None
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise _wrong(asked, said[0] if said else why)
-    return _new_reader(asked).finished(_values(done.stdout.decode(errors="replace")))
+    out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    try:
+        said = effective.answer(done.returncode, out, err, why)
+    except ValueError as error:
+        raise _wrong(asked, str(error)) from None
+    return _new_reader(asked).finished(_values(said))
 
 
-def _values(answer: str) -> dict[str, Any]:
-    """The answer of ``ssh -G`` as asyncssh would have read it: lines of a keyword and its value."""
-    lines: dict[str, list[str]] = {}
-    for line in answer.splitlines():
-        keyword, _, value = line.partition(" ")
-        lines.setdefault(keyword.lower(), []).append(value)
+def _values(lines: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The answer of ``ssh -G`` as asyncssh would have read it."""
 
     def said(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
         return [(name, lines[name.lower()]) for name in names if name.lower() in lines]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 import time
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cockpit.cli import awaiting, unfinished_starts
+from cockpit.cli import awaiting
 from cockpit.cli.awaiting import telling
 from cockpit.cli.verbs import ps
 from cockpit.engine.launch.all_or_none import unfinished
+from cockpit.engine.links.link import Link
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.run.join import Pools
 from cockpit.transport.base import ConnectStage, LinkError
 from tests.transport.sshserver import Place
 from tests.waiting import soon
@@ -60,26 +65,36 @@ def test_errors_as_they_come_and_who_is_awaited(
     assert said.count("gpu08: connection refused") == 1
 
 
-def made(run: str, node: str, config: Path) -> RunFolder:
-    """A run that was launched on a node, as far as is known here."""
-    entries = [NodeEntry(node, f"/tmp/cockpit-0/{run}/{node}", [0])]
-    manifest = Manifest(run, time.time(), entries, "command", ["true"], "/", transport="ssh")
-    folder = RunFolder.create(replace(manifest, transport_options={"config": str(config)}))
+def made(run: str, nodes: list[str], config: Path | None = None, hosts: str = "") -> RunFolder:
+    """A run that was launched on some nodes, as far as is known here; without ``config``: on this machine."""
+    entries = [NodeEntry(node, f"/none/{run}/{node}", [i], host=hosts) for i, node in enumerate(nodes)]
+    options = {"config": str(config)} if config else {}
+    manifest = Manifest(
+        *(run, time.time(), entries, "command", ["true"], "/"),
+        pythons=[sys.executable],
+        transport="ssh" if config else "local",
+        transport_options=options,
+    )
+    folder = RunFolder.create(manifest)
     folder.write(planned(folder.manifest))
     folder.close()
     return folder
 
 
-def test_ps_asks_all_runs_at_once_and_lists_who_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(unfinished_starts, "PATIENCE_S", 1.0)
+async def rows_of(folders: list[RunFolder]) -> dict[object, dict[str, object]]:
+    """The rows of ``cockpit ps``, by run."""
+    async with Pools(1.0) as pools:
+        return {row["run"]: row for row in await ps._rows(folders, pools, connect=True)}
+
+
+def test_ps_asks_all_nodes_at_once_and_lists_who_does_not_answer(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    folders = [made("one", "silent", place.config), made("two", "silent", place.config)]
-    most = now = 0
+    folders = [made(f"run{number}", [f"silent{number % 2}"], place.config) for number in range(5)]
+    most = now = asked = 0
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal most, now
+        nonlocal most, now, asked
+        asked += 1
         now += 1
         most = max(most, now)
         while await reader.read(1 << 16):
@@ -87,19 +102,68 @@ def test_ps_asks_all_runs_at_once_and_lists_who_does_not_answer(
         now -= 1
         writer.close()
 
-    async def main() -> list[dict[str, object]]:
+    async def main() -> dict[object, dict[str, object]]:
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        place.knows("silent", server.sockets[0].getsockname()[1])
+        place.knows("silent*", server.sockets[0].getsockname()[1])
         try:
-            return await ps._rows(folders, connect=True)
+            return await rows_of(folders)
         finally:
             server.close()
 
     rows = asyncio.run(main())
-    assert [row["unreachable"] for row in rows] == [["silent"], ["silent"]]
-    assert [row["state"] for row in rows] == ["unknown: no node answers"] * 2
-    assert most == 2
+    assert [row["unreachable"] for row in rows.values()] == [[f"silent{n % 2}"] for n in range(5)]
+    assert {row["state"] for row in rows.values()} == {"unknown: no node answers"}
+    assert most == asked == 2, "runs share the link to a node"
+
+
+def test_ps_connects_to_each_node_once_whoever_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path)
+    for number in range(5):
+        made(f"run{number}", ["gpu1", "gpu2"], place.config, os.uname().nodename)
+    made("moved", ["gpu2"], place.config, "elsewhere")
+    words = ["-w", "gpu[1-2]", "--transport", "ssh", "-F", str(place.config)]
+
+    async def main() -> tuple[int, int]:
+        async with place.server("gpu*") as counts:
+            await asyncio.to_thread(ps.main, [*words, "--json"])
+            first = counts.connections
+            await asyncio.to_thread(ps.main, ["run0", *words, "--json"])
+            return first, counts.connections - first
+
+    # A machine that is not the one of that run is asked once more, and refused.
+    assert asyncio.run(main()) == (3, 2)
+    listed, shown = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [row["run"] for row in listed if row["unreachable"]] == ["moved"]
+    assert [node["link"] for node in shown["nodes"]] == ["gone", "gone"], "its run folder is"
+
+
+def test_a_run_over_which_a_link_breaks_takes_no_other_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [made(run, ["here"]) for run in ("good1", "bad", "good2")]
+    call, opened = Link.call, Link.open
+    opens: list[str] = []
+
+    async def opening(link: Link) -> object:
+        opens.append(link.node)
+        return await opened(link)
+
+    async def asked(link: Link, request: Any, *more: Any, **options: Any) -> Any:
+        if getattr(request, "run", "") == "bad":
+            await asyncio.sleep(0)  # the others have asked
+            link.lose(LinkError("sent an invalid answer", where=link.node, retry=False))
+        return await call(link, request, *more, **options)
+
+    monkeypatch.setattr(Link, "open", opening)
+    monkeypatch.setattr(Link, "call", asked)
+    rows = asyncio.run(rows_of(folders))
+    assert {name: row["unreachable"] for name, row in rows.items()} == {
+        "good1": [],
+        "bad": ["here"],
+        "good2": [],
+    }
+    assert len(opens) == 4, "one that all share, and then one each"
 
 
 def test_a_run_that_was_found_on_its_nodes_is_not_one_whose_start_was_cut_off(tmp_path: Path) -> None:
-    assert not unfinished(made("adopted", "gpu01", tmp_path))
+    assert not unfinished(made("adopted", ["gpu01"], tmp_path))

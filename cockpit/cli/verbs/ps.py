@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from cockpit.base.shell import quote
@@ -18,8 +19,10 @@ from cockpit.errors import CockpitError, Exit
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cockpit.engine.links.roll import Roll
+    from cockpit.core.run.model import RunModel
+    from cockpit.engine.links.pool import LinkPool
     from cockpit.engine.records.folder import RunFolder
+    from cockpit.engine.run.join import Pools
 
 
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
@@ -45,16 +48,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="JSON")
     add_link_options(parser)
     args = parser.parse_args(words)
-    from cockpit.engine.records.folder import RunFolder, list_runs
-
-    if args.hostfile or args.nodelist or args.slurm is not None:
-        _adopt(args)
     if args.run:
         from cockpit.cli.run_details import show
 
-        return show(RunFolder.find(args.run), connect=not args.no_connect, as_json=args.json)
-    folders = list_runs() if args.all else list_runs()[-20:]
-    rows = asyncio.run(_rows(folders, connect=not args.no_connect))
+        return show(*asyncio.run(_one(args)), as_json=args.json)
+    rows = asyncio.run(_all(args))
     if args.json:
         out_json(rows)
     elif not rows:
@@ -64,43 +62,63 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-def _adopt(args: Namespace) -> None:
+async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str]:
+    from cockpit.cli.run_details import now
+    from cockpit.engine.records.folder import RunFolder
+
+    async with _pools(args) as pools:
+        folder = RunFolder.find(args.run)
+        return folder, *await now(folder, pools, connect=not args.no_connect)
+
+
+async def _all(args: Namespace) -> list[dict[str, Any]]:
+    from cockpit.engine.records.folder import list_runs
+
+    async with _pools(args) as pools:
+        folders = list_runs() if args.all else list_runs()[-20:]
+        return await _rows(folders, pools, connect=not args.no_connect)
+
+
+@asynccontextmanager
+async def _pools(args: Namespace) -> AsyncIterator[Pools]:
+    """Links for all runs, after those on the named nodes have been made known."""
     from cockpit.cli import unfinished_starts
+    from cockpit.engine.run.join import Pools
+
+    async with Pools(unfinished_starts.PATIENCE_S) as pools:
+        if args.hostfile or args.nodelist or args.slurm is not None:
+            await _adopt(args, pools)
+        yield pools
+
+
+async def _adopt(args: Namespace, pools: Pools) -> None:
     from cockpit.cli.awaiting import telling
-    from cockpit.engine.links.pool import PYTHONS, LinkPool
+    from cockpit.engine.links.pool import PYTHONS
     from cockpit.engine.run.join import adopt
 
     names = [host.name for host in node_options.nodes(node_options.source(args.hostfile, args, ""))]
-
-    async def look() -> None:
-        patience_s = unfinished_starts.PATIENCE_S
-        async with LinkPool(list(PYTHONS), reach(args), patience_s=patience_s) as pool:
-            pool.roll.call(names)
-            async with telling(lambda: pool.roll) as teller:
-                errors = await adopt(pool, names, args.node_dir)
-        for error in errors.values():
-            if str(error) not in teller.told:
-                complain(error)
-
-    asyncio.run(look())
+    pool = pools.reaching(reach(args), PYTHONS, {})
+    pool.roll.call(names)
+    async with telling(lambda: pool.roll) as teller:
+        errors = await adopt(pool, names, args.node_dir)
+    for error in errors.values():
+        if str(error) not in teller.told:
+            complain(error)
 
 
-async def _rows(folders: Sequence[RunFolder], *, connect: bool) -> list[dict[str, Any]]:
+async def _rows(folders: Sequence[RunFolder], pools: Pools, *, connect: bool) -> list[dict[str, Any]]:
     """One row per run; the nodes of all runs are asked at once."""
     from cockpit.cli.awaiting import telling
-    from cockpit.engine.links.roll import Roll
 
-    rolls = [Roll() for _ in folders]
-    async with telling(lambda: Roll.merged(rolls), failures=False):
-        asked = zip(folders, rolls, strict=True)
-        return await asyncio.gather(*(_row_or_why(folder, roll, connect=connect) for folder, roll in asked))
+    async with telling(lambda: pools.roll, failures=False):
+        return await asyncio.gather(*(_row_or_why(folder, pools, connect=connect) for folder in folders))
 
 
-async def _row_or_why(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any]:
+async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
     from cockpit.engine.records.folder import NewerCockpit
 
     try:
-        return await _row(folder, roll, connect=connect)
+        return await _row(folder, pools, connect=connect)
     except CockpitError as error:
         # One damaged folder hides no other run.
         state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
@@ -114,20 +132,21 @@ async def _row_or_why(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[s
         }
 
 
-async def _row(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any]:
+async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
     manifest = folder.manifest
     model = folder.model()
-    unreachable: list[str] = []
-    state = ""
+    state, unreachable = "", list[str]()
     if not model.over:
         from cockpit.cli import unfinished_starts
-        from cockpit.engine.run.join import model_now, pool_for
+        from cockpit.engine.run.join import pool_for
 
-        async with pool_for(manifest, roll, unfinished_starts.PATIENCE_S) as pool:
-            state, unreachable = await unfinished_starts.start_state(folder, pool, connect=connect)
-            if connect and not state:
-                model, errors = await model_now(pool, manifest)
-                unreachable = [name for name in errors if not model.nodes[name].lost]
+        pool = pools.of(manifest)
+        found = await _ask(folder, model, pool, connect=connect)
+        if pool.has_lost(found[2]):
+            # What broke the link may concern another run alone.
+            async with pool_for(manifest, pools.roll, unfinished_starts.PATIENCE_S) as own:
+                found = await _ask(folder, model, own, connect=connect)
+        model, state, unreachable = found
     return {
         "run": manifest.run,
         "nodes": [node.name for node in manifest.nodes],
@@ -139,6 +158,20 @@ async def _row(folder: RunFolder, roll: Roll, *, connect: bool) -> dict[str, Any
         "program": manifest.program,
         "started": manifest.created,
     }
+
+
+async def _ask(
+    folder: RunFolder, known: RunModel, pool: LinkPool, *, connect: bool
+) -> tuple[RunModel, str, list[str]]:
+    """A run as its nodes report it, its state in words if it was not launched, and who did not answer."""
+    from cockpit.cli import unfinished_starts
+    from cockpit.engine.run.join import model_now
+
+    state, unreachable = await unfinished_starts.start_state(folder, pool, connect=connect)
+    if state or not connect:
+        return known, state, unreachable
+    model, errors = await model_now(pool, folder.manifest)
+    return model, "", [name for name in errors if not model.nodes[name].lost]
 
 
 def _table(rows: list[dict[str, Any]]) -> None:

@@ -196,6 +196,20 @@ class LinkPool:
         for node in self.waiting:
             self._opening(node, now=True)
 
+    def has_lost(self, nodes: Iterable[str]) -> bool:
+        """Whether a link to one of these nodes was open, and is lost."""
+        links = [self._ways[node].link for node in nodes if node in self._ways]
+        return any(link.lost.done() for link in links if link is not None)
+
+    def leads_to(self, hosts: Mapping[str, str]) -> bool:
+        """Whether these machines may be behind the names of its nodes; an empty one is not known."""
+        links = {node: way.open_link for node, way in self._ways.items()}
+        return all(
+            self.hosts.get(node, host) == host
+            and (not host or (link := links.get(node)) is None or link.hello.host == host)
+            for node, host in hosts.items()
+        )
+
     def _opening(self, node: str, *, now: bool) -> asyncio.Task[Link]:
         """The try that opened, or may yet open, the link to a node."""
         way = self._ways.setdefault(node, _Way(least_s=TRANSPORTS[self.reach.kind].retry_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
@@ -32,6 +33,14 @@ class Roll:
         """Nodes that have answered."""
         self.failed: dict[str, CockpitError] = {}
         """Nodes that cannot be asked, and why."""
+        self._questions: Counter[str] = Counter()
+        """How many questions each node has still to answer."""
+
+    def expect(self, nodes: Iterable[str]) -> None:
+        """These are pending too, whatever they have answered before."""
+        for node in nodes:
+            if node not in self.awaited:
+                self.on_its_way(node, Progress())
 
     def on_its_way(self, node: str, progress: Progress) -> None:
         """A node is pending; ``progress`` says at what stage."""
@@ -54,12 +63,16 @@ class Roll:
         progress = Progress()
         progress.reach(ConnectStage.ANSWER)
         self.on_its_way(node, progress)
+        self._questions[node] += 1
         try:
             answer = await asking
         except CockpitError as error:
             self.fail(node, error)
             raise
-        self.answer(node)
+        finally:
+            self._questions[node] -= 1
+        if not self._questions[node]:
+            self.answer(node)
         return answer
 
     def take_remarks(self) -> list[str]:
@@ -95,23 +108,6 @@ class Roll:
             f"{nodes_text(nodes)} for {max(nodes.values()):.0f} s ({stage.value})"
             for stage, nodes in sorted(groups.items(), key=lambda group: order.index(group[0]))
         ]
-
-    @classmethod
-    def merged(cls, rolls: Iterable[Roll]) -> Roll:
-        """Several calls seen as one; a node pending in one of them is pending."""
-        whole = cls()
-        for roll in rolls:
-            whole.began = min(whole.began, roll.began)
-            whole.awaited.update(roll.awaited)
-            whole.answered.update(roll.answered)
-            whole.failed.update(roll.failed)
-            whole.remarks.update(roll.remarks)
-        for node in whole.awaited:
-            whole.answered.pop(node, None)
-            whole.failed.pop(node, None)
-        for node in whole.failed:
-            whole.answered.pop(node, None)
-        return whole
 
     def line(self) -> str:
         """All of it in one line."""

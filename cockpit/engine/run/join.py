@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cockpit import paths
 from cockpit.base import events, verbs
@@ -19,17 +20,57 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.engine.run import foreign_jobs
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import Reclaimed
+from cockpit.transport.base import Reach, Reclaimed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
 
 
 def pool_for(manifest: Manifest, roll: Roll | None = None, patience_s: float | None = None) -> LinkPool:
-    """A pool that reaches the nodes as they were reached when the run was started; see :class:`LinkPool`."""
+    """A pool for one run; it reaches its nodes as when it was started; see :class:`LinkPool`."""
     pool = LinkPool(list(manifest.pythons), manifest.reach, roll, patience_s)
     pool.hosts = {node.name: node.host for node in manifest.nodes}
     return pool
+
+
+class Pools:
+    """The pools of many runs at once: whoever reaches a node the same way shares its link.
+
+    :param patience_s: see :class:`LinkPool`
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self.roll = Roll()
+        """Which nodes have answered, of all pools."""
+        self._patience_s = patience_s
+        self._pools: list[LinkPool] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(pool.close() for pool in self._pools))
+
+    def of(self, manifest: Manifest) -> LinkPool:
+        """The pool for the nodes of a run, as they were reached when it was started."""
+        hosts = {node.name: node.host for node in manifest.nodes}
+        return self.reaching(manifest.reach, manifest.pythons, hosts)
+
+    def reaching(self, reach: Reach, pythons: Iterable[str], hosts: Mapping[str, str]) -> LinkPool:
+        """The pool for nodes that are reached so.
+
+        :param hosts: the machine that must answer to a node's name; empty: it is not known
+        """
+        pool = next((pool for pool in self._pools if pool.reach == reach and pool.leads_to(hosts)), None)
+        if pool is None:
+            pool = LinkPool([], reach, self.roll, self._patience_s)
+            self._pools.append(pool)
+        pool.hosts.update(hosts)
+        pool.pythons += [python for python in pythons if python not in pool.pythons]
+        return pool
 
 
 async def ask_all(
@@ -48,7 +89,7 @@ async def ask_all(
         link = await pool.lend(node.name)
         return await pool.roll.heard(node.name, ask(link, node))
 
-    pool.roll.call(node.name for node in nodes)
+    pool.roll.expect(node.name for node in nodes)
     return await settle({node.name: one(node) for node in nodes})
 
 
