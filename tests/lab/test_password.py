@@ -11,7 +11,7 @@ import pytest
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import USER, Lab
 from tests.lab.terminals import terminal
-from tests.needs import require
+from tests.needs import lacking, require
 from tests.waiting import until
 
 pytestmark = pytest.mark.lab
@@ -107,3 +107,63 @@ def test_one_wrong_password_is_one_refusal(make_lab: Callable[[int], Lab], trans
         screen.end()
         assert screen.text.count("was given up") == 3
     assert found(lab.home(), SECRET) == []
+
+
+def one_time_codes(lab: Lab, node: str, codes: list[str]) -> None:
+    """Let a node's sshd ask, through PAM, for the password and then for one of these codes."""
+    modules = [path for root in ("/lib", "/usr/lib", "/usr/lib64") for path in Path(root).glob("**/security")]
+    if not any((path / "pam_google_authenticator.so").exists() for path in modules):
+        lacking("pam_google_authenticator is not installed")
+    secret = lab.home() / ".google_authenticator"
+    lab.write(None, secret, "\n".join(["JBSWY3DPEHPK3PXP", '" TOTP_AUTH', *codes, ""]), mode=0o600)
+    rules = "auth required pam_unix.so", "auth required pam_google_authenticator.so"
+    rest = "account required pam_permit.so", "session required pam_permit.so"
+    pam = lab.folder / "nodes" / node / "pam"
+    pam.write_text("\n".join([*rules, *rest, ""]))
+    lab.run(["mount", "--bind", pam, "/etc/pam.d/sshd"], node=node, user="root", check=True)
+    kbdint = "UsePAM yes", "KbdInteractiveAuthentication yes"
+    lab.restart_sshd(node, *kbdint, "AuthorizedKeysFile none")
+
+
+def test_a_login_host_that_wants_a_one_time_code(make_lab: Callable[[int], Lab]) -> None:
+    """Asked once for all nodes behind it; after a lost link nobody is asked before a person wants it."""
+    lab = make_lab(3)
+    give_password(lab)
+    codes = ["12345678", "23456789"]
+    one_time_codes(lab, "node1", codes)
+    own = (lab.home() / ".ssh/config").read_text()
+    behind = "".join(f"Host {node}\n  ProxyJump node1\n" for node in ("node2", "node3"))
+    lab.write(None, lab.home() / ".ssh/config", behind + own, mode=0o600)
+    cockpits = Cockpits(lab, "codes")
+    nodes = "node2 slots=1\nnode3 slots=1\n"
+    program = [PLAIN, "--steps", "100000"]
+    words = cockpits.words("--plain", "--launcher", "command", program=program, nodes=nodes)
+    with terminal(lab, words) as screen:
+        screen.wait_for(") Password: ")
+        screen.type(f"{SECRET}\r")
+        screen.wait_for("Verification code: ")
+        screen.type(f"{codes[0]}\r")
+        screen.wait_for("step 3/100000", timeout=90)
+        assert screen.text.count("Verification code: ") == 1
+        log = lab.sshd_log("node1")
+        lab.stop_sshd("node1", sessions=True)
+        kbdint = "UsePAM yes", "KbdInteractiveAuthentication yes"
+        lab.start_sshd("node1", *kbdint, "AuthorizedKeysFile none")
+        screen.wait_for("node[2-3] wait for you to log in again: Ctrl-C, then r")
+        assert screen.text.count("Verification code: ") == 1
+        assert "keyboard-interactive" not in lab.sshd_log("node1")[len(log) :]
+        screen.type("\x03")
+        screen.wait_for("[r] log in again")
+        screen.type("r\r")
+        until(lambda: screen.text.count("Verification code: ") == 2, "asked for a code again")
+        assert screen.text.count(") Password: ") == 1, "it is known"
+        screen.type(f"{codes[1]}\r")
+        screen.wait_for("node3: link is back")
+        screen.wait_for("node2: link is back")
+        screen.type("\x03")
+        until(lambda: screen.text.count("[Enter] leave") == 2, "asked how to leave")
+        screen.type("s\r")
+        assert screen.end(90) == 1
+        assert SECRET not in screen.text
+    assert found(lab.home(), SECRET) == []
+    assert found(lab.home(), codes[1]) == []

@@ -27,11 +27,11 @@ LOOK_S = 0.5
 
 
 class _Field(Input):
-    """An answer; what was typed before the question could be read was meant for something else."""
+    """An answer; an enter that was typed before the question could be read was meant for something else."""
 
     async def _on_key(self, event: events.Key) -> None:
         assert isinstance(self.screen, LoginDialog)
-        if event.time < self.screen.readable_since:
+        if event.key == "enter" and event.time < self.screen.readable_since:
             event.stop()
             event.prevent_default()
         else:
@@ -71,7 +71,7 @@ class LoginDialog(ModalScreen[tuple[str, ...] | None]):
         super().__init__()
         self._challenge = challenge
         self.readable_since = math.inf
-        """When it had been drawn; what was typed before is not for it."""
+        """When it had been drawn; an enter before that is not for it."""
 
     def compose(self) -> ComposeResult:
         challenge = self._challenge
