@@ -17,6 +17,7 @@ import pytest
 import cockpit
 from cockpit.engine.links import payload
 from cockpit.node import agent
+from cockpit.node.checkup import look
 from tests.needs import require_module
 
 if sys.version_info >= (3, 11):
@@ -106,6 +107,7 @@ def test_a_node_gets_what_it_imports_and_nothing_else() -> None:
     sent = set(zipfile.ZipFile(io.BytesIO(payload.archive())).namelist()) - {"__main__.py"}
     needed: set[str] = set()
     waiting = ["cockpit.node.__main__", *(f"cockpit.node.{module}" for module in agent.VERBS.values())]
+    waiting += [f"cockpit.node.checkup.{module}" for module in look.CHECKS.values()]
     while waiting:
         words = waiting.pop().split(".")
         module, package = Path(*words).with_suffix(".py"), Path(*words, "__init__.py")

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cockpit.base import verbs
-from cockpit.base.answers import FactsAnswer, SeekAnswer
-from cockpit.base.condition import CheckupAnswer, ReachAnswer
+from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding, findings
-from cockpit.engine.launch.prepare import base_of, facts_request, master_address, script_of
+from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
+from cockpit.engine.launch.preflight import PARTS, Diagnosis
+from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.errors import CockpitError
@@ -32,9 +33,7 @@ LIMIT_S = 3.0
 _REACH_S = 2.0
 _CALL_S = 9.0
 
-SHORT = ("system", "limits", "disks", "network", "driver", "gpus", "session", "leftovers", "code")
-"""What is looked at before each launch: nothing that starts a process or asks another machine."""
-ALL = (*SHORT, "profiling", "port", "login", "names")
+ALL = (*PARTS, "profiling", "port", "login", "names")
 
 LAUNCHERS = ("deepspeed", "torchrun")
 """What is meant if no launcher is named: the first of these that some node has."""
@@ -54,14 +53,6 @@ class Wanted:
     launcher: str = ""
     node_dir: str = ""
     scheduler: bool = False
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What the doctor found, and what from."""
-
-    looks: Looks
-    findings: tuple[Finding, ...]
 
 
 async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
@@ -113,12 +104,13 @@ async def _look(pool: LinkPool, name: str, wanted: Wanted, names: list[str]) -> 
         late = LinkError(f"no answer within {ANSWER_S:g} s{stage}", where=name, hint=f"try: ssh {name} true")
         pool.roll.fail(name, late)
         return Look(errors=(late,))
+    base = base_of(link, wanted.node_dir)
     request = facts_request(job)
     first = job.hosts[0].name
     hosts = dict.fromkeys([*map(host_of, names), link.hello.host])
-    asked = checkup(link, wanted, ALL, limit_s=LIMIT_S)
+    asked = checkup_request(job, ALL, base, LIMIT_S)
     asked = replace(asked, names=tuple(hosts), port=(job.master_port or DEFAULT_PORT) if name == first else 0)
-    request = replace(request, base=base_of(link, wanted.node_dir), tools={**TOOLS, **request.tools})
+    request = replace(request, base=base, tools={**TOOLS, **request.tools})
     errors: list[CockpitError] = []
 
     async def answer(to: verbs.Request[T, Any]) -> T | None:
@@ -133,37 +125,6 @@ async def _look(pool: LinkPool, name: str, wanted: Wanted, names: list[str]) -> 
     asking = answer(request), answer(asked), answer(verbs.Seek())
     facts, condition, ranks = await pool.roll.heard(name, asyncio.gather(*asking))
     return seen(link, facts, condition, ranks, tuple({error.what: error for error in errors}.values()))
-
-
-def seen(
-    link: Link,
-    facts: FactsAnswer | None,
-    condition: CheckupAnswer | None,
-    ranks: SeekAnswer | None = None,
-    errors: tuple[CockpitError, ...] = (),
-) -> Look:
-    """The look at a node from what it answered; its link has measured its clock when it was opened."""
-    clock = link.clock
-    known = clock.rtt_s < float("inf")
-    return Look(
-        machine=(ranks and ranks.machine) or link.hello.boot_id or link.hello.host,
-        host=link.hello.host,
-        uid=link.hello.uid,
-        facts=facts,
-        condition=condition or CheckupAnswer(),
-        ranks=ranks,
-        errors=errors,
-        offset_s=clock.offset_s if known else None,
-        rtt_s=clock.rtt_s if known else 0.0,
-    )
-
-
-def checkup(link: Link, wanted: Wanted, parts: tuple[str, ...], limit_s: float) -> verbs.Checkup:
-    """What to ask a node about its condition."""
-    script = script_of(wanted.job)
-    parts = tuple(part for part in parts if script or part != "code")
-    base = base_of(link, wanted.node_dir)
-    return verbs.Checkup(parts, cwd=wanted.job.cwd, base=base, script=script, limit_s=limit_s)
 
 
 def _launcher(nodes: Mapping[str, Look]) -> str:

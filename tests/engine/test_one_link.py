@@ -14,6 +14,7 @@ import pytest
 
 from cockpit.engine import collect as collecting
 from cockpit.engine.collect import collect
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link, Stream
@@ -52,7 +53,7 @@ class Stages:
     async def trusts(self, keys: Sequence[UnknownHostKey]) -> bool:
         raise AssertionError("its key is known")
 
-    def ready(self, notes: Sequence[str]) -> None:
+    def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """All nodes are fit."""
 
     def listener(self, folder: RunFolder) -> Listener:

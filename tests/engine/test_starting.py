@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.engine.launch import start
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
@@ -34,7 +35,7 @@ class Person:
     def connecting(self, roll: Roll) -> None:
         """Not of interest here."""
 
-    def ready(self, notes: Sequence[str]) -> None:
+    def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """Not of interest here."""
 
     def listener(self, folder: RunFolder) -> Listener:

@@ -17,7 +17,7 @@ from cockpit.base import condition, verbs
 from cockpit.base.gate import plain, read
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
-from cockpit.node.checkup import leftovers, look, network
+from cockpit.node.checkup import gpus, leftovers, look, machine, network
 from cockpit.node.checkup.within import within
 from cockpit.node.measure import gpu
 from tests.node.test_gpu import recorded
@@ -61,12 +61,12 @@ def test_only_what_is_asked_for_is_looked_at() -> None:
 
 def test_a_check_that_hangs_costs_its_own_answer_only(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = threading.Event()
-    monkeypatch.setitem(look.CHECKS, "driver", lambda asked, payload: ends.wait())
+    monkeypatch.setattr(gpus, "driver", lambda asked, payload: ends.wait())
 
     def broken(asked: verbs.Checkup, payload: bytes) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setitem(look.CHECKS, "session", broken)
+    monkeypatch.setattr(machine, "session", broken)
     began = time.monotonic()
     try:
         found = checked("driver", "session", "limits", limit_s=0.2)
@@ -181,6 +181,7 @@ def test_gpus_with_their_users_and_health(monkeypatch: pytest.MonkeyPatch) -> No
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x1 | 0x20 * handle
     nvml.nvmlDeviceGetMaxClockInfo = lambda handle, clock: 1980
     monkeypatch.setattr(gpu, "NVML", nvml)
+    monkeypatch.setattr(gpus, "DRIVER", ("/",))
     first, second = checked("gpus").gpus or ()
     assert (first.memory_bytes, first.errors, first.slowed, first.clock_mhz) == (40 << 30, 0, (), 1980)
     assert [user.pid for user in first.users] == [4711]

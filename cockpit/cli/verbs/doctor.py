@@ -12,7 +12,8 @@ from cockpit.cli.output import out, out_json
 from cockpit.cli.parsing import Parser, reach
 from cockpit.core.doctor.diagnosis import code, line, verdict
 from cockpit.core.finding import Finding
-from cockpit.engine.doctor import Diagnosis, Wanted, examine
+from cockpit.engine.doctor import Wanted, examine
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 
 EPILOG = """examples:

@@ -15,8 +15,10 @@ from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds, reach
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.cli.verbs.collect import fetch
+from cockpit.core.doctor.diagnosis import told
 from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.launch.start import Wanted, start
 from cockpit.engine.links.roll import Roll
@@ -83,6 +85,11 @@ def _parser() -> Parser:
         help="where run folders go on the nodes (default: $TMPDIR or /tmp there)",
     )
     group.add_argument(
+        "--no-preflight",
+        action="store_true",
+        help="do not look at the nodes' condition; see: cockpit doctor --help",
+    )
+    group.add_argument(
         "--no-collect", action="store_true", help="leave a profiled run's reports on the nodes"
     )
     terminal.add_options(made)
@@ -134,6 +141,7 @@ def request(launch: launch_options.LaunchOptions) -> Wanted:
         args.on_failure,
         args.failure_wait,
         launch.command,
+        not args.no_preflight,
     )
 
 
@@ -164,10 +172,10 @@ class _Stages:
         )
         return answer in ("y", "yes")
 
-    def ready(self, notes: Sequence[str]) -> None:
+    def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         ready = counted(len(self._roll.answered), "node")
         say(f"{ready} ready after {time.monotonic() - self._started:.1f} s")
-        for note in notes:
+        for note in [*notes, *told(preflight.findings)]:
             say(note)
 
     def listener(self, folder: RunFolder) -> Live:

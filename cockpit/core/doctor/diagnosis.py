@@ -12,6 +12,9 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.text import counted
 from cockpit.errors import Exit
 
+TOLD = 5
+"""Findings that are said before a launch."""
+
 _ORDER = ("error", "warning", "info")
 
 
@@ -41,6 +44,13 @@ def code(found: Sequence[Finding]) -> Exit:
 def line(found: Finding) -> str:
     """A finding in one line, its nodes in front."""
     return f"{nodes_text(found.nodes)}: {found.what}" if found.nodes else found.what
+
+
+def told(found: Sequence[Finding]) -> list[str]:
+    """The most important findings, a line each, and how to see all of them."""
+    lines = [f"{each.severity}: {line(each)}" for each in found[:TOLD]]
+    more = f"{len(found) - TOLD} more, and " if len(found) > TOLD else ""
+    return [*lines, f"{more}what to do about it: cockpit doctor, with the same options"] if lines else []
 
 
 def verdict(looks: Looks, found: Sequence[Finding]) -> str:

@@ -11,16 +11,15 @@ from typing import Any
 from cockpit.base import verbs
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
-from cockpit.core.doctor.differences import DISTRIBUTIONS
+from cockpit.engine.launch.asking import base_of, facts_request
+from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import settle
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.plans import setup
 from cockpit.plans.launch import LaunchJob, NodeFacts
 from cockpit.plans.nodes import gpus
 from cockpit.plans.plan import NodePlan, build_plans, host_of
-from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import launch_script, profile
 from cockpit.plans.unfit import refusal
 
@@ -35,6 +34,8 @@ class Prepared:
     facts: dict[str, dict[str, Any]]
     notes: list[str]
     """Sentences about nodes for whoever watches the start."""
+    preflight: Diagnosis
+    """What differs between the nodes, and what may be wrong with one of them."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,36 @@ class Times:
 
 
 async def prepare(
-    job: LaunchJob, links: Mapping[str, Link], times: Times, node_dir: str, roll: Roll
+    job: LaunchJob,
+    links: Mapping[str, Link],
+    times: Times,
+    node_dir: str,
+    roll: Roll,
+    *,
+    looks: bool = True,
 ) -> Prepared:
     """Ask the nodes and plan; a node without a number of slots gets one for each of its GPUs.
 
     :param node_dir: folder on the nodes for run folders, instead of their own temporary folder if not empty
     :param roll: told who has answered and who is awaited
+    :param looks: also look at the nodes' condition, beside all else
     :raises ManyErrors: one line for each node that is unfit
     """
+    preflight = Preflight(job, links if looks else {}, node_dir)
+    try:
+        return await _prepared(job, links, times, node_dir, roll, preflight)
+    finally:
+        preflight.end()
+
+
+async def _prepared(
+    job: LaunchJob,
+    links: Mapping[str, Link],
+    times: Times,
+    node_dir: str,
+    roll: Roll,
+    preflight: Preflight,
+) -> Prepared:
     wish = facts_request(job)
     hosts = {host.name: host for host in job.hosts}
     counted = [host.name for host in job.hosts if host.open]
@@ -94,30 +117,8 @@ async def prepare(
         specs,
         {name: {**plain(answer), **answer.tools} for name, answer in answers.items()},
         list(dict.fromkeys(notes)),
+        await preflight.diagnosis(answers, address),
     )
-
-
-def facts_request(job: LaunchJob) -> verbs.Facts:
-    """What every node is asked for a launch of this job."""
-    return verbs.Facts(
-        job.cwd,
-        setup.text(job.setup, job.path, job.conda),
-        job.python or "",
-        {name: (job.profiler or made()).places for name, made in PROFILERS.items()},
-        script_of(job),
-        visible=job.env.get(gpus.VISIBLE),
-        packages=DISTRIBUTIONS,
-    )
-
-
-def script_of(job: LaunchJob) -> str:
-    """The file that must be on every node; empty: the program is none."""
-    return job.program[0] if job.program[0].endswith(".py") or "/" in job.program[0] else ""
-
-
-def base_of(link: Link, node_dir: str) -> str:
-    """Where run folders go on a node; the last part is private to the user."""
-    return os.path.join(node_dir, f"cockpit-{link.hello.uid}") if node_dir else link.hello.base
 
 
 async def master_address(first: str, links: Mapping[str, Link], roll: Roll) -> str:

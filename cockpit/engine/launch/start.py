@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text
 from cockpit.engine.launch.all_or_none import launch
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
@@ -33,6 +34,7 @@ class Wanted:
     :param node_dir: folder on the nodes for run folders; empty: each node's own temporary folder
     :param failure_wait_s: seconds from a rank's failure to the stop of the rest
     :param command: the words a person typed for it, without secrets
+    :param preflight: look at the nodes' condition meanwhile
     """
 
     job: LaunchJob
@@ -43,6 +45,7 @@ class Wanted:
     on_failure: str = "stop"
     failure_wait_s: float = 30.0
     command: Sequence[str] = ()
+    preflight: bool = True
 
 
 class Stages(Protocol):
@@ -55,8 +58,8 @@ class Stages(Protocol):
         """Ask a person whether these host keys, which are not known, are the right ones."""
         ...
 
-    def ready(self, notes: Sequence[str]) -> None:
-        """All nodes are fit; ``notes`` says what is not as one might expect."""
+    def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
+        """All nodes are fit; ``notes`` says what is not as one might expect, ``preflight`` what differs."""
 
     def listener(self, folder: RunFolder) -> Listener:
         """Who listens to the session of the run whose folder was just made."""
@@ -78,8 +81,10 @@ async def start(request: Wanted, stages: Stages) -> Session:
         links = await _open(pool, [host.name for host in job.hosts], stages)
         links = await _wholly(pool, links, stages)
         pool.hosts = {name: link.hello.host for name, link in links.items()}
-        prepared = await prepare(job, links, request.times, request.node_dir, pool.roll)
-        stages.ready([*pool.roll.take_remarks(), *prepared.notes])
+        prepared = await prepare(
+            job, links, request.times, request.node_dir, pool.roll, looks=request.preflight
+        )
+        stages.ready([*pool.roll.take_remarks(), *prepared.notes], prepared.preflight)
         folder = RunFolder.create(_manifest(replace(request, reach=pool.reach), prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
     except BaseException:

@@ -8,7 +8,9 @@ from typing import Any, Dict, List
 
 from cockpit.base import verbs
 from cockpit.node import procfs, users
-from cockpit.node.measure import gpu
+
+DRIVER = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+"""What is there if an NVIDIA driver is; the last one in WSL."""
 
 
 def driver(asked: verbs.Checkup, payload: bytes) -> str:
@@ -20,6 +22,10 @@ def driver(asked: verbs.Checkup, payload: bytes) -> str:
 
 def gpus(asked: verbs.Checkup, payload: bytes) -> List[Dict[str, Any]]:
     """Each GPU: its memory and who has it, its errors, clocks and limits."""
+    if not any(map(os.path.exists, DRIVER)):
+        return []
+    from cockpit.node.measure import gpu  # loads ctypes, which nodes without GPUs save
+
     there = gpu.Gpus(payload)
     return [{**_told(sample), **there.health(sample["index"])} for sample in there.sample()]
 

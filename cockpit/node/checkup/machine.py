@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import re
 import resource
@@ -86,6 +85,8 @@ def session(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
 
 def code(asked: verbs.Checkup, payload: bytes) -> Dict[str, str]:
     """A checksum of each Python file in the folder of the script, by name; of the largest ones none."""
+    import hashlib  # costs more than all else here, and most checkups are without a script
+
     folder = os.path.dirname(os.path.join(asked.cwd, asked.script))
     found: Dict[str, str] = {}
     room = _CODE_BYTES

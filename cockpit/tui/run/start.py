@@ -15,7 +15,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker, WorkerError, WorkerState
 
+from cockpit.core.doctor.diagnosis import told
 from cockpit.core.text import RemoteText
+from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import Board
@@ -57,6 +59,7 @@ class StartScreen(Screen[None]):
         self._stage = "connecting"
         self._roll = Roll(flight.nodes)
         self._notes: list[str] = []
+        self._found: list[str] = []
         self._board: Board | None = None
         self._asked: Question | None = None  # whether to quit
         self.error: CockpitError | None = None
@@ -125,9 +128,10 @@ class StartScreen(Screen[None]):
         self.app.push_screen(Question(question, lines, answers), take)
         return await answer == "yes"
 
-    def ready(self, notes: Sequence[str]) -> None:
+    def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """All nodes are fit."""
-        self._notes = list(notes)
+        self._found = told(preflight.findings)
+        self._notes = [*notes, *self._found]
         self._stage = "launching"
 
     def listener(self, folder: RunFolder) -> Board:
@@ -155,6 +159,8 @@ class StartScreen(Screen[None]):
         text.append(self._flight.name, style="bold")
         text.append(f"\n\n{self._stage}", style="bold")
         text.append(f" · {roll.counts()} · {elapsed:.0f} s\n")
+        for line in self._found:
+            text.append("\n").append(RemoteText.of(line).shown(limit=300))
         if roll.failed:
             text.append("\n")
             text.append_text(_errors(list(roll.failed.values())))
