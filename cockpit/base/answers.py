@@ -301,7 +301,7 @@ class FoundRank:
     container: bool = bound(FLAG, False)
     ns_pid: int = bound(PID, 0)
     net: str = bound(PLACE, "")
-    inferred: str = bound(WORD, "")
+    inferred: str = bound(Text(100, "[a-z_]*"), "")
 
 
 @dataclass(frozen=True)
