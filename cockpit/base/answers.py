@@ -311,7 +311,7 @@ class FoundRank:
     net: str = bound(PLACE, "")
     above: Tuple[int, ...] = bound(ListOf(PID, 64), ())
     started_by: str = bound(PLACE, "")
-    inferred: str = bound(WORD, "")
+    inferred: str = bound(Text(100, "[a-z_]*"), "")
 
 
 @dataclass(frozen=True)

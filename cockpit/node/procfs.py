@@ -13,7 +13,7 @@ from cockpit.base import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Iterable
 
 
 class Stat:
@@ -157,6 +157,11 @@ def descendants(pid: int, but: Callable[[int], object]) -> list[Stat]:
         level = [one for one in level if not but(one.pid)]
         found += level
     return [process for process in found if process.state not in "ZX"]
+
+
+def oldest(children: Iterable[Stat]) -> Stat | None:
+    """The child that was started first: the rank, if they are a wrapper's. What it starts later helps it."""
+    return min(children, key=lambda one: (one.ticks, one.pid), default=None)
 
 
 def memory() -> tuple[int, int] | None:

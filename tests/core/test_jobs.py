@@ -139,6 +139,9 @@ def test_inferred_ranks_say_so() -> None:
     assert {found.inferred for found in job.ranks.values()} == {"order"}
     # One that a newer node knows of.
     assert only(node1=said(inferred(0, "stars"))).problems[0] == "~ rank 0 is inferred: by what surrounds it"
+    for nonsense in ("x" * 101, "\x1b[31m", "\u202e", 7, None):
+        with pytest.raises(Malformed):
+            group({"node1": said({**inferred(0), "inferred": nonsense})})
 
 
 def test_ranks_that_are_not_known_are_numbered_over_all_nodes() -> None:

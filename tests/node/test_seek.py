@@ -23,7 +23,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import group
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import seek
+from cockpit.node.stacks import kernel, seek
 from tests.needs import lacking, require, require_module
 from tests.node import runs
 from tests.node.conftest import Launch
@@ -309,6 +309,35 @@ def test_a_launcher_that_was_started_as_a_rank_is_none(stage: Stage, env: dict[s
     stage.start(words, {"MASTER_ADDR": stage.addr, "MASTER_PORT": "1", **env})
     told = stage.told(2)
     assert sorted(pid for _, pid in stage.pids()) == sorted(told)
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_wrapper_in_python_is_looked_through(stage: Stage, levels: int, shell: bool) -> None:
+    words = stage.python("fork", "spawn")
+    for _ in range(levels):
+        what = f"{shlex.join(words)}; exit 1" if shell else words
+        words = [sys.executable, "-c", f"import subprocess; subprocess.run({what!r}, shell={shell})"]
+    stage.start(words, stage.env(0))
+    (pid,) = stage.told(1)
+    assert stage.pids() == [(0, pid)]
+
+
+def test_a_rank_that_has_started_another_python_is_no_wrapper(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = f"import subprocess, time; child = subprocess.Popen({stage.python()!r}); "
+    ranks = [
+        stage.start([sys.executable, "-c", start + end], stage.env(rank))
+        for rank, end in enumerate(("time.sleep(1000)", "child.wait()"))
+    ]
+    stage.told(2)
+    # The second one waits for it, as a wrapper does; but it has loaded torch.
+    monkeypatch.setattr(kernel, "has_torch", lambda pid: pid == ranks[1].pid)
+    assert stage.pids() == [(0, ranks[0].pid), (1, ranks[1].pid)]
+    # A wrapper may do other things than wait: what has torch is the rank.
+    monkeypatch.setattr(kernel, "has_torch", lambda pid: pid not in [rank.pid for rank in ranks])
+    assert not {pid for _, pid in stage.pids()} & {rank.pid for rank in ranks}
 
 
 @pytest.mark.parametrize("more", [{}, {"LOCAL_RANK": "1"}])

@@ -268,7 +268,7 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         _text(told.command),
         _text(told.started_by),
         told.ns_pid,
-        _text(told.inferred),
+        told.inferred,
     )
     address = f"{addr}:{port}" if addr and port else addr
     # They say nothing about another machine, or another container's network.

@@ -62,12 +62,15 @@ def find(folder: str, run: str, node: str) -> Leftovers:
     # A rank is the child of its wrapper and dies with it, whatever the rank does to its environment.
     # A child that looks like a wrapper is one that records an environment; the rank is always the older one.
     below = procfs.children() if wrappers else {}
-    ranks = {
-        rank: (child.pid, child.ticks)
-        for pid, rank in wrappers.items()
-        for child in sorted(below.get(pid, ()), key=lambda child: (child.ticks, child.pid), reverse=True)
-        if child.state not in "ZX" and child.pid not in wrappers and _stays(child)
-    }
+    ranks = {}
+    for pid, rank in wrappers.items():
+        child = procfs.oldest(
+            child
+            for child in below.get(pid, ())
+            if child.state not in "ZX" and child.pid not in wrappers and _stays(child)
+        )
+        if child is not None:
+            ranks[rank] = (child.pid, child.ticks)
     return Leftovers(_supervisor(folder), ranks, processes)
 
 

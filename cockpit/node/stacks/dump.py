@@ -20,7 +20,7 @@ from cockpit.base.stacks.dump import Child, Dump, Thread, fitted
 from cockpit.base.stacks.packing import TooLarge, pack
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import kernel, permission, pyspy, pyspy_output, pyspy_process
+from cockpit.node.stacks import inside, kernel, permission, pyspy, pyspy_output, pyspy_process
 from cockpit.node.stacks.pyspy_process import Result
 
 TELL_S = 0.1
@@ -114,6 +114,14 @@ class _Dumps:
         """Whether nobody wants the answer any more."""
         return self._call.cancelled
 
+    def spy_inside(self, pid: int, arguments: List[str]) -> Optional[Result]:
+        """Run py-spy inside the namespaces of a process; None: that cannot be done."""
+        enter, timeout_s = inside.starter(pid), self.wish.timeout_s
+        try:
+            return pyspy_process.run(enter, self._path, arguments, timeout_s, self.cancelled)
+        except OSError:
+            return None
+
     def spy(self, arguments: List[str]) -> Result:
         """Run py-spy: ourselves if we may, else through something that may."""
         wish = self.wish
@@ -190,7 +198,7 @@ class _Look:
         failed = _Seen(error="failed", what="not looked at")
         while ways and not self._dumps.cancelled():
             way = ways.pop(0)
-            result = self._dumps.spy(self._arguments(way, variables))
+            result = self._spy(way, variables, facts.ns_pid)
             self._release(letter)
             if result.code == 0:
                 failed = self._read(way, result, facts)
@@ -218,9 +226,17 @@ class _Look:
             self._notes.append("no native frames: %s" % why)
         return ["nonblocking", "nonblocking"]
 
-    def _arguments(self, way: str, variables: bool) -> List[str]:
+    def _spy(self, way: str, variables: bool, ns_pid: int) -> Result:
+        """What py-spy says: from outside, or else from inside the container in which the process is."""
+        result = self._dumps.spy(self._arguments(way, variables, self._pid))
+        if result.code == 0 or result.why or not inside.other(self._pid):
+            return result
+        within = self._dumps.spy_inside(self._pid, self._arguments(way, variables, ns_pid))
+        return within if within is not None and within.code == 0 else result
+
+    def _arguments(self, way: str, variables: bool, pid: int) -> List[str]:
         more = {"native": ["--native"], "nonblocking": ["--nonblocking"]}.get(way, [])
-        return ["dump", "--json", *more, *(["--locals"] if variables else []), "--pid", str(self._pid)]
+        return ["dump", "--json", *more, *(["--locals"] if variables else []), "--pid", str(pid)]
 
     def _waits_hard(self) -> bool:
         """Whether a thread stays in an uninterruptible wait, in which nobody can hold it."""

@@ -193,6 +193,17 @@ def is_python(pid: int) -> bool:
     return "python" in program(pid) or _PYTHON_FILES.search(_text(pid, "maps")) is not None
 
 
+def has_torch(pid: int) -> bool:
+    """Whether a process has loaded torch."""
+    return "libtorch" in _text(pid, "maps")
+
+
+def waits_for_child(pid: int) -> bool:
+    """Whether the main thread of a process waits for a child to end."""
+    found = procfs.stat(pid)
+    return found is not None and _call(pid, found.state, "")[0] in ("wait4", "waitid")
+
+
 def forked(pid: int) -> bool:
     """Whether a process runs its parent's program and environment, as data loaders do."""
     fields = procfs.contents("/proc/%d/stat" % pid).rpartition(b")")[2].split()

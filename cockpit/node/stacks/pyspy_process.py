@@ -7,7 +7,7 @@ import re
 import select
 import subprocess
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.node.run.helpers import Running, Starter, quiet
 
@@ -38,13 +38,21 @@ def directly(path: str, arguments: List[str], out: int, said: int) -> Running:
     return child([NAME, *arguments], path, out, said)
 
 
-def child(argv: List[str], path: str, out: int, said: int) -> Running:
+def child(argv: List[str], path: str, out: int, said: int, passed: Sequence[int] = ()) -> Running:
     """Start any program as our own child.
 
+    :param passed: open files that it inherits
     :raises OSError: it cannot be started
     """
     process = subprocess.Popen(
-        argv, executable=path, stdin=subprocess.DEVNULL, stdout=out, stderr=said, cwd="/", env=quiet()
+        argv,
+        executable=path,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=said,
+        cwd="/",
+        env=quiet(),
+        pass_fds=passed,
     )
 
     def wait(timeout_s: float) -> Optional[int]:

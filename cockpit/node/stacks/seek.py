@@ -306,10 +306,37 @@ def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
         if not _PYTHON.match(kernel.program(pid)):
             rest.append(pid)
         elif not _only_helps(pid):
-            return one
+            return _through(one, line)
     # Other programs embed Python, gdb for one: only if there is nothing else.
     embedded = next((pid for pid in rest if kernel.is_python(pid) and not _only_helps(pid)), None)
     return next((one for one in line if one.stat.pid == embedded), None)
+
+
+def _through(wrapper: _Process, line: List[_Process]) -> _Process:
+    """The rank below a wrapper that is Python too; the process itself if it is none."""
+    while True:
+        inner = _oldest_python(wrapper, line)
+        if inner is None or not _only_wraps(wrapper.stat.pid, inner.stat.pid):
+            return wrapper
+        wrapper = inner
+
+
+def _oldest_python(above: _Process, line: List[_Process]) -> Optional[_Process]:
+    """The first Python program that a process has started, itself or through a shell."""
+    by_pid = {one.stat.pid: one for one in line}
+    while True:
+        children = (one.stat for one in line if one.stat.parent == above.stat.pid and one is not above)
+        found = procfs.oldest(one for one in children if not _only_helps(one.pid))
+        if found is None:
+            return None
+        above = by_pid[found.pid]
+        if kernel.is_python(found.pid):
+            return above
+
+
+def _only_wraps(pid: int, inner: int) -> bool:
+    """Whether a program does nothing but wait for the one that it has started."""
+    return not kernel.has_torch(pid) and (kernel.has_torch(inner) or kernel.waits_for_child(pid))
 
 
 def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:

@@ -65,7 +65,7 @@ def scene(pids: Iterable[int], environments: Dict[int, bytes], given: Iterable[G
         for pid in parents
     }
     connected = [pid for pid, one in workers.items() if one.sockets]
-    return Scene(workers, above, wires(connected), _has_torch, _below(workers, given))
+    return Scene(workers, above, wires(connected), kernel.has_torch, _below(workers, given))
 
 
 def _is_python(stat: procfs.Stat) -> bool:
@@ -104,10 +104,6 @@ def _joined(pid: int) -> bool:
     except OSError:
         return False
     return any(_JOINED.match(procfs.contents("/proc/%d/task/%s/comm" % (pid, thread))) for thread in threads)
-
-
-def _has_torch(pid: int) -> bool:
-    return b"libtorch" in procfs.contents("/proc/%d/maps" % pid)
 
 
 def _below(workers: Dict[int, Worker], given: Iterable[Given]) -> Dict[int, Given]:
