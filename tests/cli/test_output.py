@@ -107,7 +107,10 @@ class World:
 RECORD = """
 cat {log}
 if [ "$NODE_RANK" = 0 ]; then cat {notes} >>"$COCKPIT_DIR"/events.jsonl; fi
+touch {log}-$COCKPIT_RUN-$NODE_RANK
+until [ -e {log}-$COCKPIT_RUN-0 ] && [ -e {log}-$COCKPIT_RUN-1 ]; do sleep 0.05; done
 """
+"""What ranks do; each waits for the other, which would not begin any more once this one has failed."""
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def drawn_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = RunScreen._draw_head
 
     def slowly(self: RunScreen, now: float) -> None:
-        time.sleep(0.2)  # not a wait: the drawing itself takes that long
+        time.sleep(0.1)  # not a wait: the drawing itself takes that long
         draw(self, now)
 
     monkeypatch.setattr(RunScreen, "_draw_head", slowly)
