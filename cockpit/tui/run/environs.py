@@ -6,7 +6,7 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
 from cockpit.base.verbs import Environ
 from cockpit.core.run.model import Rank, RankState
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError
 from cockpit.tui.door import explained
@@ -49,6 +49,6 @@ class Environs:
             answer = await self._session.ask(node, Environ(self._session.dir(node), key[0]))
             self._known[key] = answer
         except Exception as error:
-            self._known[key] = RemoteText.of(explained(error).what).shown(limit=300)
+            self._known[key] = one_line(explained(error).what, limit=300)
             if isinstance(error, LinkError):
                 self._asked.discard(key)  # asked again when the link is back

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.run.summary import endings
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -70,7 +70,7 @@ class Notice:
             where = f" ({trouble.where})" if trouble.where else ""
             hint = f"; {trouble.hint}" if trouble.hint else ""
             after = f" · {self._keys['retry']} tries again; the run itself is not touched"
-            return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
+            return one_line(f"watching paused: {trouble.what}{where}{hint}", limit=400) + after
         if frozen:
             return f"FROZEN · the display is paused, the run goes on · {self._keys['freeze']} resumes"
         if self._recorded or self._board.model.over:
@@ -83,7 +83,7 @@ class Notice:
         model = self._board.model
         times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
-        how = RemoteText.of(endings(model)).shown(limit=400)
+        how = one_line(endings(model), limit=400)
         if self._recorded:
             return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
         return f"ended {when} · {how} · {self._keys['leave']} closes"
@@ -93,7 +93,7 @@ class Notice:
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run's spool: reading along"
-        who = RemoteText.of(self._board.folder.writer.held()).shown(limit=200)
+        who = one_line(self._board.folder.writer.held(), limit=200)
         return (
             f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
         )
