@@ -17,7 +17,7 @@ from cockpit.cli.output import out, out_json, say
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.event_table import survivor_text
 from cockpit.core.run.model import RankState, RunModel
-from cockpit.core.text import RemoteText, counted
+from cockpit.core.text import counted, one_line
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import NodeEntry, RunFolder
@@ -95,7 +95,7 @@ def _would(node: str, answer: OutputsAnswer, ends: Sequence[Identity]) -> list[s
     """What would happen on a node, in words."""
     lines = []
     for one in answer.launchers:
-        command = RemoteText.of(one.command).shown(limit=200)
+        command = one_line(one.command, limit=200)
         below = counted(one.below, "process") if one.below == 1 else f"{one.below} processes"
         lines.append(f"{node}: this would send SIGTERM to {one.pid} ({command}) and the {below} below it")
     launchers = {one.pid for one in answer.launchers}
@@ -114,7 +114,7 @@ async def _scancel(folder: RunFolder, job: str, alive: Sequence[int], *, as_json
     )
     _, said = await child.communicate()
     if child.returncode:
-        why = RemoteText.of(said.decode(errors="replace").strip()).shown(limit=300)
+        why = one_line(said.decode(errors="replace").strip(), limit=300)
         raise CockpitError(f"scancel failed: {why}", where=f"job {job}", code=Exit.NODE_UNFIT)
     if as_json:
         ranks = dict.fromkeys(alive, "asked to end")

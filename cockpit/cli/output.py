@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from cockpit.core.cutting import cut_middle
-from cockpit.core.text import RemoteText, clip, columns
+from cockpit.core.text import clip, columns, one_line
 from cockpit.errors import CockpitError, ManyErrors
 
 SAY_LIMIT = 2000
@@ -37,7 +37,7 @@ def out(text: str = "") -> None:
 
     :raises CockpitError: it cannot be written (a full disk)
     """
-    _write(sys.stdout, _harmless(text) + "\n")
+    _write(sys.stdout, one_line(text) + "\n")
 
 
 def out_lines(lines: Iterable[str]) -> None:
@@ -45,7 +45,7 @@ def out_lines(lines: Iterable[str]) -> None:
 
     :raises CockpitError: they cannot be written
     """
-    _write(sys.stdout, "".join(_harmless(line) + "\n" for line in lines))
+    _write(sys.stdout, "".join(one_line(line) + "\n" for line in lines))
 
 
 def table(rows: Sequence[Sequence[str]], *, cut: bool = False) -> None:
@@ -54,7 +54,7 @@ def table(rows: Sequence[Sequence[str]], *, cut: bool = False) -> None:
     :param cut: on a terminal the last cell of a row loses its middle if it is too long for the line
     :raises CockpitError: they cannot be written
     """
-    shown = [[_harmless(cell) for cell in row] for row in rows]
+    shown = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
     if cut and sys.stdout.isatty():
         left = shutil.get_terminal_size().columns - sum(width + GAP for width in widths[:-1])
@@ -102,7 +102,7 @@ def to_file(target: str, text: str) -> None:
 
 def say(text: str) -> None:
     """One line of narration on stderr."""
-    _write(sys.stderr, f"cockpit: {_harmless(text, SAY_LIMIT)}\n")
+    _write(sys.stderr, f"cockpit: {one_line(text, limit=SAY_LIMIT)}\n")
 
 
 def complain(error: CockpitError) -> None:
@@ -122,16 +122,12 @@ def complain(error: CockpitError) -> None:
 
 def prompt(*lines: str) -> None:
     """A question on stderr; the cursor stays after its last line."""
-    _write(sys.stderr, "\n".join(map(_harmless, lines)))
+    _write(sys.stderr, "\n".join(map(one_line, lines)))
 
 
 def draw(text: str, width: int) -> None:
     """The last line of the terminal on stderr, redrawn; what does not fit is cut off."""
-    _write(sys.stderr, f"\r\x1b[K{clip(_harmless(text), width)}")
-
-
-def _harmless(text: str, limit: int | None = None) -> str:
-    return RemoteText.of(text).shown(limit=limit)
+    _write(sys.stderr, f"\r\x1b[K{clip(one_line(text), width)}")
 
 
 def _padded(cell: str, width: int) -> str:

@@ -10,7 +10,7 @@ from typing import TextIO
 from cockpit.core.logs.folding import Folded, Folder, Source, folded
 from cockpit.core.logs.lines import Cut, LineAssembler
 from cockpit.core.ranks import in_order, nodes_text, ranks_text
-from cockpit.core.text import RESET, RemoteText, sanitise
+from cockpit.core.text import RESET, one_line, sanitise
 from cockpit.tui.look.units import clock_text
 
 HOLD = 0.5
@@ -195,7 +195,7 @@ class Printer:
 
     def _label(self, sources: tuple[Source, ...]) -> str:
         """Return, and cache, the beginning of a line that these sources printed."""
-        label = RemoteText.of(_who(sources, self._nodes)).shown()
+        label = one_line(_who(sources, self._nodes))
         count = f" ×{len(sources)}" if len(sources) > 1 else ""
         room = LABEL_LIMIT - len(count)
         if len(sources) > 1 and len(label) > room:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cockpit.core.ranks import mask_text
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 RULE_FAILED = "rule_failed"
 """The id of what is found where a rule raised an error."""
@@ -110,7 +110,7 @@ def findings(rules: Iterable[Rule], inputs: Mapping[str, Any]) -> Iterator[Findi
         try:
             found = rule.test(*(inputs[name] for name in rule.needs))
         except Exception as error:
-            why = RemoteText.of(f"{type(error).__name__}: {error}").shown(limit=200)
+            why = one_line(f"{type(error).__name__}: {error}", limit=200)
             found = Finding(RULE_FAILED, f"the rule {rule.id} failed: {why}", severity="warning")
         if found is not None:
             yield found

@@ -94,6 +94,11 @@ class RemoteText:
         raise TypeError("remote text is not a str; use shown()")
 
 
+def one_line(text: bytes | str, *, limit: int | None = None) -> str:
+    """Text that a node sent, as one line of harmless text without colours; see :func:`sanitise`."""
+    return RemoteText.of(text).shown(limit=limit)
+
+
 def sanitise(raw: bytes, *, colour: bool, limit: int | None = None) -> str:
     """Return ``raw`` as one line of harmless text (the rules are in the table above).
 

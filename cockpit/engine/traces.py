@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cockpit import __version__, paths
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 KEPT = 20
 """Files that are kept; the oldest go first."""
@@ -37,7 +37,7 @@ def save(error: BaseException) -> Path:
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(number, "w", encoding="utf-8") as file:
         file.write(f"cockpit {__version__}, Python {sys.version.split()[0]}\n")
-        file.writelines(f"{RemoteText.of(line).shown(limit=1000)}\n" for line in lines)
+        file.writelines(f"{one_line(line, limit=1000)}\n" for line in lines)
     for old in sorted(folder.glob("*.txt"))[:-KEPT]:
         with suppress(FileNotFoundError):  # another cockpit tidies up too
             old.unlink()

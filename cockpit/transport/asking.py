@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.transport.base import LinkError, NoLogin
 
 Kind = Literal["password", "code"]
@@ -307,7 +307,7 @@ class Login:
         """What the server says without wanting an answer; it is shown with the next question."""
         for line in text.splitlines():
             if line.strip() and len(self._told) < TOLD_LINES:
-                self._told.append(RemoteText.of(line[: 4 * TOLD_CHARS]).shown(limit=TOLD_CHARS))
+                self._told.append(one_line(line[: 4 * TOLD_CHARS], limit=TOLD_CHARS))
 
     async def answers(self, prompts: Sequence[tuple[str, bool]]) -> Sequence[str] | None:
         """One answer for each of the server's prompts; None: there are none, see :attr:`stopped`.
@@ -364,7 +364,7 @@ class Login:
         if self._group[0] == "nodes" and not self._refusals:
             await asyncio.sleep(GATHER_S)
         shown = tuple(
-            Prompt(RemoteText.of(text[: 4 * PROMPT_CHARS]).shown(limit=PROMPT_CHARS).strip(), echo)
+            Prompt(one_line(text[: 4 * PROMPT_CHARS], limit=PROMPT_CHARS).strip(), echo)
             for text, echo in prompts
         )
         of = self.where if self.where == self.node else f"{self.where}, on the way to {self.node}"

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import Command, Id, in_scope
 from cockpit.tui.logs.filter_bar import FilterBar
@@ -73,7 +73,7 @@ def bindings(scope: str) -> list[BindingType]:
 
 def title(number: str, text: str) -> Content:
     """A title for a frame; nothing in it is markup."""
-    return Content.assemble((f"{number} ", "bold") if number else "", RemoteText.of(text).shown())
+    return Content.assemble((f"{number} ", "bold") if number else "", one_line(text))
 
 
 class CommandScreen(Screen[None], inherit_bindings=False):

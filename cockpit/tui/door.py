@@ -10,7 +10,7 @@ from types import TracebackType
 
 from textual.worker import WorkerFailed
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine import traces
 from cockpit.errors import CockpitError, ManyErrors
 
@@ -75,7 +75,7 @@ def explained(error: BaseException) -> CockpitError:
 
 def kind_and_text(error: BaseException) -> str:
     """An unforeseen error in one harmless line: ``KeyError: 'rank'``."""
-    text = RemoteText.of(str(error)).shown(limit=200)
+    text = one_line(str(error), limit=200)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -85,9 +85,9 @@ def notice(error: CockpitError) -> str:
     lines = []
     for each in errors[:SHOWN]:
         head = f"{each.where}: {each.what}" if each.where else each.what
-        lines.append(RemoteText.of(head).shown(limit=400))
+        lines.append(one_line(head, limit=400))
         if each.hint:
-            lines.append(f"→ {RemoteText.of(each.hint).shown(limit=300)}")
+            lines.append(f"→ {one_line(each.hint, limit=300)}")
     if len(errors) > SHOWN:
         lines.append(f"and {len(errors) - SHOWN} more")
     return "\n".join(lines)

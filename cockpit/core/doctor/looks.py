@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cockpit.base.answers import FactsAnswer, SeekAnswer
 from cockpit.base.condition import CheckupAnswer, Interface, ReachAnswer
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 
 SHOWN = 120
@@ -80,7 +80,7 @@ class Looks:
 
 def clean(text: object) -> str:
     """A node's word in a sentence: short, and harmless for a terminal."""
-    return RemoteText.of(str(text)).shown(limit=SHOWN)
+    return one_line(str(text), limit=SHOWN)
 
 
 def size(number: float) -> str:

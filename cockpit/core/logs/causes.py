@@ -33,7 +33,7 @@ from cockpit.core.logs.tracebacks import (
     reason,
     shown,
 )
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 SURVIVED = 4
 """So many lines of training after an error show that the error did not end it."""
@@ -231,5 +231,5 @@ def _cause(lines: Sequence[bytes], event: _Event) -> Finding:
     if event.words.startswith(b"Fatal Python error: "):
         frames = tuple(dumped(lines, event.start))
     places = shown(frames)
-    what = RemoteText.of(event.words.strip()[:WORDS]).shown()
+    what = one_line(event.words.strip()[:WORDS])
     return Finding("cause", what, 0, places[-1] if places else "", "", places, "likely")

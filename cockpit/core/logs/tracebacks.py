@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cockpit.core.logs.lines import last_state
 from cockpit.core.logs.prefixes import TRACEBACK, body, head, speaker, split
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 FRAMES = 3
 """Frames that are shown of one traceback."""
@@ -166,7 +166,7 @@ def shown(frames: Sequence[TracebackFrame]) -> tuple[str, ...]:
     """The last frames of the user's code; if there are none, the last frames."""
     wanted = [frame for frame in frames if not _LIBRARY.search(frame.path)] or frames
     return tuple(
-        RemoteText.of((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name)).strip()).shown(limit=120)
+        one_line((b"%s:%s %s" % (path.rsplit(b"/", 1)[-1], line, name)).strip(), limit=120)
         for path, line, name in wanted[-FRAMES:]
     )
 

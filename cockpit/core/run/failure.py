@@ -9,7 +9,7 @@ from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.causes import find_cause
 from cockpit.core.run.states import Rank, RankState, Run
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 TAIL = 64 << 10
 """Bytes at the end of a failed rank's log that are searched for the cause."""
@@ -32,9 +32,9 @@ def failure(run: Run, name: str, log: bytes | None) -> Finding | None:
     return replace(
         found,
         id="failed",
-        what=RemoteText.of(f"rank {first.rank} {first.text}").shown(),
+        what=one_line(f"rank {first.rank} {first.text}"),
         ranks=1 << first.rank,
-        detail=RemoteText.of(found.what).shown(limit=300),
+        detail=one_line(found.what, limit=300),
         steps=(Step(f"cockpit logs {quote(name)} --rank {first.rank}", "its log", action="failed_log"),),
         nodes=(first.node,),
     )

@@ -13,7 +13,7 @@ from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
 from cockpit.core import inferred
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.text import RemoteText, counted
+from cockpit.core.text import counted, one_line
 from cockpit.errors import CockpitError, Exit
 
 TEXT_LIMIT = 200
@@ -297,7 +297,7 @@ def _stuck(node: str, told: Stuck) -> str:
 
 
 def _text(value: str) -> str:
-    return RemoteText.of(value).shown(limit=TEXT_LIMIT)
+    return one_line(value, limit=TEXT_LIMIT)
 
 
 def _is_loopback(addr: str) -> bool:

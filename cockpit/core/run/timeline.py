@@ -10,7 +10,7 @@ from cockpit.core.ranks import in_order, nodes_text, ranks_text
 from cockpit.core.run.event_table import TABLE, Entry, our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 LIMIT = 5000
 """Entries kept; the oldest go first."""
@@ -95,5 +95,5 @@ class _Fold:
 
 
 def _harmless(entry: Entry) -> Entry:
-    shown = RemoteText.of(entry.text).shown(limit=2000)
-    return replace(entry, text=shown, common=RemoteText.of(entry.common).shown(limit=2000))
+    shown = one_line(entry.text, limit=2000)
+    return replace(entry, text=shown, common=one_line(entry.common, limit=2000))

@@ -17,7 +17,7 @@ from cockpit.core.run.failure import TAIL, failure
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
@@ -102,7 +102,7 @@ class Board:
         found = _EXTENSION.findall(data)
         if found:
             what, name = found[-1]
-            shown = RemoteText.of(name).shown(limit=40)
+            shown = one_line(name, limit=40)
             self.building = (shown, time.time()) if what == b"Building" else None
 
     def event(self, event: Event, changed: set[str | int]) -> None:

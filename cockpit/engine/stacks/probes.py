@@ -11,7 +11,7 @@ from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import TooLarge
 from cockpit.base.stacks.unpacking import Room, unpack
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link
 from cockpit.engine.stacks.ask import Ask, RankProcess
@@ -118,4 +118,4 @@ PROBES: dict[str, type[Probe]] = {"py-spy": PySpy}
 
 def clean(text: str) -> str:
     """Text of a node, harmless and of bounded length."""
-    return RemoteText.of(text).shown(limit=TEXT_LIMIT)
+    return one_line(text, limit=TEXT_LIMIT)

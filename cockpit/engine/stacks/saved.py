@@ -47,7 +47,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 
 FORMAT = 1
@@ -71,7 +71,7 @@ class _Words(FieldKind):
     """Text, made harmless."""
 
     def read(self, value: Any) -> str:
-        return RemoteText.of(_MOST.read(value)).shown()
+        return one_line(_MOST.read(value))
 
 
 _WORDS = _Words()
@@ -193,7 +193,7 @@ def load(folder: Path) -> Snapshot:
     except _BROKEN as error:
         raise CockpitError(_why(error), where=str(file)) from None
     snapshot = _opened(head)
-    reader = FromJson(_clean, Room(ROOM, ROOM))
+    reader = FromJson(one_line, Room(ROOM, ROOM))
     for rank in snapshot.ranks if head.files is None else set(head.files) & set(snapshot.ranks):
         dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples, reader)
         for sample, dump in zip(snapshot.samples, dumps, strict=True):
@@ -231,7 +231,7 @@ def verdict_json(found: Finding) -> dict[str, Any]:
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
-    return f"is damaged, or no file of a snapshot: {RemoteText.of(str(error)).shown(limit=200)}"
+    return f"is damaged, or no file of a snapshot: {one_line(str(error), limit=200)}"
 
 
 def _dumps(file: Path, rank: int, samples: Sequence[Sample], reader: FromJson) -> list[Dump | None]:
@@ -302,10 +302,6 @@ def _branches(sample: Sample) -> Iterator[dict[str, Any]]:
             "native": branch.frame.native,
             "ranks": mask_text(branch.ranks),
         }
-
-
-def _clean(text: str) -> str:
-    return RemoteText.of(text).shown()
 
 
 def _read(file: Path) -> Any:

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from cockpit.core.logs.patterns import Pattern
 from cockpit.core.logs.query import Query
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook, Row
 from cockpit.engine.logs.reader import Reader
 from cockpit.errors import CockpitError
@@ -310,7 +310,7 @@ class LogDisplay(Widget):
         foreseen = isinstance(error, CockpitError)
         why = f"{error.what}: {error.where}" if isinstance(error, CockpitError) else kind_and_text(error)
         self._busy = ""
-        self._trouble = RemoteText.of(why).shown(limit=200)
+        self._trouble = one_line(why, limit=200)
         self._say_status()
         if not foreseen:
             self.app._handle_exception(error)

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 
 
 @dataclass(frozen=True)
@@ -162,4 +162,4 @@ class Question(ModalScreen[str]):
 
 def harmless(text: str) -> str:
     """Lines that may quote a node."""
-    return "\n".join(RemoteText.of(line).shown() for line in text.split("\n"))
+    return "\n".join(one_line(line) for line in text.split("\n"))

@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.commands import Command, Id, shown
 
 MOST = 200
@@ -185,7 +185,7 @@ class Finder(ModalScreen[Run]):
         text = ""
         if item is not None:
             text = f"Not now: {item.why_not}." if item.why_not else item.about
-        self._about.update(RemoteText.of(text).shown())
+        self._about.update(one_line(text))
 
     @on(Input.Changed)
     def _search(self, event: Input.Changed) -> None:
@@ -218,7 +218,7 @@ class Finder(ModalScreen[Run]):
 def _line(item: Item) -> Text:
     line = Text()
     line.append(f"  {item.keys:<12} ", style="dim" if item.why_not else "bold")
-    line.append(RemoteText.of(item.title).shown(), style="dim" if item.why_not else "")
+    line.append(one_line(item.title), style="dim" if item.why_not else "")
     if item.why_not:
         line.append(f"  · {item.why_not}", style="dim italic")
     return line

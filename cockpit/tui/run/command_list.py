@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.list_pane import ListPane
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
@@ -38,7 +38,7 @@ class CommandList(ListPane[Ran]):
         """Time and title, below them the command, indented; an empty line between two commands."""
         if before is not None:
             yield Line(heading=True)
-        title = RemoteText.of(item.title).shown(limit=400)
+        title = one_line(item.title, limit=400)
         yield from hanging((Piece(clock_text(item.at, 8) + " ", "time"),), title, width, "title")
         indent = "  " if width >= 30 else ""
         for text in _shown(item.text):
@@ -57,4 +57,4 @@ class CommandList(ListPane[Ran]):
 
 
 def _shown(text: str) -> list[str]:
-    return [RemoteText.of(line).shown() for line in text.rstrip("\n").split("\n")]
+    return [one_line(line) for line in text.rstrip("\n").split("\n")]

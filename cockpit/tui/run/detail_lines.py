@@ -16,7 +16,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.ranks import ranks_text
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.trends import LIMIT, Trends
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.records.folder import NodeEntry
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import render_word
@@ -451,7 +451,7 @@ def _variable(name: object, value: object, paper: _Paper) -> Iterator[Line]:
 
 def safe(value: object, limit: int = 300) -> str:
     """A value that a node sent, as one line of harmless text; None is ``?``."""
-    return RemoteText.of("?" if value is None else str(value)).shown(limit=limit)
+    return one_line("?" if value is None else str(value), limit=limit)
 
 
 def number(value: object) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import rank_environ
 from cockpit.core.run.model import Rank, RankState
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.run.session import Session
 from cockpit.transport.base import LinkError
 from cockpit.tui.door import explained
@@ -50,6 +50,6 @@ class Environs:
             answer = await self._session.ask(node, self._session.environ_of(rank))
             self._known[key] = answer
         except Exception as error:
-            self._known[key] = RemoteText.of(explained(error).what).shown(limit=300)
+            self._known[key] = one_line(explained(error).what, limit=300)
             if isinstance(error, LinkError):
                 self._asked.discard(key)  # asked again when the link is back

@@ -13,7 +13,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.failure import failure
 from cockpit.core.run.model import Rank, RunModel
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, drawn, fit
 
@@ -170,4 +170,4 @@ def _count(ranks: int) -> str:
 
 def _shown(text: str) -> str:
     """Text from a node, made harmless."""
-    return RemoteText.of(text).shown(limit=200)
+    return one_line(text, limit=200)

@@ -14,7 +14,7 @@ from cockpit.base.events import NodeSample
 from cockpit.core.cutting import cut_middle
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.slow_links import SLOW_S
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
 from cockpit.tui.look.spark import bar
 from cockpit.tui.panes.text_pane import Piece
@@ -158,14 +158,9 @@ class Look:
     now: float = 0.0
 
 
-def shown_name(name: str) -> str:
-    """A node's name, harmless."""
-    return RemoteText.of(name).shown()
-
-
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """What nodes are called when there is little room: without their common domain."""
-    labels = {name: shown_name(name).split(".") for name in names}
+    labels = {name: one_line(name).split(".") for name in names}
     shared = min((len(parts) for parts in labels.values()), default=1) - 1
     if any(parts[-1].isdigit() for parts in labels.values()):
         shared = 0  # addresses
@@ -226,7 +221,7 @@ def _name(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece
         return
     here = look.cursor is not None and look.cursor[0] == node.name
     text = cut_middle(
-        look.names.get(node.name) or shown_name(node.name), columns.name, "~" if look.glyphs.ascii else "…"
+        look.names.get(node.name) or one_line(node.name), columns.name, "~" if look.glyphs.ascii else "…"
     )
     yield Piece(
         set_cell_size(text, columns.name + 1), "chosen" if here else "stale" if stale(node) else "node"

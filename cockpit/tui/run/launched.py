@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.base.record import ENV_DIR
 from cockpit.base.secret import is_secret
 from cockpit.base.shell import join, quote
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.links.payload import COMMAND
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.foreign_jobs import launchers_of
@@ -24,7 +24,7 @@ def launched_commands(manifest: Manifest) -> list[Ran]:
     for node in manifest.nodes:
         for launcher in launchers_of(manifest, node.name):
             title = f"found on {node.name}, pid {launcher.pid}"
-            found.append(Ran(manifest.created, title, RemoteText.of(launcher.command).shown(limit=2000)))
+            found.append(Ran(manifest.created, title, one_line(launcher.command, limit=2000)))
     for node in manifest.nodes:
         typed = TRANSPORTS[node.transport].typed(manifest.transport_options, node.name)
         text = join([*typed, COMMAND]) if typed else COMMAND

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.run.summary import endings
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -70,14 +70,14 @@ class Notice:
             where = f" ({trouble.where})" if trouble.where else ""
             hint = f"; {trouble.hint}" if trouble.hint else ""
             after = f" · {self._keys['retry']} tries again; the run itself is not touched"
-            return RemoteText.of(f"watching paused: {trouble.what}{where}{hint}").shown(limit=400) + after
+            return one_line(f"watching paused: {trouble.what}{where}{hint}", limit=400) + after
         if frozen:
             return f"FROZEN · the display is paused, the run goes on · {self._keys['freeze']} resumes"
         if self._recorded or self._board.model.over:
             self._outcome = self._outcome or self._tell_outcome()
             return self._outcome
         if waiting := self._session.pool.waiting:
-            nodes = RemoteText.of(nodes_text(waiting)).shown(limit=200)
+            nodes = one_line(nodes_text(waiting), limit=200)
             return f"{nodes}: logging in again needs you · {self._keys['retry']} asks; the run goes on"
         return "" if self._session.writer else self._reading_along()
 
@@ -86,7 +86,7 @@ class Notice:
         model = self._board.model
         times = [model.ended_at(rank) for rank in model.ranks.values() if rank.ended_at]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(times))) if times else "some time ago"
-        how = RemoteText.of(endings(model)).shown(limit=400)
+        how = one_line(endings(model), limit=400)
         if self._recorded:
             return f"RECORDED RUN · it ended {when} · nothing here is live · {how}"
         return f"ended {when} · {how} · {self._keys['leave']} closes"
@@ -96,7 +96,7 @@ class Notice:
         silent = self._lacking.tell(self._board.book.logs.lacks(), time.time())
         if silent is None or silent < LACKING_S:
             return "another cockpit keeps this run's spool: reading along"
-        who = RemoteText.of(self._board.folder.writer.held()).shown(limit=200)
+        who = one_line(self._board.folder.writer.held(), limit=200)
         return (
             f"{who}, but nothing for {span_text(silent)}: is it suspended? New lines are shown all the same"
         )
@@ -110,7 +110,7 @@ def waiting_text(model: RunModel, age_s: float, *, recorded: bool, foreign: bool
     """
     notes = dict.fromkeys(note for node in model.nodes.values() for note in node.notes)
     if foreign and notes:
-        return RemoteText.of("; ".join(notes)).shown(limit=600)
+        return one_line("; ".join(notes), limit=600)
     if recorded or model.over:
         return "and none will come: the run has ended"
     text = f"{span_text(max(0.0, age_s))} after the launch: "

@@ -22,7 +22,7 @@ from cockpit.base.shell import join
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.levels import Level
 from cockpit.core.ranks import ranks_text
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
@@ -148,7 +148,7 @@ class RunScreen(CommandScreen):
         self._show_view(View(), remember=False)
         self._grid.focus()
         for note in self._notes:
-            self.notify(RemoteText.of(note).shown(limit=400), timeout=10)
+            self.notify(one_line(note, limit=400), timeout=10)
         self._load()
         if not self.recorded:
             self._watch()
@@ -387,7 +387,7 @@ class RunScreen(CommandScreen):
         finally:
             self._activities.pop("collect", None)
         text, problems = notices.collected_text(collected)
-        shown = RemoteText.of(" · ".join([text, *problems])).shown(limit=600)
+        shown = one_line(" · ".join([text, *problems]), limit=600)
         self.notify(shown, severity="warning" if problems else "information", timeout=20)
 
     # Drawing

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from textual.worker import Worker, WorkerError, WorkerState
 
 from cockpit.core.doctor.diagnosis import told
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
@@ -160,14 +160,14 @@ class StartScreen(Screen[None]):
         text.append(f"\n\n{self._stage}", style="bold")
         text.append(f" · {roll.counts()} · {elapsed:.0f} s\n")
         for line in self._found:
-            text.append("\n").append(RemoteText.of(line).shown(limit=300))
+            text.append("\n").append(one_line(line, limit=300))
         if roll.failed:
             text.append("\n")
             text.append_text(_errors(list(roll.failed.values())))
         if roll.awaited and elapsed > SLOW_S:
             text.append("\nno answer yet:\n", style="bold")
             for line in roll.silent():
-                text.append("  ").append(RemoteText.of(line).shown(limit=600)).append("\n")
+                text.append("  ").append(one_line(line, limit=600)).append("\n")
             text.append("Nothing starts before all nodes have answered.\n", style="italic")
         what.update(text)
         box.border_title = " cockpit "
@@ -219,9 +219,9 @@ def _errors(errors: Sequence[CockpitError]) -> Text:
     text = Text()
     for one in errors:
         if one.where:
-            text.append(RemoteText.of(f"{one.where}: ").shown(), style="bold")
-        text.append(RemoteText.of(one.what).shown(limit=600))
+            text.append(one_line(f"{one.where}: "), style="bold")
+        text.append(one_line(one.what, limit=600))
         if one.hint:
-            text.append(f"\n  → {RemoteText.of(one.hint).shown(limit=300)}", style="italic")
+            text.append(f"\n  → {one_line(one.hint, limit=300)}", style="italic")
         text.append("\n")
     return text

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from cockpit.core.logs.query import Query
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.logs.view import LogView
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
@@ -98,7 +98,7 @@ class Tabs(Vertical):
     def say_status(self) -> None:
         """What the log shows, and whether it follows; a filter hides lines, so it must be noticeable."""
         log = self.log_view
-        pattern = RemoteText.of(log.filter).shown(limit=40)
-        status = RemoteText.of(f"{log.title} · {log.status}").shown()
+        pattern = one_line(log.filter, limit=40)
+        status = one_line(f"{log.title} · {log.status}")
         kept = (f" /{pattern}/ ", "bold reverse") if pattern else ""
         log.border_subtitle = Content.assemble(kept, " " if pattern else "", status)

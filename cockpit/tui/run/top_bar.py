@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.slow_links import slow_from
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import number_text, span_text
@@ -57,7 +57,7 @@ class TopBar(Bar):
         bad = any(rank.failed for rank in model.ranks.values())
         well = "bad" if bad else "good" if alive == total else "strong"
         parts = [
-            Part((("cockpit ", "name"), (RemoteText.of(head.run).shown(), "strong")), 1),
+            Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
             Part(((f"{sign} {state}", style),), 0),
             Part(((elapsed_text(elapsed), "dim"),), 4),
             *self._progress(head),
@@ -150,4 +150,4 @@ def _slowest(model: RunModel, now: float) -> Part | None:
 
 
 def _link(node: Node, text: str, style: str) -> Part:
-    return Part((("link ", "dim"), (f"{RemoteText.of(node.name).shown()} {text}", style)), 1)
+    return Part((("link ", "dim"), (f"{one_line(node.name)} {text}", style)), 1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import mask_text, nodes_text
 from cockpit.core.stacks.snapshot import Sample
-from cockpit.core.text import RemoteText
+from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part
 from cockpit.tui.stacks.samples import SampleCursor
@@ -22,7 +22,7 @@ from cockpit.tui.stacks.words import count_text
 def head(stacks: Source, samples: SampleCursor) -> Iterator[Part]:
     """The job, the sample that is shown, and how many ranks have answered."""
     snapshot, number = stacks.snapshot, samples.number
-    yield _whose(RemoteText.of(snapshot.title).shown())
+    yield _whose(one_line(snapshot.title))
     if number < 0:
         yield Part((("stacks", "strong"),), 1)
         return
@@ -84,7 +84,7 @@ def notices(stacks: Source, sight: Sight, *, low: bool) -> Iterator[str]:
         day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(taken)) if taken else snapshot.name
         yield f"RECORDED SNAPSHOT · taken {day} · nothing here is live"
     if stacks.trouble:
-        yield RemoteText.of(f"not kept on disk: {stacks.trouble}").shown(limit=300)
+        yield one_line(f"not kept on disk: {stacks.trouble}", limit=300)
     if sight.sample is not None:
         steps = sight.verdict.steps if sight.verdict is not None and not low else ()
         told = [step.command for step in steps]
