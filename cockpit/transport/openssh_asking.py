@@ -151,9 +151,7 @@ class Questions:
         self._seen: set[tuple[str, str]] = set()
         self._last: Login | None = None
 
-    @property
-    def node(self) -> Login:
-        """The login at the node itself."""
+    def _at_node(self) -> Login:
         user, port = self._asked.get("user", ""), self._asked.get("port", "22")
         host = self._node.rpartition("@")[2]
         return self._login(f"{user}@{host}" + (f":{port}" if port != "22" else ""), user)
@@ -226,7 +224,7 @@ class Questions:
 
     def _at(self, words: Sequence[str]) -> Login:
         if not words:
-            return self.node
+            return self._at_node()
         # As ssh starts it for a ProxyJump: ssh [-l USER] [-p PORT] [-J …] … -W '[%h]:%p' HOST
         given = dict(pairwise(words))
         user, _, host = words[-1].rpartition("@")

@@ -124,6 +124,8 @@ def test_a_jump_host_gets_its_own_answer_and_the_node_its_own(tmp_path: Path) ->
             assert await who(made, "a") == {}
             assert (at_jump.tried, at_node.tried) == (["of-jump"], ["of-node"])
             assert [each.of.partition(",")[0] for each in person.asked] == ["jump host jump", "a"]
+            assert await who(made, "a", unasked=True) == {}
+            assert len(person.asked) == 2
             await made.close()
 
     asyncio.run(main())
