@@ -51,15 +51,15 @@ class Terminal:
         with _raw_terminal() as number:
             lines = [f"cockpit: {line}" for line in challenge.about()]
             lines += [f"cockpit: {challenge.hop} says: {line}" for line in challenge.told]
-            _write(number, _CLEAR_LINE + "".join(f"{line}\r\n" for line in lines))
+            _write(number, _CLEAR_LINE + "".join(f"{line}\n" for line in lines))
             for prompt in challenge.prompts:
                 asked = prompt.text if prompt.text.endswith((":", "?", ">")) else f"{prompt.text}:"
                 _write(number, f"({challenge.hop}) {asked} ")
                 answer = await _line(number, echo=prompt.echo)
                 if answer is None:
-                    _write(number, "\r\ncockpit: given up\r\n")
+                    _write(number, "\ncockpit: given up\n")
                     return None
-                _write(number, "\r\n")
+                _write(number, "\n")
                 given.append(answer)
         return given
 

@@ -81,7 +81,9 @@ def split_program(words: list[str]) -> tuple[list[str], list[str]]:
 
 def add_link_options(parser: argparse.ArgumentParser) -> None:
     """How to reach nodes."""
-    group = parser.add_argument_group("links")
+    group = parser.add_argument_group(
+        "links", "Where no key is accepted, a password or code is asked on the terminal, once per hop."
+    )
     group.add_argument(
         "--transport",
         choices=tuple(TRANSPORTS),

@@ -27,6 +27,9 @@ PROVEN_S = 30.0
 GATHER_S = 0.3
 """Before the first question about many nodes: so long others may turn up that wait for the same answer."""
 
+VERDICT_S = 120.0
+"""A server may take as long to make up its mind: it waits for a button on somebody's phone (as sshd does)."""
+
 MOST_PROMPTS = 8
 """Of one challenge; a person fills in two."""
 
@@ -85,7 +88,7 @@ class Challenge:
         lines = [self.refused] if self.refused else []
         lines.append(f"To log in to {self.of}.")
         if self.kind == "password":
-            first = f"It is tried there first, then at {nodes_text(others)}. " if others else ""
+            first = f"It is tried there first, then used for {nodes_text(others)}. " if others else ""
             lines.append(f"{first}It is kept until cockpit ends, and never written to disk.")
         elif others or self.number:
             lines.append(f"Each login needs its own: {self.number} done, this one, {len(others)} to come.")
@@ -178,6 +181,11 @@ class Desk:
             finally:
                 self.asking = False
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is any password that is enough for some login."""
+        return any(group not in self._coded for group in self._kept)
+
     def _proven(self, group: _Group) -> bool:
         """Whether a password is enough and was accepted a moment ago: then it is no guess anywhere."""
         kept = self._kept.get(group)
@@ -245,6 +253,8 @@ class Login:
         """Why it gets no answers any more."""
         self.blocked = False
         """Whether another login has to be done first: this connection is of no use (see :meth:`turn`)."""
+        self.begun = False
+        """Whether a way to log in that wants answers was begun."""
         self.where = where
         self.node = node
         self._desk = desk
@@ -261,11 +271,6 @@ class Login:
         self._sent: str | None = None  # awaits its verdict; empty: a code
         self._coded = False
         self._from_kept = False
-
-    @property
-    def kept(self) -> bool:
-        """Whether there is a password that needs no person, and that was enough."""
-        return self._group in self._desk._kept and self._group not in self._desk._coded
 
     @property
     def asking(self) -> bool:
@@ -288,9 +293,9 @@ class Login:
         if group in desk._closed:
             self._stop(desk._closed[group])
             return False
-        silent = self.kept and not self._refusals
+        silent = group in desk._kept and group not in desk._coded and not self._refusals
         if not silent and self._unasked:
-            self._close("needs an answer of a person again")
+            self._close("needs an answer of a person")
             return False
         if not silent and (absent := desk.prompter.absent):
             self.stopped = self._nobody(absent)
@@ -301,6 +306,7 @@ class Login:
         if not silent and not self._typed and instead is not None and await instead():
             self.end()
             return False
+        self.begun = True
         return True
 
     def hear(self, text: str) -> None:
@@ -328,7 +334,7 @@ class Login:
             self._sent = kept.password
             return [kept.password]
         elif self._unasked:
-            self._close("needs an answer of a person again")
+            self._close("needs an answer of a person")
             return None
         if kind == "code" and self._unasked:
             self._close("needs a one-time code again")
@@ -375,7 +381,7 @@ class Login:
             prompts=shown,
             told=tuple(self._told),
             of=of,
-            waiting=lambda: [each.where for each in self._desk._queues.get(self._group, {})],
+            waiting=lambda: [each.node for each in self._desk._queues.get(self._group, {})],
             number=self._desk._coded.get(self._group, 0),
             refused=refused,
         )

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 
-from cockpit.transport.asking import DESK, Desk, NeedsPerson
+from cockpit.transport.asking import DESK, VERDICT_S, Desk, NeedsPerson
 from cockpit.transport.base import ConnectStage, LinkError, Pipe
 from cockpit.transport.child import ChildTransport
 from cockpit.transport.openssh_asking import Askpass, Questions
@@ -112,7 +112,7 @@ class OpensshTransport(ChildTransport):
 
     async def _log_in(self, command: str, asked: Mapping[str, str], questions: Questions) -> Pipe:
         ways = self._ways
-        asks = questions.node.kept or not (self.progress.unasked or ways.desk.prompter.absent)
+        asks = ways.desk.keeps or not (self.progress.unasked or ways.desk.prompter.absent)
         self._words = (*await ways.config.words(asks=asks), "-T", "--", self._node)
         self._env = {**ways.config.env, **(await ways.askpass.start() if asks else {})}
         self.progress.reach(ConnectStage.DIALING)
@@ -133,8 +133,10 @@ class OpensshTransport(ChildTransport):
                         raise questions.stopped or LinkError("another login comes first", where=self._node)
                     if questions.asking:
                         self.progress.reach(ConnectStage.PERSON)
-                    elif self.progress.waited_s > ways.patience_s:
-                        raise failure.stuck(self.progress.stage, ways.patience_s)
+                    else:
+                        limit = max(ways.patience_s, VERDICT_S if questions.unsettled else 0)
+                        if self.progress.waited_s > limit:
+                            raise failure.stuck(self.progress.stage, limit)
         except BaseException:
             await pipe.end()
             raise

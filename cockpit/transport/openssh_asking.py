@@ -17,7 +17,6 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 
 from cockpit import paths
@@ -41,6 +40,10 @@ _NOT_FOR_A_PERSON = re.compile(
 
 _NAMED = re.compile(r"^\((?P<who>[^()\s]+)\) (?P<text>.*)\Z", re.DOTALL)
 """Newer versions put the login before a prompt of keyboard-interactive."""
+
+
+_WITH_VALUE = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
+"""Options of ssh that take a value."""
 
 
 class Askpass:
@@ -151,9 +154,7 @@ class Questions:
         self._seen: set[tuple[str, str]] = set()
         self._last: Login | None = None
 
-    @property
-    def node(self) -> Login:
-        """The login at the node itself."""
+    def _at_node(self) -> Login:
         user, port = self._asked.get("user", ""), self._asked.get("port", "22")
         host = self._node.rpartition("@")[2]
         return self._login(f"{user}@{host}" + (f":{port}" if port != "22" else ""), user)
@@ -226,13 +227,8 @@ class Questions:
 
     def _at(self, words: Sequence[str]) -> Login:
         if not words:
-            return self.node
-        # As ssh starts it for a ProxyJump: ssh [-l USER] [-p PORT] [-J …] … -W '[%h]:%p' HOST
-        given = dict(pairwise(words))
-        user, _, host = words[-1].rpartition("@")
-        user, port = given.get("-l", user), given.get("-p", "22")
-        name = f"{user}@{host}" if user else host
-        return self._login(name + (f":{port}" if port != "22" else ""), "")
+            return self._at_node()
+        return self._login(destination(words), "")
 
     def _login(self, hop: str, shared: str) -> Login:
         if hop not in self._logins:
@@ -248,6 +244,28 @@ class Questions:
                 by_hand=by_hand,
             )
         return self._logins[hop]
+
+
+def destination(words: Sequence[str]) -> str:
+    """Where an ssh goes, by its command line: ``[user@]host[:port]``."""
+    given = {"l": "", "p": "22"}
+    rest = iter(words[1:])
+    place = ""
+    for word in rest:
+        if word == "--":
+            place = next(rest, "")
+        elif not word.startswith("-"):
+            place = word
+        else:
+            takes = next((at for at, letter in enumerate(word) if letter in _WITH_VALUE), None)
+            if takes is not None:
+                given[word[takes]] = word[takes + 1 :] or next(rest, "")
+            continue
+        break
+    user, _, host = place.rpartition("@")
+    user = given["l"] or user
+    port = "" if given["p"] == "22" else f":{given['p']}"
+    return f"{user}@{host}{port}" if user else f"{host}{port}"
 
 
 def _program() -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import asyncssh
 
-from cockpit.transport.asking import DESK, Desk, Login
+from cockpit.transport.asking import DESK, VERDICT_S, Desk, Login
 from cockpit.transport.base import ConnectStage, LinkError, Pipe, Progress, Tail
 from cockpit.transport.identities import host_keys, login_keys
 from cockpit.transport.knownhosts import Trust
@@ -286,13 +286,10 @@ class SshHops:
         try:
             while not (await asyncio.wait({dialing}, timeout=_LOOK_S))[0]:
                 client.look()
-                if client.progress.waited_s > self.options.stage_timeout and not client.login.asking:
-                    raise stuck(
-                        client.progress.stage,
-                        client.target.name,
-                        client.target.by_hand,
-                        self.options.stage_timeout,
-                    )
+                login, limit = client.login, self.options.stage_timeout
+                limit = max(limit, VERDICT_S) if login.begun else limit
+                if client.progress.waited_s > limit and not login.asking:
+                    raise client.stuck(limit)
             connection = await dialing
             client.connected = True
             return connection

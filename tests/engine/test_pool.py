@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import re
 import sys
@@ -22,6 +23,7 @@ from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import InternalError, LinkPool, close_all, settle
 from cockpit.errors import CockpitError, ManyErrors
+from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Reach
 from cockpit.transport.local import LocalTransport
 from tests.engine.pools import Fakes, MadeUp
@@ -260,6 +262,29 @@ def test_the_pauses_grow_and_what_hardly_helps_waits_longest() -> None:
         assert 0.7 * seconds <= pools.pause_s(CUT, tries) <= 1.3 * seconds
     for final in (REFUSED, CockpitError("no room"), ValueError("a bug")):
         assert 42 <= pools.pause_s(final) <= 78
+
+
+def test_a_login_that_needs_a_person_is_not_tried_before_one_wants_it() -> None:
+    async def main() -> None:
+        async with Fakes({"a": NeedsPerson("a code", where="a"), "b": CUT}) as pool:
+            for _ in range(2):
+                with pytest.raises(NeedsPerson):
+                    await pool.lend("a")
+            assert (pool.waiting, pool._ways["a"].due) == (["a"], math.inf)
+            waits = asyncio.create_task(pool.lend("a", patient=True))
+            pool.links = {"a": MadeUp()}
+            await asyncio.sleep(0)
+            assert pool.opened == ["a"]
+            pool.again()
+            assert await asyncio.wait_for(waits, 10) is await pool.at_hand("a")
+            assert (pool.waiting, pool.opened) == ([], ["a", "a"])
+        assert [pools.link_state(error) for error in (CUT, REFUSED, NeedsPerson("", where="a"))] == [
+            "stale",
+            "gone",
+            "stale",
+        ]
+
+    asyncio.run(main())
 
 
 def test_steps_of_a_job_are_tried_rarely() -> None:

@@ -185,7 +185,7 @@ def test_codes_are_asked_for_each_login_and_never_kept(tmp_path: Path) -> None:
         begun = wants.begun
         errors = await who(hops, *seen, unasked=True)
         assert len(errors) == 3
-        assert "needs an answer of a person again" in errors["a"].what
+        assert "needs an answer of a person" in errors["a"].what
         assert (len(person.asked), wants.begun) == (4, begun)
 
     played(tmp_path, ["a", "b", "c"], wants, play)
@@ -314,6 +314,23 @@ def test_an_answer_that_comes_too_late_for_one_connection_goes_to_the_next(tmp_p
             assert len(person.asked) == 1
 
     asyncio.run(main())
+
+
+def test_what_a_server_asks_is_bounded_and_drives_no_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;x\x07\u202e" + "A" * 5000
+    wants = Wants(rounds=[([(evil, True)], ["1"]), (CODE * 9, ["1"] * 9)], told=f"{evil}\n" * 50)
+
+    async def play(place: Place, seen: dict[str, Counts]) -> None:
+        person = Person(["1"])
+        error = (await who(place.hops(Desk(person)), "a"))["a"]
+        assert isinstance(error, NeedsPerson)
+        assert "asks for 9 answers at once" in error.what
+        (asked,) = person.asked
+        assert len(asked.told) == asking.TOLD_LINES
+        shown = [*asked.told, asked.prompts[0].text]
+        assert all(len(text) < asking.TOLD_CHARS + 50 and text.isprintable() for text in shown)
+
+    played(tmp_path, ["a"], wants, play)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from cockpit.transport import askpass
 from cockpit.transport.asking import Desk, NeedsPerson, Nobody
 from cockpit.transport.base import Progress
 from cockpit.transport.openssh import OpensshWays
+from cockpit.transport.openssh_asking import destination
 from tests.needs import require
 from tests.transport.sshserver import Place, Wants
 from tests.transport.test_asking import CODE, PASSWORD, SECRET, Person
@@ -124,6 +125,8 @@ def test_a_jump_host_gets_its_own_answer_and_the_node_its_own(tmp_path: Path) ->
             assert await who(made, "a") == {}
             assert (at_jump.tried, at_node.tried) == (["of-jump"], ["of-node"])
             assert [each.of.partition(",")[0] for each in person.asked] == ["jump host jump", "a"]
+            assert await who(made, "a", unasked=True) == {}
+            assert len(person.asked) == 2
             await made.close()
 
     asyncio.run(main())
@@ -185,3 +188,16 @@ def test_somebody_else_gets_no_answer(tmp_path: Path) -> None:
         await made.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("ssh -l ada -p 2222 -v -F /c -J a,b -W [10.0.0.1]:22 login", "ada@login:2222"),
+        ("ssh -F /c -W [gpu01]:22 ada@login", "ada@login"),
+        ("ssh -qp2222 -lada login nc gpu01 22", "ada@login:2222"),
+        ("ssh -oBatchMode=no -- login exec -p 1", "login"),
+    ],
+)
+def test_where_an_ssh_goes(words: str, place: str) -> None:
+    assert destination(words.split()) == place
