@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, logs, collect and stacks; the rest needs
-nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, logs, collect and stacks, SLURM as well by
+srun; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks import (
     logs,
     ranks,
     readings,
+    srun,
     stacks,
     tohelp,
     uilag,
@@ -41,6 +42,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
     "badnodes": badnodes.run,
     "logs": logs.run,
+    "srun": srun.run,
     "collect": collect.run,
     "help": tohelp.run,
     "footprint": footprint.run,
@@ -92,6 +94,8 @@ def main() -> int:
 def _unavailable(name: str) -> str | None:
     if name in IN_LAB:
         return Lab.unavailable()
+    if name == "srun":
+        return srun.unavailable()
     if name in ("watched", "dumped") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None

@@ -1,12 +1,15 @@
 """Our side of the benchmarks: what cockpit's verbs do, without their output, in a fresh process.
 
-``python -m benchmarks.client VERB ARGS``; what it measured of itself is one JSON line on stderr.
+``python -m benchmarks.client VERB ARGS``; what it measured of itself is one JSON line on stderr. With
+``BENCH_JOB`` nodes are reached by steps of that SLURM job.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -15,16 +18,31 @@ from typing import Any
 
 from cockpit.base.verbs import Ping
 from cockpit.engine.links.pool import LinkPool
+from cockpit.transport.base import Reach
 
 PYTHONS = [sys.executable]
+JOB = os.environ.get("BENCH_JOB")
+REACH = Reach("srun", {"job": JOB}) if JOB else Reach()
 
 
 async def connect(nodes: list[str]) -> dict[str, Any]:
     """Links to all nodes and a first answer from each agent."""
-    async with LinkPool(PYTHONS) as pool:
+    async with LinkPool(PYTHONS, REACH) as pool:
         links = await pool.open_all(nodes)
         await asyncio.gather(*(link.call(Ping()) for link in links.values()))
     return {}
+
+
+async def trips(nodes: list[str]) -> dict[str, Any]:
+    """Pings over one link: NODE; ``seconds`` of the median one."""
+    took = []
+    async with LinkPool(PYTHONS, REACH) as pool:
+        link = await pool.lend(nodes[0])
+        for _ in range(300):
+            began = time.monotonic()
+            await link.call(Ping())
+            took.append(time.monotonic() - began)
+    return {"seconds": statistics.median(took)}
 
 
 async def logs(words: list[str]) -> dict[str, Any]:
@@ -115,11 +133,14 @@ def _manifest(node: str, folder: str) -> Any:
         cwd="/",
         pythons=PYTHONS,
         profile={"report": "report"},
+        transport=REACH.kind,
+        transport_options=dict(REACH.options),
     )
 
 
 VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "connect": connect,
+    "trips": trips,
     "logs": logs,
     "collect": collect,
     "stacks": stacks,

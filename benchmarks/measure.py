@@ -66,12 +66,12 @@ def timed(
     return Cost(answer["wall"], answer["cpu"], answer["ended"], said)
 
 
-def client(lab: Lab, *words: str, python: Sequence[str] = ()) -> Cost:
+def client(lab: Lab, *words: str, python: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Cost:
     """Run our own side (:mod:`benchmarks.client`) in a fresh Python as the lab's user."""
     # Byte code is there where cockpit was installed; the lab's user may not write it here.
     compileall.compile_dir(os.path.dirname(cockpit.__file__), quiet=2)
-    env = {"PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": "/tmp/state"}
-    return timed(lab, [sys.executable, *python, "-m", "benchmarks.client", *words], env=env)
+    full = {"PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": "/tmp/state", **(env or {})}
+    return timed(lab, [sys.executable, *python, "-m", "benchmarks.client", *words], env=full)
 
 
 def fake_run(lab: Lab, node: str, folder: str, *, alive: bool = False) -> Path:

@@ -78,9 +78,12 @@ def show_job(job: str) -> Answer:
     return Answer(found.status, "\n".join(line for line in lines if line.startswith("JobId=")), found.said)
 
 
-def setting(name: str, usual: int) -> int:
-    """A number in the cluster's configuration, or the usual one if SLURM does not say it."""
-    if not _calls.config:
+def setting(name: str, usual: int, *, now: bool = False) -> int:
+    """A number in the cluster's configuration, or the usual one if SLURM does not say it.
+
+    :param now: whether what is not known yet is not asked for
+    """
+    if not _calls.config and not now:
         try:
             _calls.config = ask(["scontrol", "show", "config"]).out
         except CockpitError:

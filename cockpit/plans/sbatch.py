@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cockpit.base.shell import comment, fill, join
+from cockpit.core.text import counted
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import LaunchJob
 
@@ -57,9 +58,8 @@ class Batch:
     @property
     def script(self) -> str:
         """The text of the script."""
-        title = comment(
-            f"Train on {self.nodes} nodes of a SLURM cluster, {self.ranks} ranks on each: sbatch FILE"
-        )
+        size = f"{counted(self.nodes, 'node')} of a SLURM cluster, {counted(self.ranks, 'rank')} on each"
+        title = comment(f"Train on {size}: sbatch FILE")
         lines = [_HEAD.format(title=title, name=self.name, nodes=self.nodes, ranks=self.ranks, time=_TIME)]
         if self.venv:
             lines.append(fill("source {}\n", os.path.join(self.venv, "bin/activate")))

@@ -86,10 +86,13 @@ class _ChildPipe:
         self._tail = tail
         self._broken = broken
         self._stderr = asyncio.create_task(self._drain_stderr())
+        self.heard = asyncio.Event()
+        """Set once it has written anything, or ended."""
 
     async def read(self, size: int) -> bytes:
         assert self._process.stdout
         data = await self._process.stdout.read(size)
+        self.heard.set()
         if not data and self._broken is not None:
             error = self._broken(await self.status())
             if error is not None:
@@ -106,6 +109,7 @@ class _ChildPipe:
             raise LinkError(f"pipe closed: {error}", where=self._node) from None
 
     async def close(self) -> None:
+        self.heard.set()
         assert self._process.stdin
         self._process.stdin.close()
         # The agent exits at the end of its stdin; if it does not, it is our child, and we end it here.

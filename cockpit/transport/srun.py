@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from cockpit import slurm
 from cockpit.base.shell import quote_posix
@@ -17,6 +18,18 @@ from cockpit.transport.child import ChildTransport
 
 AT_ONCE = 8
 """Steps of one cockpit that are being created at a time: all of them ask one controller."""
+
+CREATION_S = 5.0
+"""A step that says nothing for longer makes room for the next one."""
+
+STEPS = 40_000
+"""SLURM's own default of MaxStepCount: steps that a job can have in all."""
+
+SHARE = 0.5
+"""Of a job's steps, how many one cockpit takes at most: the rest is for what runs in the job."""
+
+NEAR = 0.8
+"""Of that share, after how much it says so."""
 
 RETRY_S = 60.0
 """Least seconds between two steps for one node: each try counts towards the job's MaxStepCount."""
@@ -65,7 +78,40 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
         *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--chdir=/", "--job-name=cockpit"),
         *("/bin/sh", "-c", script),
     )
+    share_of(job_of(options)).take(", ".join(scripts))
     return HeldCommand(words, slurm.environment(), float(slurm.setting("KillWait", KILL_WAIT_S)))
+
+
+class Share:
+    """The steps of one job that this cockpit has taken, and may take."""
+
+    def __init__(self, job: str) -> None:
+        self.taken = 0
+        self._job = job
+
+    def take(self, node: str) -> str:
+        """Count a step; what there is to say about it, once.
+
+        :raises LinkError: there is none left
+        """
+        limit = int(slurm.setting("MaxStepCount", STEPS, now=True) * SHARE)
+        if self.taken >= limit:
+            what = f"this cockpit has taken its {limit:,} steps of SLURM job {self._job}, and takes no more"
+            raise LinkError(f"{what}; to watch on, leave it and type: cockpit attach last", where=node)
+        self.taken += 1
+        if self.taken != int(limit * NEAR):
+            return ""
+        taken = f"this cockpit has taken {self.taken:,} of its {limit:,} steps of SLURM job {self._job}"
+        return f"{taken}: links are lost too often"
+
+
+_shares: dict[str, Share] = {}
+"""By job, for as long as this cockpit lives."""
+
+
+def share_of(job: str) -> Share:
+    """The steps of a job that are this cockpit's."""
+    return _shares.setdefault(job, Share(job))
 
 
 class _Step(ChildTransport):
@@ -78,9 +124,24 @@ class _Step(ChildTransport):
 
     async def open(self, command: str) -> Pipe:
         said = Tail()
-        async with self._gate:
+        await self._gate.acquire()
+        try:
+            remark = share_of(self.job).take(self._node)
+            self.progress.remark = remark or self.progress.remark
             self.progress.reach(ConnectStage.SHELL)
-            return await self._start(command, said, lambda _: refusal(said.text(), self._node, self.job))
+            pipe = await self._start(command, said, lambda _: refusal(said.text(), self._node, self.job))
+        except BaseException:
+            self._gate.release()
+            raise
+        created = asyncio.create_task(asyncio.wait_for(pipe.heard.wait(), CREATION_S))
+        created.add_done_callback(self._created)
+        return pipe
+
+    def _created(self, waiting: asyncio.Task[Any]) -> None:
+        """Make room for the next step, whether this one has begun, failed, or takes too long."""
+        self._gate.release()
+        if not waiting.cancelled():
+            waiting.exception()
 
 
 def refusal(said: str, node: str, job: str) -> LinkError | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -40,6 +41,12 @@ class Slurm:
         self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._log = self.folder / "daemons.log"
+
+    @staticmethod
+    def unavailable() -> str | None:
+        """Which programs this machine lacks for one, or None."""
+        missing = [tool for tool in _TOOLS if shutil.which(tool, path=PATH) is None]
+        return f"not installed: {', '.join(missing)}" if missing else None
 
     @staticmethod
     def lacks(tracking: str) -> str:
@@ -111,9 +118,10 @@ class Slurm:
         key = folder / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        gres = [f"Name=gpu File={folder}/gpu{number}" for number in range(self._gpus)]
-        for number in range(self._gpus):
-            os.mknod(folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        devices = [folder / f"gpu{index}" for index in range(self._gpus)]
+        gres = [f"Name=gpu File={device}" for device in devices]
+        for device in devices:
+            os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         extra = f"Gres=gpu:{self._gpus}" if self._gpus else ""
         lines = [
             "ClusterName=lab",

@@ -85,6 +85,7 @@ def test_what_cannot_be_one_job(words: str, says: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("program", ["-x.py", "...", "a\nb;c", "Zürich", "''"])
 def test_the_name_of_the_job_is_plain(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "--nodes", "1", "--slots", "1", "--launcher", "command", "--", program)
+    assert "# Train on 1 node of a SLURM cluster, 1 rank on each: sbatch FILE\n" in text
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH")]
     assert lines[0].removeprefix("#SBATCH --job-name=").isascii()
     assert len(lines) == 5

@@ -13,6 +13,7 @@ from cockpit import slurm
 from cockpit.errors import CockpitError
 from cockpit.transport import srun
 from cockpit.transport.base import LinkError, Reclaimed
+from tests.waiting import soon
 
 # As SLURM 22.05.8 writes them.
 EXPIRED = "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 1"
@@ -72,3 +73,64 @@ def test_each_node_runs_its_own_script_whatever_its_path_is(tmp_path: Path) -> N
         env = {**os.environ, "SLURMD_NODENAME": name}
         done = subprocess.run(command.words[at:], env=env, capture_output=True, text=True, check=True)
         assert done.stdout == f"script of {name}\n"
+
+
+def shares(monkeypatch: pytest.MonkeyPatch, steps: int) -> srun.Share:
+    """The share of a cluster on which a job has so many steps."""
+    monkeypatch.setattr(slurm, "setting", lambda name, usual, *, now: steps)
+    return srun.Share("7")
+
+
+def test_a_cockpit_takes_half_of_a_job_s_steps_and_says_so_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = shares(monkeypatch, 20)
+    said = [share.take("gpu01") for _ in range(10)]
+    told = "this cockpit has taken 8 of its 10 steps of SLURM job 7: links are lost too often"
+    assert [remark for remark in said if remark] == [told]
+    with pytest.raises(LinkError, match=r"its 10 steps of SLURM job 7.* type: cockpit attach last") as caught:
+        share.take("gpu01")
+    assert caught.value.retry, "the node is stale, not gone"
+    assert share.taken == 10
+
+
+def test_steps_are_counted_for_as_long_as_the_cockpit_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "srun").write_text("#!/bin/sh\nexec /bin/cat\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setattr(srun, "_shares", {})
+
+    async def main() -> None:
+        for _ in range(2):
+            transport = await srun.SrunWays({"job": "7"}).to("gpu01")
+            await transport.open("true")
+            await transport.close()
+
+    asyncio.run(main())
+    srun.holding({"job": "7"}, {"gpu01": "/x", "gpu02": "/x"})
+    assert srun.share_of("7").taken == 3
+    assert srun.share_of("8").taken == 0
+
+
+def test_few_steps_are_being_created_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is created once it says anything, or has ended."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "srun").write_text("#!/bin/sh\nread line && echo begun && exec /bin/cat\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setattr(srun, "CREATION_S", 3600.0)
+
+    async def main() -> None:
+        ways = srun.SrunWays({"job": "7"})
+        transports = [await ways.to(f"gpu{number}") for number in range(srun.AT_ONCE + 3)]
+        opening = [asyncio.create_task(transport.open("true")) for transport in transports]
+        await soon(lambda: sum(task.done() for task in opening) == srun.AT_ONCE)
+        first, second, *_ = (task.result() for task in opening[: srun.AT_ONCE])
+        await first.write(b"\n")
+        assert await first.read(100) == b"begun\n"
+        await soon(lambda: sum(task.done() for task in opening) == srun.AT_ONCE + 1)
+        await second.close()
+        await soon(lambda: sum(task.done() for task in opening) == srun.AT_ONCE + 2)
+        opening[-1].cancel()
+        await asyncio.gather(*(transport.close() for transport in transports))
+
+    asyncio.run(main())

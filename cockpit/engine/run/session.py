@@ -171,6 +171,8 @@ class Session:
             link: Link | None = None
             try:
                 link = await self.pool.lend(name, patient=True)
+                if remark := self.pool.roll.remarks.pop(name, ""):
+                    self._note(name, events.Note(remark), record=False)
                 await self._follow(entry, link)
             except (QuotaReached, SpoolUnusable) as error:
                 # Trouble with its files here must not affect the others.
