@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -68,12 +69,17 @@ async def model_now(
 
     answers, errors = await ask_all(pool, manifest, ask, only)
     model = RunModel.of([planned(manifest), *chain(*answers.values())])
+    vanished = any(node.supervisor_gone for node in model.nodes.values())
+    if vanished or any(isinstance(error, Reclaimed) for error in errors.values()):
+        folder = RunFolder(paths.runs() / manifest.run)
+        for event in await asyncio.to_thread(folder.job_ended, ask=True, vanished=vanished):
+            model.apply(event)
     for name, error in list(errors.items()):
         state = "stale" if retried(error) else "gone"
         if isinstance(error, Reclaimed):
             # What was copied from it before is all that will ever be known.
             (entry,) = (node for node in manifest.nodes if node.name == name)
-            for event in RunFolder(paths.runs() / manifest.run).recorded(entry):
+            for event in folder.recorded(entry):
                 model.apply(event)
         model.apply(Event(time.time(), name, events.LinkChanged(state, error.what)))
         if isinstance(error, Reclaimed) or (isinstance(error, RemoteError) and error.kind == "gone"):
