@@ -300,6 +300,8 @@ class FoundRank:
     python: str = bound(PLACE, "")
     container: bool = bound(FLAG, False)
     net: str = bound(PLACE, "")
+    step: str = bound(PLACE, "")
+    """Of a SLURM job, like ``12.3``; empty: it is in none."""
 
 
 @dataclass(frozen=True)

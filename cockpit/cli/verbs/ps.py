@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,22 +44,29 @@ def main(words: list[str]) -> int:
         "--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile or -w"
     )
     parser.add_argument("--json", action="store_true", help="JSON")
-    add_link_options(parser)
+    add_link_options(parser, "JOBID[.STEP]")
     args = parser.parse_args(words)
     from cockpit.engine.records.folder import RunFolder, list_runs
 
+    within = ""
+    if args.slurm is not None:
+        from cockpit.cli import slurm_options
+
+        within = args.slurm or os.environ.get("SLURM_JOB_ID", "")
+        slurm_options.take_step(args)
     if args.hostfile or args.nodelist or args.slurm is not None:
         _adopt(args)
     if args.run:
         from cockpit.cli.run_details import show
 
         return show(RunFolder.find(args.run), connect=not args.no_connect, as_json=args.json)
-    folders = list_runs() if args.all else list_runs()[-20:]
+    folders = slurm_options.runs_in(within) if within else list_runs()
+    folders = folders if args.all else folders[-20:]
     rows = asyncio.run(_rows(folders, connect=not args.no_connect))
     if args.json:
         out_json(rows)
     elif not rows:
-        out(EMPTY)
+        out(f"no run of cockpit is known in SLURM job {within}" if within else EMPTY)
     else:
         _table(rows)
     return Exit.OK

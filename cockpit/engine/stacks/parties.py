@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Job, choose, group
+from cockpit.core.run.jobs import Job, choose, group, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -123,6 +123,7 @@ class JobParty:
     :param names: every node that was asked for it
     :param source: how the nodes were named on the command line, for :attr:`command`
     :param silent: nodes that could not be asked
+    :param step: see :func:`cockpit.core.run.jobs.within`
     """
 
     run = ""
@@ -134,8 +135,10 @@ class JobParty:
         pool: LinkPool,
         source: Sequence[str],
         silent: Iterable[str] = (),
+        step: str = "",
     ) -> None:
         self.job = job
+        self._step = step
         self.title = job.title
         self.nodes = names
         self.pool = pool
@@ -161,7 +164,7 @@ class JobParty:
 
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """The job's processes on this node now: a rank may have been started again."""
-        jobs = group({node: await link.call(verbs.Seek())})
+        jobs = group({node: within(await link.call(verbs.Seek()), self._step)})
         return [
             RankProcess(rank, place.pid, place.ticks, place.local_rank)
             for job in jobs
@@ -172,14 +175,17 @@ class JobParty:
         ]
 
 
-async def find_job(names: Sequence[str], pool: LinkPool, wanted: str) -> tuple[Job, dict[str, CockpitError]]:
+async def find_job(
+    names: Sequence[str], pool: LinkPool, wanted: str, step: str = ""
+) -> tuple[Job, dict[str, CockpitError]]:
     """The only job on these nodes, or the requested one, and an error for each node that did not answer.
 
+    :param step: see :func:`cockpit.core.run.jobs.within`
     :raises CockpitError: there is none, or there are several and none was named
     """
 
     async def ask(node: str) -> SeekAnswer:
-        return await (await pool.lend(node)).call(verbs.Seek())
+        return within(await (await pool.lend(node)).call(verbs.Seek()), step)
 
     answers, errors = await settle({name: ask(name) for name in names})
     jobs = group(answers)

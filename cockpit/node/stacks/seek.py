@@ -370,6 +370,7 @@ def _told(one: _Rank) -> Dict[str, Any]:
         },
         "net": procfs.link("/proc/%d/ns/net" % pid),
         "launcher": said.launcher,
+        "step": said.step[:PLACE_LIMIT],
         "run": said.run,
         "node": said.node,
         "user": _user(pid),

@@ -14,7 +14,11 @@ from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 ANSWER_S = 20.0
 """Seconds for the controller to answer: a busy one is slow."""
 
+MAX_STEPS = 1000
+"""Steps of a job that are read."""
+
 _JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
+_STEP = re.compile(r"(?:[0-9]{1,10}|batch|extern|interactive)\Z")
 _OWN = re.compile(r"JobId=([0-9]{1,10})\s")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _PART = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
@@ -54,26 +58,62 @@ def number(job: str) -> str:
     return found[1]
 
 
-def _asked(job: str) -> str:
-    words = ["scontrol", "--oneliner", "--details", "show", "job", job]
-    where = f"job {job}"
+def split(word: str) -> tuple[str, str]:
+    """A job, and a step of it if one is named: ``12.3``, ``12_4.3``, ``12.batch``.
+
+    :raises CockpitError: it is neither
+    """
+    job, dot, step = word.partition(".")
+    if dot and not _STEP.match(step):
+        what = f"no step of a SLURM job: {word!a}"
+        raise CockpitError(what, where="--slurm", hint="write it as 123.0, as squeue --me -s prints it")
+    return job, step
+
+
+def steps(job: str) -> dict[str, str]:
+    """The names of a job's steps that run, by their numbers, as ``squeue`` says in one call.
+
+    :param job: its own number
+    :raises CockpitError: SLURM is not here, or does not answer
+    """
+    words = ["squeue", "--noheader", "--steps", "--format=%i %j", f"--jobs={job}"]
+    found = {}
+    for line in _output(words, f"job {job}")[0].splitlines()[:MAX_STEPS]:
+        step, _, name = line.strip().partition(" ")
+        if step.startswith(f"{job}."):
+            found[step.partition(".")[2]] = name
+    return found
+
+
+def _output(words: list[str], where: str) -> tuple[str, str, int]:
+    """What a command of SLURM prints, what it says besides, and its exit status.
+
+    :raises CockpitError: it is not here, or does not answer
+    """
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False
         )
     except FileNotFoundError:
         hint = "run this on a login node of the cluster, or name the nodes with a hostfile"
-        raise CockpitError("no scontrol on PATH: SLURM is not here", where=where, hint=hint) from None
+        raise CockpitError(f"no {words[0]} on PATH: SLURM is not here", where=where, hint=hint) from None
     except subprocess.TimeoutExpired:
         what = f"SLURM's controller did not answer within {ANSWER_S:g} s"
         raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT) from None
-    said = (done.stdout + b"\n" + done.stderr).decode(errors="replace").strip()
+    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), done.returncode
+
+
+def _asked(job: str) -> str:
+    words = ["scontrol", "--oneliner", "--details", "show", "job", job]
+    where = f"job {job}"
+    printed, besides, status = _output(words, where)
+    said = f"{printed}\n{besides}".strip()
     if "Invalid job id" in said:
         raise CockpitError("no such job", where=where, hint="see: squeue --me")
-    if done.returncode or not said:
-        what = f"scontrol failed: {' '.join(said.split())[:300] or f'status {done.returncode}'}"
+    if status or not said:
+        what = f"scontrol failed: {' '.join(said.split())[:300] or f'status {status}'}"
         raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT)
-    return done.stdout.decode(errors="replace")
+    return printed
 
 
 def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
