@@ -47,35 +47,52 @@ def environment() -> dict[str, str]:
     }
 
 
-def ask(words: Sequence[str], lines: Sequence[str] = (), where: str = "") -> Answer:
+def ask(words: Sequence[str], lines: Sequence[str] = (), where: str = "", *, fresh: bool = False) -> Answer:
     """Run ``squeue`` or ``scontrol``, when its turn has come: up to :data:`PERIOD_S` after another call.
 
     :param lines: what the program reads on its stdin: several questions in one call
     :param where: what an error is about
+    :param fresh: whether it is asked again, though it was just before
     :raises CockpitError: it is not installed, or does not answer
     """
     if shutil.which(words[0]) is None:
         hint = "run this on a login node of the cluster, or name the nodes with a hostfile"
         raise CockpitError(f"no {words[0]} on PATH: SLURM is not here", where=where, hint=hint)
     try:
-        return _calls.answer(tuple(words), tuple(lines))
+        return _calls.answer(tuple(words), tuple(lines), fresh=fresh)
     except CockpitError as error:
         error.where = where
         raise
 
 
-def show_job(job: str) -> Answer:
-    """``scontrol --oneliner --details show job``; the cluster's configuration comes in the same call.
+def show_job(job: str, *, fresh: bool = False) -> Answer:
+    """``scontrol --oneliner --details show job``; its steps and the configuration come in the same call.
 
     :param job: its number, like ``123``, or that of an element of an array, like ``123_4``
+    :param fresh: whether it is asked again, though it was just before
     :raises CockpitError: see :func:`ask`
     """
+    return _of_job(job, "JobId=", fresh=fresh)
+
+
+def show_steps(job: str) -> Answer:
+    """``scontrol --oneliner --details show step``, for all steps of a job; see :func:`show_job`.
+
+    :param job: its number
+    :raises CockpitError: see :func:`ask`
+    """
+    return _of_job(job, "StepId=")
+
+
+def _of_job(job: str, begin: str, *, fresh: bool = False) -> Answer:
+    # scontrol names steps by the job's number only.
+    steps = [f"show step {job}"] if job.isdigit() else []
     words = ["scontrol", "--oneliner", "--details"]
-    found = ask(words, [f"show job {job}", "show config"], f"job {job}")
+    found = ask(words, [f"show job {job}", *steps, "show config"], f"job {job}", fresh=fresh)
     _calls.config = found.out
     # It says its prompt first, and what it was asked.
     lines = (line.removeprefix("scontrol: ") for line in found.out.splitlines())
-    return Answer(found.status, "\n".join(line for line in lines if line.startswith("JobId=")), found.said)
+    return Answer(found.status, "\n".join(line for line in lines if line.startswith(begin)), found.said)
 
 
 def setting(name: str, usual: int, *, now: bool = False) -> int:
@@ -109,10 +126,10 @@ class _Calls:
         """What ``scontrol show config`` has said."""
         self._answers: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[float, Answer]] = {}
 
-    def answer(self, words: tuple[str, ...], lines: tuple[str, ...]) -> Answer:
+    def answer(self, words: tuple[str, ...], lines: tuple[str, ...], *, fresh: bool) -> Answer:
         with self._turn:
             asked, known = self._answers.get((words, lines), (-PERIOD_S, None))
-            if known is not None and time.monotonic() < asked + PERIOD_S:
+            if known is not None and not fresh and time.monotonic() < asked + PERIOD_S:
                 return known
             time.sleep(max(0.0, self._last + PERIOD_S - time.monotonic()))
             try:

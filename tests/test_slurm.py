@@ -36,7 +36,16 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
 def test_the_same_question_is_asked_once(tool: Tool) -> None:
     tool.says("JobId=7 x")
     assert slurm.show_job("7").out == slurm.show_job("7").out == "JobId=7 x"
-    assert tool.asked == ["--oneliner --details show job 7 show config"]
+    assert tool.asked == ["--oneliner --details show job 7 show step 7 show config"]
+
+
+def test_what_may_have_changed_is_asked_again(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.slurm.time.sleep", lambda seconds: None)
+    tool.says("JobId=7 JobState=RUNNING")
+    slurm.show_job("7")
+    tool.says("JobId=7 JobState=CANCELLED")
+    assert slurm.show_job("7").out == "JobId=7 JobState=RUNNING"
+    assert slurm.show_job("7", fresh=True).out == "JobId=7 JobState=CANCELLED"
 
 
 def test_another_question_waits_for_its_turn(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

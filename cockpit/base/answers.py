@@ -312,6 +312,8 @@ class FoundRank:
     above: Tuple[int, ...] = bound(ListOf(PID, 64), ())
     started_by: str = bound(PLACE, "")
     inferred: str = bound(Text(100, "[a-z_]*"), "")
+    step: str = bound(PLACE, "")
+    """Of a SLURM job, like ``12.3``; empty: it is in none."""
 
 
 @dataclass(frozen=True)

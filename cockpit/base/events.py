@@ -309,6 +309,13 @@ class StopAsked(Fact):
 
 
 @dataclass(frozen=True)
+class JobEnded(Fact):
+    """whoever lent the nodes, such as SLURM, has ended the run, and why"""
+
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
 class Complete(Fact):
     """the node ended, and all its bytes are here"""
 
@@ -345,6 +352,7 @@ OWN: Dict[str, Type[Fact]] = {
     "damaged": Damaged,
     "rank_gone": RankGone,
     "stop_asked": StopAsked,
+    "job_ended": JobEnded,
     "complete": Complete,
     "left": Left,
 }

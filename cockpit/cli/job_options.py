@@ -37,7 +37,7 @@ def add_options(parser: Parser) -> None:
     group.add_argument("--include", metavar="NODES", default="", help="only these nodes, as with run")
     group.add_argument("--exclude", metavar="NODES", default="", help="all but these")
     group.add_argument("--python", metavar="PATH", default="", help="python for the agent on the nodes")
-    add_link_options(parser)
+    add_link_options(parser, "JOBID[.STEP]")
 
 
 def names_nodes(target: str | None, args: argparse.Namespace, ask: str) -> list[str]:
@@ -85,7 +85,9 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     async with LinkPool(pythons, reach(args)) as pool:
         pool.roll.call(names)
         async with telling(lambda: pool.roll) as teller:
-            job, errors = await find_job(names, pool, args.job, pid=args.pid, match=args.match)
+            job, errors = await find_job(
+                names, pool, args.job, pid=args.pid, match=args.match, step=args.step
+            )
         for error in errors.values():
             if str(error) not in teller.told:
                 complain(error)
@@ -96,5 +98,7 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
             (name, getattr(args, name)) for name in ("job", "pid", "match", "include", "exclude", "python")
         ]
         words = [word for name, value in options if value for word in (f"--{name}", str(value))]
-        command = [*node_options.words_again(source, names), *words]
-        yield JobParty(job, names, pool, command, errors), paths.stacks()
+        again = node_options.words_again(source, names)
+        if args.step and not args.step.endswith("."):
+            again = ["--slurm", args.step]
+        yield JobParty(job, names, pool, [*again, *words], errors, args.step), paths.stacks()

@@ -79,8 +79,11 @@ def split_program(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1 :]
 
 
-def add_link_options(parser: argparse.ArgumentParser) -> None:
-    """How to reach nodes."""
+def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> None:
+    """How to reach nodes.
+
+    :param job: what ``--slurm`` takes
+    """
     group = parser.add_argument_group(
         "links", "Where no key is accepted, a password or code is asked on the terminal, once per hop."
     )
@@ -101,7 +104,7 @@ def add_link_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--slurm",
-        metavar="JOBID",
+        metavar=job,
         nargs="?",
         const="",
         help="the nodes of a SLURM job, reached by steps in it; without JOBID: the job that this shell is in",

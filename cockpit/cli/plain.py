@@ -103,7 +103,7 @@ class Live:
         if self._json:
             first = model.first_failure()
             failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
-            self._json.event("over", run=run, exit=int(code), first_failure=failed)
+            self._json.event("over", run=run, exit=int(code), first_failure=failed, job_end=model.job_end)
             self._json.close()
             return
         for line in summary(model, run, logs=not self._leaving):
@@ -172,6 +172,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                 hard = answer == "kill"
                 reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
                 ending = Ending(session, reason, output.times, reach_s, hard=hard)
+        await session.concluded()
     except OSError:
         if not mute():
             raise

@@ -11,7 +11,7 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, table
 from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
-from cockpit.core.run.failure import TAIL, failure
+from cockpit.core.run.failure import TAIL, failure, job_ended
 from cockpit.core.run.model import Node, Rank, RunModel
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -99,8 +99,8 @@ def _rank(rank: Rank) -> tuple[str, ...]:
 def _json(folder: RunFolder, model: RunModel, state: str) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
     ranks = [{**asdict(rank), "state": rank.state.value, "text": rank.text} for rank in model.ranks.values()]
-    found = _failure(folder, model)
-    findings = [] if found is None else [found.as_json()]
+    found = (job_ended(model), _failure(folder, model))
+    findings = [each.as_json() for each in found if each is not None]
     return {"run": folder.name, "state": state, "nodes": nodes, "ranks": ranks, "findings": findings}
 
 

@@ -168,8 +168,9 @@ def main() -> None:
     openfiles.raise_limit()
     if "SLURM_STEP_ID" in os.environ:
         # A job ends us together with its run, and how that ended is to be known: we go when our stdin ends,
-        # or by SLURM's SIGKILL.
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        # or by SLURM's SIGKILL. What `--signal` sends to all of a job is meant for the ranks.
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, lambda *_: None)
     try:
         Agent(0, sink).run()
     except FrameError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from cockpit.transport import srun
+from cockpit.transport import srun, srun_end
 from cockpit.transport.base import HeldCommand, Transport, Ways
 from cockpit.transport.srun import SrunWays
 
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from cockpit.transport.ssh import SshHops
 
 Options = Mapping[str, str]
+
+
+class Ending(Protocol):
+    """Why whoever lent the nodes has ended a run, in one sentence; empty: nobody has, as far as is known."""
+
+    def __call__(self, options: Options, said: str, *, ask: bool, gone: str = "") -> str:
+        """Find out.
+
+        :param said: the end of what the process said that holds the run's supervisors
+        :param ask: whether they may be asked too, which takes a while
+        :param gone: who that process was, if it has ended although supervisors were there
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,7 @@ class TransportKind:
     :param typed: the words that a person puts before a command to run it on a node
     :param holding: what runs a script on each node, given by its path there, if nothing there outlives the
         connection by which it was started; None: processes there do
+    :param ending: says why whoever lent the nodes has ended a run
     :param retry_s: least seconds between two tries to get a lost link back
     """
 
@@ -34,6 +48,7 @@ class TransportKind:
     typed: Callable[[Options, str], tuple[str, ...]]
     holding: Callable[[Options, Mapping[str, str]], HeldCommand] | None = None
     retry_s: float = 0.0
+    ending: Ending | None = None
 
 
 def _local(options: Options, patience_s: float | None) -> Ways:
@@ -103,7 +118,7 @@ TRANSPORTS = {
     "ssh": TransportKind(_ssh, _typed_ssh),
     "openssh": TransportKind(_openssh, _typed_ssh),
     "local": TransportKind(_local, lambda options, node: ()),
-    "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S),
+    "srun": TransportKind(_srun, srun.typed, srun.holding, srun.RETRY_S, srun_end.ending),
 }
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the

@@ -71,7 +71,8 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
     quoted = ((quote_posix(node), quote_posix(path)) for node, path in scripts.items())
     cases = "".join(f"{node}) s={path};; " for node, path in quoted)
     wait = f'n=0; until [ -e "$s" ] || [ $((n += 1)) -gt {SCRIPT_S * 10} ]; do sleep 0.1; done'
-    script = f'case $SLURMD_NODENAME in {cases}esac; {wait}; exec /bin/sh "$s"'
+    first = '[ "$SLURM_PROCID" != 0 ] || echo "cockpit: step $SLURM_JOB_ID.$SLURM_STEP_ID"'
+    script = f'{first}; case $SLURMD_NODENAME in {cases}esac; {wait}; exec /bin/sh "$s"'
     words = (
         *("srun", "--overlap", f"--jobid={job_of(options)}", f"--nodelist={','.join(scripts)}"),
         *(f"--nodes={len(scripts)}", f"--ntasks={len(scripts)}", "--ntasks-per-node=1"),

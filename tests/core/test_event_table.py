@@ -37,6 +37,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Damaged(3),
     events.RankGone(0, pid=6, why="others started it"),
     events.StopAsked("enough"),
+    events.JobEnded("SLURM ended job 12 at its time limit"),
     events.Complete(),
     events.Left(),
 )
@@ -84,7 +85,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
     if isinstance(fact, events.RankExited):
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
-    assert bool(changed) == (kind not in {*NO_CHANGE, "stop_asked"})
+    assert bool(changed) == (kind not in {*NO_CHANGE, "stop_asked", "job_ended"})
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet
     assert (told is None) == silent
@@ -104,7 +105,7 @@ def test_what_we_see_ourselves_is_written_on_the_clock_of_its_kind(fact: Fact) -
 
 
 def test_facts_about_nodes_that_the_run_does_not_have_change_nothing() -> None:
-    of_the_run = {"planned", "stop_asked"}
+    of_the_run = {"planned", "stop_asked", "job_ended"}
     for fact in OF_EACH_KIND:
         if KINDS[type(fact)] not in of_the_run:
             for node in ("", "c"):

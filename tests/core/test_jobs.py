@@ -11,7 +11,7 @@ import pytest
 from cockpit.base.answers import SeekAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.run import jobs as finding
-from cockpit.core.run.jobs import Job, Jobs, choose, missing_text
+from cockpit.core.run.jobs import Job, Jobs, choose, missing_text, within
 from cockpit.errors import CockpitError, Exit
 
 NOON = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
@@ -308,3 +308,16 @@ def test_what_nodes_send_is_harmless_in_a_title() -> None:
 def test_nonsense_does_not_pass_the_gate(answer: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         read(SeekAnswer, answer)
+
+
+def test_ranks_of_one_step_of_a_job() -> None:
+    steps = ("12.0", "12.3", "123.3", "")
+    told_ones = (told(rank, pid=rank + 1, step=step) for rank, step in enumerate(steps))
+    found = read(SeekAnswer, said(*told_ones))
+
+    def ranks(step: str) -> list[int]:
+        return [rank.rank for rank in within(found, step).ranks]
+
+    assert ranks("12.3") == [1]
+    assert ranks("12.") == [0, 1, 3], "what says nothing of a job may be of this one"
+    assert ranks("") == [0, 1, 2, 3]

@@ -209,7 +209,7 @@ class Slurm:
         return f"ckplab-{self.lab.folder.name}-{node}"
 
     def _idle(self) -> bool:
-        states = self.run("sinfo", "-h", "-N", "-o", "%t", check=False).split()
+        states = self.run("sinfo", "-h", "-N", "-p", "lab", "-o", "%t", check=False).split()
         return states.count("idle") == len(self.lab.nodes)
 
     def _swept(self) -> bool:

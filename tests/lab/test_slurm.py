@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -25,6 +26,11 @@ TRAINS = (
     "for step in range(1, 100000):\n"
     "    print('step', step)\n"
     "    time.sleep(0.1)\n"
+)
+REPORTS = (
+    "import os\n"
+    "with open(os.environ['COCKPIT_DIR'] + '/reports/' + os.environ['RANK'] + '.nsys-rep', 'wb') as file:\n"
+    "    file.write(os.urandom(300_000))\n"
 )
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + TRAINS
 
@@ -74,9 +80,9 @@ def train(cockpits: Cockpits, job: str, text: str = TRAINS) -> subprocess.Popen[
     return process
 
 
-def train_without_cockpit(cockpits: Cockpits, job: str) -> None:
+def train_without_cockpit(cockpits: Cockpits, job: str, text: str = TRAINS) -> None:
     """As :func:`train`, and then the cockpit is killed."""
-    process = train(cockpits, job)
+    process = train(cockpits, job, text)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -86,6 +92,12 @@ def step(cockpits: Cockpits, node: str) -> int:
     rank = 2 * list(cockpits.lab.nodes).index(node)
     log = cockpits.logs(node).get(f"rank-{rank}.log", b"").decode()
     return int(log.rpartition("step ")[2].split()[0]) if "step " in log else 0
+
+
+def step_of(slurm: Slurm, job: str) -> str:
+    """The step that holds the supervisors."""
+    listed = slurm.run("squeue", "-h", "-s", "-o", "%i %j", "-j", job).splitlines()
+    return next(line.split()[0] for line in listed if line.endswith(" cockpit"))
 
 
 def steps(slurm: Slurm, job: str) -> list[str]:
@@ -113,7 +125,7 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
     job = allocate()
-    train_without_cockpit(cockpits, job)
+    train_without_cockpit(cockpits, job, REPORTS + TRAINS)
     until(lambda: steps(slurm, job) == ["cockpit"], "one step, which holds the supervisors")
     before = step(cockpits, "node2")
     until(lambda: step(cockpits, "node2") > before, "it trains on")
@@ -121,7 +133,25 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     assert {rank["state"] for rank in shown["ranks"]} == {"running"}
     stacks = json.loads(cockpits.cockpit("stacks", cockpits.name, "--json").stdout)
     assert stacks["missing"] == {}
-    stopped = cockpits.cockpit("stop", cockpits.name)
+    held = step_of(slurm, job)
+    lines = cockpits.cockpit("logs", "--slurm", job, "--rank", "2", "--tail", "3")
+    assert lines.stdout.count("step ") == 3, lines.stderr
+    by_step = json.loads(cockpits.cockpit("stacks", "--slurm", held, "--json").stdout)
+    assert set(by_step["ranks"]) == {"0", "1", "2", "3"}
+    wrong = cockpits.cockpit("stacks", "--slurm", f"{job}.77")
+    assert wrong.returncode == 2
+    assert f"--slurm {job}.77: has no step 77 now; it has {held} (cockpit)" in wrong.stderr
+    other = cockpits.cockpit("stop", "--slurm", f"{job}.77")
+    assert other.returncode == 2, other.stdout
+    listed = json.loads(cockpits.cockpit("ps", "--slurm", held, "--json").stdout)
+    assert [run["run"] for run in listed] == [cockpits.name]
+    collected = json.loads(cockpits.cockpit("collect", "--slurm", job, "--json").stdout)
+    assert [report["state"] for report in collected["reports"]] == ["collected"] * 4
+    for report in collected["reports"]:
+        there = (cockpits.node_folder(report["node"]) / "reports" / report["name"]).read_bytes()
+        assert (cockpits.folder / "reports" / report["file"]).read_bytes() == there
+        assert hashlib.sha256(there).hexdigest() == report["sha256"]
+    stopped = cockpits.cockpit("stop", "--slurm", held)
     assert stopped.returncode == 0, stopped.stderr
     until(lambda: steps(slurm, job) == [], "its step has ended")
     assert not cockpits.left_over()
@@ -170,14 +200,44 @@ def test_a_start_that_fails_leaves_no_step(
     assert not cockpits.left_over()
 
 
-def test_somebody_elses_job_is_refused(slurm: Slurm, cockpits: Cockpits) -> None:
-    job = slurm.allocate("-N2", user=OTHER)
+def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]) -> None:
+    """Their job is on the same nodes, their process says it is a rank of ours, they have made our folder."""
+    lab, mine = slurm.lab, slurm.lab.ids["ckplab"]
+    theirs = slurm.allocate("-N2", user=OTHER)
+    claims = {"COCKPIT_RUN": cockpits.name, "COCKPIT_NODE": "node1", "RANK": "0", "WORLD_SIZE": "4"}
+    says = " ".join(f"{name}={value}" for name, value in claims.items())
+    way = f"/tmp/way-{cockpits.name}"
+    pretend = f"mkdir -p {way}/cockpit-{mine}; exec env {says} sleep 600"
+    words = ["srun", "--overlap", f"--jobid={theirs}", "-N2", "/bin/sh", "-c", pretend]
+    other = lab.popen(words, user=OTHER, env=slurm.env, stdin=subprocess.DEVNULL)
     try:
-        done = cockpits.run("--slurm", job, "--launcher", "command", program=program(), timeout=100)
-        assert done.returncode != 0
-        assert f"node1: SLURM job {job} belongs to somebody else" in done.stderr
+        until(lambda: len(cockpits.left_over()) == 2, "their processes say that they are ours", timeout=60)
+        job = allocate()
+        python = ["--python", lab.python, "--launcher", "command"]
+        done = cockpits.cockpit(
+            "run", "--slurm", theirs, *python, "--slots", "2", "--", *program(), timeout=100
+        )
+        assert f"job {theirs}: belongs to 'mallory" in done.stderr
+        hostfile = cockpits.run("--slurm", theirs, "--launcher", "command", program=program(), timeout=100)
+        assert f"node1: SLURM job {theirs} belongs to somebody else" in hostfile.stderr
+        assert done.returncode == 2
+        assert hostfile.returncode == 3
+        refused = cockpits.run("--slurm", job, "--node-dir", way, "--launcher", "command", program=program())
+        assert refused.returncode == 3
+        assert f"node1: {way}/cockpit-{mine} belongs to {OTHER}" in refused.stderr
+
+        process = train(cockpits, job)
+        for verb, why in (("stacks", "belongs to"), ("stop", "no run of cockpit"), ("attach", "belongs to")):
+            tried = lab.run(["cockpit", verb, "--slurm", job], user=OTHER, env=slurm.env)
+            assert (tried.returncode, why in tried.stderr) == (2, True), f"{verb}: {tried.stderr}"
+        stacks = json.loads(cockpits.cockpit("stacks", "--slurm", job, "--json").stdout)
+        assert (set(stacks["ranks"]), stacks["missing"]) == ({"0", "1", "2", "3"}, {})
+        assert cockpits.cockpit("stop", "--slurm", job).returncode == 0
+        process.wait(60)
+        assert len(cockpits.left_over()) == 2, "theirs are not ours to end, and ours are gone"
     finally:
-        slurm.lab.run(["scancel", job], user="root", env=slurm.env)
+        lab.run(["scancel", theirs], user="root", env=slurm.env)
+        other.wait(60)
 
 
 def test_nodes_and_ranks_are_those_of_the_job(
@@ -230,6 +290,10 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         done = cockpits.cockpit("run", *job, *python, *said)
         assert done.returncode == 0, done.stderr
         assert "2 ranks on 2 nodes" in done.stderr
+        again = cockpits.cockpit("logs", "--slurm", f"{array}_3")
+        assert "| in" in again.stdout, again.stderr
+        wrong = cockpits.cockpit("stacks", "--slurm", f"{array}_3.5")
+        assert "has no step 5 now" in wrong.stderr
     finally:
         slurm.run("scancel", array)
         until(lambda: slurm.state(array) == "", "it has ended", timeout=60)

@@ -180,6 +180,7 @@ def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
         "state": "S",
         "job": {"addr": stage.addr, "port": "1", "id": ""},
         "net": os.readlink("/proc/self/ns/net"),
+        "step": "",
         "launcher": "deepspeed",
         "run": "",
         "node": "",

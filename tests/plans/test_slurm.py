@@ -131,3 +131,30 @@ def test_any_text_is_nodes_or_an_error(text: str) -> None:
 def test_any_lists_in_it_too(text: str) -> None:
     with contextlib.suppress(CockpitError):
         slurm.parse(shown(nodes=text.replace(" ", ""), parts=f"  Nodes={text}"), "2", os.getuid())
+
+
+def prints(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Every command of SLURM prints this."""
+    done = subprocess.CompletedProcess(["squeue"], 0, text.encode(), b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [("12", ("12", "")), ("12.0", ("12", "0")), ("12_4.3", ("12_4", "3")), ("12.batch", ("12", "batch"))],
+)
+def test_a_step_of_a_job(word: str, parts: tuple[str, str]) -> None:
+    assert slurm.split(word) == parts
+
+
+@pytest.mark.parametrize("word", ["12.", "12.x", "12.3.4", "12.-1", "12.3;rm"])
+def test_what_is_no_step(word: str) -> None:
+    with pytest.raises(CockpitError, match="no step of a SLURM job"):
+        slurm.split(word)
+
+
+def test_the_steps_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = "StepId={} UserId=0 State=RUNNING Nodes=2 Name={} Network=(null) SrunHost=login:1"
+    lines = [step.format(*each) for each in (("12.0", "train me"), ("12.batch", "batch"), ("13.0", "x"))]
+    prints(monkeypatch, "\n".join([*lines, "StepId=nonsense", "JobId=12"]))
+    assert slurm.steps("12") == {"0": "train me", "batch": "batch"}

@@ -69,6 +69,16 @@ def test_nothing_failed_nothing_shown() -> None:
     assert shown(running(2, 2)) == []
 
 
+def test_what_the_end_of_a_job_killed_has_not_failed() -> None:
+    model = running(2, 2)
+    for rank in range(3):
+        exits(model, rank, None, (15, 9, 15)[rank], ago=3 - rank)
+    happens(model, "", "job_ended", NOW, why="SLURM ended job 12 at its time limit\x1b[2J")
+    assert shown(model) == ["▌ SLURM ended job 12 at its time limit\\x1b[2J"]
+    exits(model, 3, 1, ago=90)
+    assert shown(model)[0].startswith("▌ rank 3 failed first")
+
+
 def test_who_why_and_what_next() -> None:
     assert shown(crashed(), stops_in=21) == [
         "▌ rank 13 failed first  gpu02, local rank 5 · exited 1 at 04:04:36.7  2.2 s before any other",

@@ -115,10 +115,14 @@ def states() -> dict[str, tuple[RunModel, str]]:
     stopped = state("stopped", "■ stopped")
     happens(stopped, "", "stop_asked", reason="asked", by="ada", hard=False)
     lost = state("lost", "? lost")
+    limit = "SLURM ended job 12 at its time limit (01:00:00)"
+    taken = state("taken back", f"■ {limit}")
+    happens(taken, "", "job_ended", NOW, why=limit)
     for node in ("gpu01", "gpu02"):
         happens(unlinked, node, "link", state="gone")
         happens(stopped, node, "stop_requested", NOW - 1)
         happens(lost, node, "node_lost", why="its boot is gone")
+        happens(taken, node, "node_lost", NOW, why="its job has ended")
     for rank in range(4):
         exits(ended, rank, 0)
         exits(stopped, rank, None, 15)

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 
-from cockpit.cli import job_options, node_options, terminal
+from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
@@ -46,6 +46,7 @@ def main(words: list[str]) -> int:
     terminal.add_options(parser)
     job_options.add_options(parser)
     args = parser.parse_args(words)
+    slurm_options.take_step(args)
     source = job_options.names_nodes(
         args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
     )

@@ -10,6 +10,7 @@ from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
+from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.cli.status_line import StatusLine
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.pool import LinkPool
@@ -27,13 +28,14 @@ def main(words: list[str]) -> int:
         "If interrupted, run it again: it resumes where it stopped.",
         "Exit codes: 0 every node's report is here and verified, 3 something is missing (it says what).",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_option(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
-    return asyncio.run(_fetch(RunFolder.find(args.run), args.output, as_json=args.json))
+    return asyncio.run(_fetch(run_folder(args.run, args.slurm), args.output, as_json=args.json))
 
 
 async def _fetch(folder: RunFolder, target: Path | None, *, as_json: bool) -> Exit:

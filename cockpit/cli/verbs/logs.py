@@ -13,6 +13,7 @@ from cockpit.cli.awaiting import started, telling
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
 from cockpit.cli.plain import TICK_S, Live, Output
+from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
@@ -34,7 +35,7 @@ def main(words: list[str]) -> int:
     """Print logs."""
     args = parser().parse_args(words)
     query = query_of(args)
-    folder = RunFolder.find(args.run)
+    folder = run_folder(args.run, args.slurm)
     nodes = folder.manifest.nodes
     query.check([(node.name, rank) for node in nodes for rank in node.ranks], folder.name)
     if args.raw and (len(query.ranks) != 1 or args.follow):
@@ -53,7 +54,8 @@ def parser() -> Parser:
         "  cockpit logs last --since 10m --time --grep '!debug'\n"
         "  cockpit logs last --rank 0 --raw > rank0.log",
     )
-    made.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_option(made)
     made.add_argument("-f", "--follow", action="store_true", help="follow new output until the run ends")
     made.add_argument(
         "--rank",

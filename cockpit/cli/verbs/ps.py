@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -46,17 +47,23 @@ def main(words: list[str]) -> int:
         "--node-dir", metavar="DIR", default="", help="as given to run, with --hostfile or -w"
     )
     parser.add_argument("--json", action="store_true", help="JSON")
-    add_link_options(parser)
+    add_link_options(parser, "JOBID[.STEP]")
     args = parser.parse_args(words)
+    within = ""
+    if args.slurm is not None:
+        from cockpit.cli import slurm_options
+
+        within = args.slurm or os.environ.get("SLURM_JOB_ID", "")
+        slurm_options.take_step(args)
     if args.run:
         from cockpit.cli.run_details import show
 
         return show(*asyncio.run(_one(args)), as_json=args.json)
-    rows = asyncio.run(_all(args))
+    rows = asyncio.run(_all(args, within))
     if args.json:
         out_json(rows)
     elif not rows:
-        out(EMPTY)
+        out(f"no run of cockpit is known in SLURM job {within}" if within else EMPTY)
     else:
         _table(rows)
     return Exit.OK
@@ -71,11 +78,13 @@ async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str]:
         return folder, *await now(folder, pools, connect=not args.no_connect)
 
 
-async def _all(args: Namespace) -> list[dict[str, Any]]:
+async def _all(args: Namespace, within: str) -> list[dict[str, Any]]:
+    from cockpit.cli import slurm_options
     from cockpit.engine.records.folder import list_runs
 
     async with _pools(args) as pools:
-        folders = list_runs() if args.all else list_runs()[-20:]
+        folders = slurm_options.runs_in(within) if within else list_runs()
+        folders = folders if args.all else folders[-20:]
         return await _rows(folders, pools, connect=not args.no_connect)
 
 

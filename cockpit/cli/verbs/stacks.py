@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.cli import job_options, terminal
+from cockpit.cli import job_options, slurm_options, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, add_seconds, rank_set
@@ -53,6 +53,7 @@ Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
 def main(words: list[str]) -> int:
     """Take stacks, or show a snapshot."""
     args = _parser().parse_args(words)
+    slurm_options.take_step(args)
     if args.samples < 1:
         raise CockpitError("--samples must be 1 or more", hint="2 tell what moves from what is frozen")
     if args.tui:

@@ -15,6 +15,7 @@ from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser, add_seconds
+from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.event_table import STAGES, survivor_text
 from cockpit.core.run.model import Node, RunModel
@@ -35,7 +36,8 @@ def main(words: list[str]) -> int:
         "Stop a run: SIGTERM to its ranks, time for the profiler to write, SIGKILL, then what is left of it.",
         "Exit codes: 0 nothing of the run is left, 1 something survived, 3 a node could not be asked.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run's name, a part of it, or: last")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_option(parser)
     parser.add_argument("--now", action="store_true", help="SIGKILL at once; a profiler's report is lost")
     add_seconds(parser, "--grace", None, "seconds between SIGTERM and SIGKILL")
     parser.add_argument(
@@ -45,7 +47,7 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
-    folder = RunFolder.find(args.run)
+    folder = run_folder(args.run, args.slurm)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     wish = Stop("", "cockpit stop", by, args.now, args.grace)
     return asyncio.run(_stop_or_why_not(folder, wish, foreign=args.foreign, as_json=args.json))

@@ -194,6 +194,12 @@ def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tupl
     return ()
 
 
+def _job_ended(run: Run, node: Node, at: float, fact: events.JobEnded) -> tuple[()]:
+    if not run.job_end:
+        run.job_end, run.job_ended_at = fact.why, at
+    return ()
+
+
 def _report(run: Run, node: Node, at: float, fact: events.Report) -> Iterator[Node]:
     if fact.name in node.reports or len(node.reports) < REPORTS:
         yield replace(node, reports={**node.reports, fact.name: fact})
@@ -383,6 +389,12 @@ TABLE: dict[type[Fact], EventKind] = {
         OURS,
         _stop_asked,
         lambda run, said, node, at, fact: Entry(at, f"stopping: {fact.reason}", "warning"),
+        whole=True,
+    ),
+    events.JobEnded: EventKind(
+        OURS,
+        _job_ended,
+        lambda run, said, node, at, fact: Entry(at, fact.why, "error", aside=True),
         whole=True,
     ),
     events.Complete: EventKind(OURS, _node(lambda node, at, fact: replace(node, complete=True)), None),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.logs.causes import find_cause
+from cockpit.core.masks import mask_of
 from cockpit.core.run.states import Rank, RankState, Run
 from cockpit.core.text import one_line
 
@@ -38,6 +39,15 @@ def failure(run: Run, name: str, log: bytes | None) -> Finding | None:
         steps=(Step(f"cockpit logs {quote(name)} --rank {first.rank}", "its log", action="failed_log"),),
         nodes=(first.node,),
     )
+
+
+def job_ended(run: Run) -> Finding | None:
+    """Why whoever lent the nodes has ended the run; None if nobody has."""
+    if not run.job_end:
+        return None
+    ranks = mask_of(rank.rank for rank in run.ranks.values() if rank.failed)
+    what = one_line(run.job_end, limit=300)
+    return Finding("job_ended", what, ranks, nodes=tuple(run.nodes), certainty="sure")
 
 
 def _silent(first: Rank) -> str:

@@ -181,6 +181,22 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     return Jobs(jobs, others, list(answers))
 
 
+def within(answer: SeekAnswer, step: str) -> SeekAnswer:
+    """What a node said, without the ranks of other jobs and steps of SLURM.
+
+    :param step: ``12.3``; or ``12.``: all steps of a job, and what is in none; empty: all that there is
+    """
+    if not step:
+        return answer
+    whole = step.endswith(".")
+    ranks = [
+        rank
+        for rank in answer.ranks
+        if rank.step == step or (whole and (not rank.step or rank.step.startswith(step)))
+    ]
+    return replace(answer, ranks=tuple(ranks))
+
+
 def choose(jobs: Sequence[Job], wanted: str = "", *, pid: int = 0, match: str = "") -> Job:
     """The one job that is meant.
 

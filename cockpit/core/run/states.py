@@ -27,6 +27,11 @@ class RankState(Enum):
     """Gone, as a rank of a job that others started: whether it failed cannot be known."""
 
 
+_NOTICED_S = 10.0
+"""Whoever ends a job may tell its ranks so many seconds before it shows here."""
+
+_JOB_ENDS_WITH = (signal.SIGTERM, signal.SIGKILL)
+
 LIVE = frozenset({RankState.WAITING, RankState.STARTING, RankState.RUNNING})
 
 
@@ -142,6 +147,10 @@ class Run:
         self.nodes: dict[str, Node] = {}
         self.ranks: dict[int, Rank] = {}
         self.stop_reason = ""
+        self.job_end = ""
+        """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""
+        self.job_ended_at = 0.0
+        """When that was seen, on our clock (unix seconds)."""
 
     @property
     def over(self) -> bool:
@@ -165,7 +174,7 @@ class Run:
         """Ranks that failed for good, in the order of the common clock.
 
         A rank that its launcher will restart has not failed for good; what ended after a stop was
-        requested on its node is a consequence of that.
+        requested on its node is a consequence of that, and so is what its job's end killed.
         """
         found = [rank for rank in self.ranks.values() if rank.failed and self._final(rank)]
         return sorted(found, key=lambda rank: (self.ended_at(rank), rank.rank))
@@ -174,6 +183,8 @@ class Run:
         node = self.nodes[rank.node]
         if node.stop_requested_at is not None and (rank.ended_at or 0.0) >= node.stop_requested_at:
             return False
+        if self.job_end and (rank.state is RankState.LOST or rank.signal in _JOB_ENDS_WITH):
+            return self.ended_at(rank) < self.job_ended_at - _NOTICED_S
         return rank.attempt >= rank.max_restarts or node.launcher_ended or rank.state is RankState.LOST
 
     def first_failure(self) -> Rank | None:

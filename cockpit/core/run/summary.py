@@ -8,6 +8,7 @@ from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.run.failure import failure
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
+from cockpit.core.text import one_line
 from cockpit.errors import Exit
 
 
@@ -16,7 +17,7 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
 
     :param logs: whether its logs can still be read afterwards
     """
-    lines = []
+    lines = [shown(model.job_end)] if model.job_end else []
     first = model.first_failure()
     if first is not None:
         lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
@@ -38,6 +39,8 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
 def state_text(model: RunModel) -> str:
     """A run's state in a few words, the cause of a failure among them."""
     first = failure(model, "", None)
+    if model.job_end and first is None:
+        return shown(model.job_end)
     if model.over:
         if first is not None:
             return f"failed: {first.what}"
@@ -50,6 +53,11 @@ def state_text(model: RunModel) -> str:
         starting = any(rank.state in LIVE for rank in model.ranks.values())
         return "running" if model.alive() else "starting" if starting else "ending"
     return "unknown: no node answers"
+
+
+def shown(sentence: str) -> str:
+    """A sentence that SLURM had a part in, harmless for a terminal."""
+    return one_line(sentence, limit=300)
 
 
 def endings(model: RunModel, without: Rank | None = None) -> str:

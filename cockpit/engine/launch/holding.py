@@ -11,13 +11,10 @@ import subprocess
 from collections.abc import Mapping
 
 from cockpit.base import record
-from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.folder import STEP_LINE, STEP_LOG, RunFolder
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import HeldCommand, Reach
 from cockpit.transport.registry import TRANSPORTS
-
-LOG = "step.log"
-"""In the run's folder here: what that process says, such as why it has ended."""
 
 _LOOK_S = 0.1
 
@@ -31,7 +28,7 @@ class Holding:
     def __init__(self, folder: RunFolder, command: HeldCommand) -> None:
         self.spec = {"held": True, "term_grace_s": max(1.0, command.kill_wait_s * 0.7 - 0.5)}
         """What each launch spec says of it; a supervisor's own SIGKILL comes before that of the cluster."""
-        self._path = folder.path / LOG
+        self._path = folder.path / STEP_LOG
         self._program = command.words[0]
         number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
@@ -48,12 +45,15 @@ class Holding:
             raise CockpitError(f"cannot start {self._program}: {error.strerror}", where=folder.name) from None
         finally:
             os.close(number)
+        folder.note_holder(self._process.pid)
 
     async def ended(self) -> CockpitError:
         """Wait for its end, and say why."""
         while self._process.poll() is None:  # noqa: ASYNC110 (nothing else says it)
             await asyncio.sleep(_LOOK_S)
-        said = " ".join(self._path.read_text(errors="replace").split())[-600:]
+        lines = self._path.read_bytes().splitlines()
+        words = b" ".join(line for line in lines if not STEP_LINE.match(line)).decode(errors="replace")
+        said = " ".join(words.split())[-600:]
         what = f"{self._program} ended with status {self._process.returncode}: {said or 'it said nothing'}"
         return CockpitError(what, code=Exit.NODE_UNFIT)
 

@@ -334,6 +334,10 @@ class LinkPool:
         self._ways.clear()
         self._transports, self.reach = None, reach
 
+    async def let_go(self) -> None:
+        """Close the links that are open; the next one who needs one gets a new one."""
+        await close_all([link for way in self._ways.values() if (link := way.open_link) is not None])
+
     async def close(self) -> None:
         """Close all links and what they share, within a few seconds."""
         openings = [way.opening for way in self._ways.values() if way.opening is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -12,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from cockpit import __version__, paths
 from cockpit.base.answers import Launching
-from cockpit.base.events import Damaged, Note, Planned
+from cockpit.base.events import Damaged, JobEnded, Note, Planned
 from cockpit.base.gate import (
     COUNT,
     NODE_NAME,
@@ -43,7 +44,7 @@ from cockpit.base.record import EVENTS
 from cockpit.core.run.events import Event, RecordReader, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.engine.files import append, chunks, lines, open_regular, read_small, replace
-from cockpit.engine.records.lock import Writer
+from cockpit.engine.records.lock import Holder, Writer
 from cockpit.errors import CockpitError, near, os_error
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
@@ -89,6 +90,15 @@ def new_name() -> str:
 
 
 _FIND = "cockpit ps --hostfile FILE"
+
+STEP_LINE = re.compile(rb"cockpit: step ([0-9]{1,10}\.[0-9]{1,10})\Z")
+"""What a step says first in its log."""
+
+STEP_LOG, _STEP = "step.log", "step.json"
+"""What the process that holds a run's supervisors says, such as why it has ended; which process that is."""
+
+_STEP_SAID = 64 << 10
+"""Bytes at its end that are read."""
 
 FORMAT = 1
 """Version of the manifest; a reader refuses a newer one."""
@@ -392,7 +402,59 @@ class RunFolder:
         :raises CockpitError: manifest or journal cannot be read
         """
         recorded = map(self.recorded, self.manifest.nodes)
-        return RunModel.of(chain([planned(self.manifest)], self.journal(), *recorded))
+        return RunModel.of(chain([planned(self.manifest)], self.journal(), *recorded, self.job_ended()))
+
+    @property
+    def slurm_job(self) -> str:
+        """The SLURM job that it is in; empty: in none, or its manifest is damaged."""
+        with suppress(CockpitError):
+            return self.manifest.transport_options.get("job", "") if self.manifest.transport == "srun" else ""
+        return ""
+
+    @property
+    def slurm_step(self) -> str:
+        """The step that holds its supervisors, like ``12.3``; empty: it is not known here."""
+        with suppress(OSError, CockpitError):
+            for line in islice(lines(self.path / STEP_LOG), 100):
+                if (found := STEP_LINE.match(line)) is not None:
+                    return found[1].decode()
+        return ""
+
+    def note_holder(self, pid: int) -> None:
+        """Keep in mind which process of this machine holds the run's supervisors.
+
+        :raises CockpitError: it cannot be written
+        """
+        path = self.path / _STEP
+        try:
+            replace(path, json.dumps(asdict(Holder.of(pid))).encode())
+        except OSError as error:
+            raise os_error("cannot be written", path, error) from None
+
+    def holder(self) -> Holder:
+        """The process that holds the run's supervisors; nobody, if there is none or it is not known."""
+        with suppress(OSError, ValueError, RecursionError):
+            return read(Holder, json.loads(read_small(self.path / _STEP)))
+        return Holder()
+
+    def job_ended(self, *, ask: bool = False, vanished: bool = False) -> list[Event]:
+        """The event of a job that was ended with the run in it, as far as it is known here; none: it is not.
+
+        :param ask: whether SLURM may be asked too, which takes a while
+        :param vanished: whether supervisors have ended without a word
+        """
+        ending = TRANSPORTS[self.manifest.transport].ending
+        if ending is None:
+            return []
+        said, at = b"", time.time()
+        with suppress(OSError), os.fdopen(open_regular(self.path / STEP_LOG), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _STEP_SAID))
+            said = file.read(_STEP_SAID)
+            at = os.fstat(file.fileno()).st_mtime if said else at
+        holder = self.holder() if vanished else Holder()
+        gone = str(holder) if holder.dead() else ""
+        why = ending(self.manifest.transport_options, said.decode(errors="replace"), ask=ask, gone=gone)
+        return [Event(at, "", JobEnded(why))] if why else []
 
     def discard(self) -> None:
         """Remove the folder of a run that never started.

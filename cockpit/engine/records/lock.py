@@ -43,7 +43,11 @@ class Holder:
     @classmethod
     def here(cls) -> Holder:
         """This process."""
-        pid = os.getpid()
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> Holder:
+        """A process of this machine."""
         return cls(socket.gethostname(), pid, _boot(), _pids(), _ticks(pid) or 0)
 
     def dead(self) -> bool:

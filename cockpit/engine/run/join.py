@@ -112,11 +112,16 @@ async def model_now(
 
     answers, errors = await ask_all(pool, manifest, ask, only)
     model = RunModel.of([planned(manifest), *chain(*answers.values())])
+    vanished = any(node.supervisor_gone for node in model.nodes.values())
+    if vanished or any(isinstance(error, Reclaimed) for error in errors.values()):
+        folder = RunFolder(paths.runs() / manifest.run)
+        for event in await asyncio.to_thread(folder.job_ended, ask=True, vanished=vanished):
+            model.apply(event)
     for name, error in list(errors.items()):
         if isinstance(error, Reclaimed):
             # What was copied from it before is all that will ever be known.
             (entry,) = (node for node in manifest.nodes if node.name == name)
-            for event in RunFolder(paths.runs() / manifest.run).recorded(entry):
+            for event in folder.recorded(entry):
                 model.apply(event)
         model.apply(Event(time.time(), name, events.LinkChanged(link_state(error), error.what)))
         if isinstance(error, Reclaimed) or (isinstance(error, RemoteError) and error.kind == "gone"):

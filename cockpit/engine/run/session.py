@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from cockpit import slurm
 from cockpit.base import events, verbs
 from cockpit.base.answers import FollowItem, Remains, StopAnswer
 from cockpit.base.events import Fact
@@ -28,6 +29,7 @@ from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.asking import NeedsPerson
 from cockpit.transport.base import LinkError, Reclaimed
+from cockpit.transport.registry import TRANSPORTS
 
 CREDIT = 4 << 20
 """Bytes of logs in flight per node: enough to fill a link, few enough to keep keys responsive."""
@@ -42,6 +44,15 @@ _LOGS_FIRST_S = 2.0
 
 _CLOSE_S = 10.0
 """For work in progress to end when the session is closed."""
+
+_JOB_LOOK_S = 0.5
+"""Between two looks at what SLURM has said of the step that holds the run."""
+
+_JOB_REPORTS_S = 5.0
+"""For nodes without a link to come back, once their job was ended."""
+
+_JOB_OVER_S = 1.0
+"""From the last step of a job to its state."""
 
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
 """Answers after which nothing more can come from a node."""
@@ -105,6 +116,12 @@ class Session:
         self._found: dict[str, tuple[Fact, ...]] = {}
         self._stop: events.StopAsked | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._taken: asyncio.Task[None] | None = None
+        """Finds out why the nodes were taken back, where they were lent."""
+        self._signalled = False
+        """Whether a supervisor was told to stop by a signal, as SLURM does it."""
+        self._unheld = ""
+        """Why a supervisor stops its ranks by itself: what it depended on is gone."""
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
         self.paused: dict[str, QuotaReached] = {}
@@ -140,6 +157,9 @@ class Session:
         """
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
+        if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end:
+            self._taken = asyncio.create_task(self._mind_job())
+            self._tasks.append(self._taken)
         if policy and self.writer and self.manifest.on_failure == "stop":
             self._tasks.append(asyncio.create_task(self._mind_failures()))
 
@@ -371,6 +391,10 @@ class Session:
     def _emit(self, event: Event, *, record: bool = True) -> None:
         if record and self.writer:
             self.folder.write(event)
+        if isinstance(event.fact, events.StopRequested):
+            self._signalled = self._signalled or event.fact.by == "signal"
+            if event.fact.by == "supervisor":
+                self._unheld = f"{event.node}: {event.fact.reason}"
         changed = self.model.apply(event)
         self._tell(event.node, lambda listener: listener.event(event, changed))
         self.changed.set()
@@ -390,6 +414,42 @@ class Session:
                     # Notes are shown with a node; some events have none.
                     at = name if name in self._nodes else self.manifest.nodes[0].name
                     self._note(at, events.Note(str(InternalError(error, where=who))), record=False)
+
+    # The end of a job that lent the nodes
+
+    async def _mind_job(self) -> None:
+        """Once the job that the run is in was ended: why, in the words of whoever did it."""
+        since = 0.0
+        while not self.model.over:
+            await asyncio.sleep(_JOB_LOOK_S)
+            known = self.folder.job_ended()
+            since = (since or time.monotonic()) if known else 0.0
+            # A node with a link still records how its ranks end; of the others nothing more will come.
+            if known and time.monotonic() - since > _JOB_REPORTS_S:
+                for name, node in self.model.nodes.items():
+                    if not node.over and node.link != "ok":
+                        self._note(name, events.NodeLost("its job has ended"))
+        if not self._ended_by_itself():
+            while not self.model.done:  # noqa: ASYNC110 (its last logs are on their way)
+                await asyncio.sleep(_JOB_LOOK_S)
+            # A job is over once no step of ours is in it either, and its srun's last words take a moment.
+            await self.pool.let_go()
+            await asyncio.sleep(_JOB_OVER_S)
+            vanished = any(node.supervisor_gone for node in self.model.nodes.values())
+            for event in await asyncio.to_thread(self.folder.job_ended, ask=True, vanished=vanished):
+                self._emit(event)
+
+    def _ended_by_itself(self) -> bool:
+        """Whether the run has ended without anybody's doing, or as we asked it to."""
+        nodes = self.model.nodes.values()
+        if any(node.lost or node.supervisor_gone for node in nodes):
+            return False
+        return not (self._signalled or self.folder.job_ended())
+
+    async def concluded(self) -> None:
+        """Wait until it is known why the nodes were taken back, if they were, or cannot be known soon."""
+        if self._taken is not None and self.model.done:
+            await asyncio.wait({self._taken}, timeout=_JOB_OVER_S + slurm.PERIOD_S + _CLOSE_S)
 
     # Stopping
 
@@ -432,6 +492,8 @@ class Session:
         joined = time.time()
         while not self.model.over:
             first = self.model.first_failure()
+            if self._unheld and self._stop is None:
+                await self.stop(self._unheld, by="the failure policy")
             if first is None:
                 await asyncio.sleep(0.2)
                 continue

@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, choose, group
+from cockpit.core.run.jobs import Found, Job, choose, group, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -127,6 +127,7 @@ class JobParty:
     :param names: every node that was asked for it
     :param source: how the nodes and the job were named on the command line, for :attr:`command`
     :param silent: nodes that could not be asked
+    :param step: see :func:`cockpit.core.run.jobs.within`
     """
 
     run = ""
@@ -138,8 +139,10 @@ class JobParty:
         pool: LinkPool,
         source: Sequence[str],
         silent: Iterable[str] = (),
+        step: str = "",
     ) -> None:
         self.job = job
+        self._step = step
         self.title = job.title
         self.nodes = names
         self.pool = pool
@@ -171,7 +174,7 @@ class JobParty:
         inferred = [process for process in here if process.inferred]
         if inferred:
             return sorted(inferred, key=lambda process: process.rank)
-        jobs = group({node: await link.call(verbs.Seek())})
+        jobs = group({node: within(await link.call(verbs.Seek()), self._step)})
         return [
             _process(rank, place)
             for job in jobs
@@ -188,17 +191,18 @@ def _process(rank: int, found: Found) -> RankProcess:
 
 
 async def find_job(
-    names: Sequence[str], pool: LinkPool, wanted: str, *, pid: int = 0, match: str = ""
+    names: Sequence[str], pool: LinkPool, wanted: str, *, pid: int = 0, match: str = "", step: str = ""
 ) -> tuple[Job, dict[str, CockpitError]]:
     """The only job on these nodes, or the requested one, and an error for each node that did not answer.
 
     See :func:`cockpit.core.run.jobs.choose` for what may be requested.
 
+    :param step: see :func:`cockpit.core.run.jobs.within`
     :raises CockpitError: there is none, or there are several and none was named
     """
 
     async def ask(node: str) -> SeekAnswer:
-        return await (await pool.lend(node)).call(verbs.Seek())
+        return within(await (await pool.lend(node)).call(verbs.Seek()), step)
 
     answers, errors = await settle({name: ask(name) for name in names})
     jobs = group(answers)

@@ -104,6 +104,8 @@ class Supervisor:
         self._launcher_status: int | None = None
         self._stop_seen: Tuple[int, int] = (0, 0)
         self._terminated = False
+        self._to_pass_on: List[int] = []
+        self._holder = os.getppid() if spec.get("held") else 0
         self._due_at: Dict[str, float] = {}
         self._orphans_since: float | None = None
         self._orphans_told = False
@@ -147,6 +149,10 @@ class Supervisor:
         # Handlers instead of SIG_IGN: exec resets those, so the launcher starts with defaults.
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
+        if self._spec.get("held"):
+            # A SLURM job's `--signal` reaches what its step has started, and is meant for the ranks.
+            for number in (signal.SIGUSR1, signal.SIGUSR2):
+                signal.signal(number, lambda number, _: self._to_pass_on.append(number))
         signal.signal(signal.SIGTERM, self._on_term)
         return wake
 
@@ -217,6 +223,7 @@ class Supervisor:
             self._note_sizes()
         if self._due("room", ROOM_S):
             self._note_full_disk()
+        self._pass_on()
         self._look_for_stop(names)
         self._stop.tick(self._launcher_status is None)
         self._note_orphans()
@@ -274,14 +281,26 @@ class Supervisor:
         if changed:
             self._sizes_file.add({"t": time.time(), "s": changed})
 
+    def _pass_on(self) -> None:
+        while self._to_pass_on:
+            number = self._to_pass_on.pop(0)
+            text = "%s from SLURM, passed on to the ranks" % signal.Signals(number).name
+            self._emit("note", text=text)
+            for rank in self._ranks.live():
+                procfs.send(*rank.training, number)
+
     def _look_for_stop(self, names: List[str]) -> None:
         grace_s = float(self._spec["grace_s"])
         if self._terminated:
             self._terminated = False
             patience_s = min(grace_s, float(self._spec.get("term_grace_s", grace_s)))
             job = os.environ.get("SLURM_JOB_ID") if self._spec.get("held") else None
-            reason = "SLURM ends job %s (scancel, time limit or preemption)" % job if job else ""
+            reason = "SLURM ends job %s, or the step that holds the run" % job if job else ""
             self._stop.request(reason or "SIGTERM to the supervisor", "signal", patience_s, hard=False)
+        if self._holder and os.getppid() != self._holder:
+            # Nothing would tell us of the end of the job any more, nor end us with it.
+            self._holder = 0
+            self._stop.request("the slurmstepd that held it has ended", "supervisor", grace_s, hard=False)
         if record.STOP not in names:
             return
         path = os.path.join(self._folder, record.STOP)

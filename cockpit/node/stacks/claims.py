@@ -52,6 +52,7 @@ class Claim(NamedTuple):
     :param whole: a torch launcher made it; if that one got it from another launcher, it lacks a local rank
     :param port: the master's; empty if none was chosen yet
     :param job: the launcher's own name for the job; may be empty
+    :param step: the step of a SLURM job that it is in, like ``12.3``; empty: in none
     """
 
     rank: int
@@ -66,6 +67,7 @@ class Claim(NamedTuple):
     addr: str
     port: str
     job: str
+    step: str
 
     @property
     def place(self) -> Tuple[Any, ...]:
@@ -116,6 +118,7 @@ def read(data: bytes) -> Optional[Claim]:
         addr=env.get("MASTER_ADDR", ""),
         port="" if port == "0" else port,
         job=_job(env),
+        step=_step(env),
     )
 
 
@@ -132,13 +135,17 @@ def _family(env: Dict[str, str]) -> Optional[_Family]:
     return None
 
 
-def _job(env: Dict[str, str]) -> str:
+def _step(env: Dict[str, str]) -> str:
     step = _first(env, _STEP)
+    return "%s.%s" % (env["SLURM_JOB_ID"], step) if step and env.get("SLURM_JOB_ID") else ""
+
+
+def _job(env: Dict[str, str]) -> str:
     if env.get("TORCHELASTIC_RUN_ID", "none") != "none":
         return env["TORCHELASTIC_RUN_ID"]
     if _first(env, _MPI_JOB):
         return _first(env, _MPI_JOB)
-    return "%s.%s" % (env["SLURM_JOB_ID"], step) if step and env.get("SLURM_JOB_ID") else ""
+    return _step(env)
 
 
 def _launcher(env: Dict[str, str], family: _Family) -> str:

@@ -415,6 +415,7 @@ def _told(one: _Rank) -> Dict[str, Any]:
             "id": (said.job or _job(one))[:PLACE_LIMIT],
         },
         "launcher": said.launcher,
+        "step": said.step[:PLACE_LIMIT],
         "run": said.run,
         "node": said.node,
         **_process_told(pid, one.process.stat.ticks, one.process.stat.state, one.python),

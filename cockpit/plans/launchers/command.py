@@ -24,7 +24,7 @@ for ((cockpit_slot = 0; cockpit_slot < {local:d}; cockpit_slot++)); do
   cockpit_pids+=($!)
 done
 trap 'cockpit_signal=TERM; kill -TERM "${{cockpit_pids[@]}}" 2>/dev/null' TERM
-trap 'cockpit_signal=INT' INT
+trap 'cockpit_signal=INT' INT USR1 USR2
 cockpit_status=0
 for cockpit_pid in "${{cockpit_pids[@]}}"; do
   while :; do

@@ -11,7 +11,14 @@ from cockpit.core.ranks import MAX_HOSTS, expand, set_words
 from cockpit.errors import CockpitError, Exit
 from cockpit.plans.nodes.hostfile import MAX_SLOTS, Host
 
+MAX_STEPS = 1000
+"""Steps of a job that are read."""
+
 _JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?\Z")
+_STEP = re.compile(r"(?:[0-9]{1,10}|batch|extern|interactive)\Z")
+_OF_JOB = re.compile(
+    r"StepId=(?P<job>[0-9]{1,10})\.(?P<step>\w{1,20}) .{0,1000}? Name=(?P<name>.*?)(?: Network=|\Z)"
+)
 _OWN = re.compile(r"JobId=([0-9]{1,10})\s")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _PART = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
@@ -54,13 +61,38 @@ def number(job: str) -> str:
 def _asked(job: str) -> str:
     where = f"job {job}"
     answer = slurm.show_job(job)
-    if "Invalid job id" in answer.said:
+    if not answer.out and "Invalid job id" in answer.said:
         raise CockpitError("no such job", where=where, hint="see: squeue --me")
     if not answer.out:
         said = " ".join(answer.said.split())[:300]
         what = f"scontrol failed: {said or f'status {answer.status}'}"
         raise CockpitError(what, where=where, hint="try: scontrol ping", code=Exit.NODE_UNFIT)
     return answer.out
+
+
+def split(word: str) -> tuple[str, str]:
+    """A job, and a step of it if one is named: ``12.3``, ``12_4.3``, ``12.batch``.
+
+    :raises CockpitError: it is neither
+    """
+    job, dot, step = word.partition(".")
+    if dot and not _STEP.match(step):
+        what = f"no step of a SLURM job: {word!a}"
+        raise CockpitError(what, where="--slurm", hint="write it as 123.0, as squeue --me -s prints it")
+    return job, step
+
+
+def steps(job: str) -> dict[str, str]:
+    """The names of a job's steps that run, by their numbers.
+
+    :param job: its own number
+    :raises CockpitError: SLURM is not here, or does not answer
+    """
+    found = {}
+    for line in slurm.show_steps(job).out.splitlines()[:MAX_STEPS]:
+        if (step := _OF_JOB.match(line)) is not None and step["job"] == job:
+            found[step["step"]] = step["name"]
+    return found
 
 
 def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:

@@ -86,7 +86,7 @@ class FailureBanner(Widget):
     ) -> list[list[Part]]:
         failures = model.failures()
         if not failures:
-            return []
+            return [[Part(((_shown(model.job_end), "bad"),), 0)]] if model.job_end else []
         first, others = failures[0], failures[1:]
         lines = [self._who(model, first, others), *self._why(cause or failure(model, "", b""))]
         rest = self._rest(model, others, stops_at, now)

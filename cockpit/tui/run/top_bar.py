@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.slow_links import slow_from
+from cockpit.core.run.summary import shown
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs
 from cockpit.tui.look.spark import sparkline
@@ -48,6 +49,7 @@ class TopBar(Bar):
     def parts(self, head: Head) -> list[Part]:
         """The parts of the line, from left to right."""
         model = head.model
+        ended = model.over and bool(model.job_end) and model.first_failure() is None
         sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
         end = _ended_at(model) if model.over or head.recorded else None
         elapsed = (head.now if end is None else end) - head.began
@@ -56,9 +58,10 @@ class TopBar(Bar):
         alive, total = model.alive(), len(model.ranks)
         bad = any(rank.failed for rank in model.ranks.values())
         well = "bad" if bad else "good" if alive == total else "strong"
+        short = Part(((f"{sign} job ended", style),), 0)
         parts = [
             Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
-            Part(((f"{sign} {state}", style),), 0),
+            Part(((f"{sign} {state}", style),), 0, short if ended else None),
             Part(((elapsed_text(elapsed), "dim"),), 4),
             *self._progress(head),
             Part(
@@ -101,6 +104,8 @@ def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICOD
     nodes = list(model.nodes.values())
     failed = any(rank.failed for rank in model.ranks.values())
     if model.over:
+        if model.job_end and model.first_failure() is None:
+            return glyphs.killed, shown(model.job_end), "bad" if failed else "warn"
         if any(node.lost for node in nodes):
             return glyphs.lost, "lost", "bad"
         if model.stop_reason and model.first_failure() is None:

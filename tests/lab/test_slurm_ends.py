@@ -1,0 +1,231 @@
+"""How SLURM ends the job that a run is in, and what is said of it: the reason by its name, everywhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from tests.lab.cockpits import Cockpits
+from tests.lab.lab import Lab
+from tests.lab.slurm import Slurm
+from tests.needs import lacking
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+
+TRAINS = (
+    "import signal, time\n"
+    "signal.signal(signal.SIGUSR1, lambda *_: print('told by USR1'))\n"
+    "for step in range(1, 100000):\n"
+    "    print('step', step)\n"
+    "    time.sleep(0.1)\n"
+)
+
+
+@pytest.fixture(params=["linuxproc", "cgroup"])
+def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
+    """Two nodes without sshd; jobs of ``urgent`` take the nodes of those of the other partitions."""
+    if reason := Lab.unavailable():
+        lacking(reason)
+    if reason := Slurm.lacks(request.param):
+        pytest.skip(reason)  # nothing that is installed changes it
+    with Lab(nodes=2) as lab:
+        for node in lab.nodes:
+            lab.stop_sshd(node, sessions=True)
+        nodes = ",".join(lab.nodes)
+        more = [
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=REQUEUE",
+            f"PartitionName=cheap Nodes={nodes} PriorityTier=1 PreemptMode=CANCEL State=UP",
+            f"PartitionName=again Nodes={nodes} PriorityTier=1 PreemptMode=REQUEUE State=UP",
+            f"PartitionName=urgent Nodes={nodes} PriorityTier=10 State=UP",
+        ]
+        with Slurm(lab, request.param, more="\n".join(more)) as cluster:
+            yield cluster
+
+
+class End(NamedTuple):
+    """A way in which a job ends.
+
+    :param job: makes the job
+    :param fault: ends it
+    :param said: the sentence about that, with {job} for its number
+    """
+
+    job: Callable[[Slurm], str]
+    fault: Callable[[Slurm, str], object]
+    said: str
+
+
+def allocated(*options: str) -> Callable[[Slurm], str]:
+    return lambda slurm: slurm.allocate("-N2", *options)
+
+
+def batch(script: str, *options: str) -> Callable[[Slurm], str]:
+    """A job of a script, running."""
+
+    def make(slurm: Slurm) -> str:
+        path = slurm.lab.home() / "job.sh"
+        slurm.lab.write(None, path, f"#!/bin/sh\n{script}\n")
+        job = slurm.run("sbatch", "--parsable", "-N2", "--output=/dev/null", *options, str(path)).strip()
+        until(lambda: slurm.state(job) == "RUNNING", "the job runs", timeout=60)
+        return job
+
+    return make
+
+
+def as_root(*words: str) -> Callable[[Slurm, str], object]:
+    """What an administrator types, with {job} for the job."""
+    return lambda slurm, job: slurm.lab.run(
+        [word.format(job=job) for word in words], user="root", env=slurm.env, check=True
+    )
+
+
+def preempt(slurm: Slurm, job: str) -> None:
+    slurm.run("scancel", slurm.allocate("-N2", "--exclusive", "-p", "urgent"))
+
+
+def cancel_step(slurm: Slurm, job: str) -> None:
+    slurm.run("scancel", held_step(slurm, job))
+
+
+def held_step(slurm: Slurm, job: str) -> str:
+    """The step that holds the supervisors."""
+    steps = dict(
+        line.split()[::-1] for line in slurm.run("squeue", "-h", "-s", "-o", "%i %j", "-j", job).splitlines()
+    )
+    return str(steps["cockpit"])
+
+
+SLEEPS = "exec sleep 600"
+ENDS = {
+    "scancel": End(
+        allocated(), lambda slurm, job: slurm.run("scancel", job), "SLURM job {job} was cancelled"
+    ),
+    "script": End(
+        batch("until [ -e $HOME/go ]; do sleep 0.1; done"),
+        lambda slurm, job: slurm.lab.write(None, slurm.lab.home() / "go", ""),
+        "SLURM job {job} is over: its script, or the salloc that made it, has ended",
+    ),
+    "limit": End(
+        allocated("-t", "10"),
+        as_root("scontrol", "update", "jobid={job}", "EndTime=now+1"),
+        "SLURM ended job {job} at its time limit (00:",
+    ),
+    "preempted": End(allocated("-p", "cheap"), preempt, "SLURM preempted job {job} for another one"),
+    "queued-again": End(
+        batch(SLEEPS, "-p", "again", "--requeue"),
+        preempt,
+        "SLURM preempted job {job} for another one, and queued it again",
+    ),
+    "requeue": End(
+        batch(SLEEPS, "--requeue"),
+        as_root("scontrol", "requeue", "{job}"),
+        "SLURM ended job {job} to queue it again (requeue)",
+    ),
+    "step": End(allocated(), cancel_step, "which held the run, was cancelled; SLURM job {job} goes on"),
+    "node": End(
+        allocated(),
+        as_root("scontrol", "update", "nodename=node2", "state=down", "reason=test"),
+        "SLURM ended job {job}: node2 failed",
+    ),
+}
+
+
+def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
+    for name, end in ENDS.items():
+        if slurm.tracking != "cgroup" and name not in ("scancel", "node"):
+            continue  # the words are the same
+        cockpits = Cockpits(slurm.lab, name, slurm.env)
+        job = end.job(slurm)
+        process = started(cockpits, job)
+        if name == "scancel":
+            told_by_a_signal(slurm, cockpits, job)
+        end.fault(slurm, job)
+        _, said = process.communicate(timeout=90)
+        assert process.returncode == 1
+        sentence = end.said.format(job=job)
+        assert sentence in said, f"{name}: {said}"
+        assert "first to fail" not in said, "what SLURM ended has not failed"
+        if name == "step":
+            slurm.cancel(job)
+        else:
+            recorded(cockpits)
+            slurm.run("scancel", job, check=False)  # it may be queued again
+            over(slurm, job)
+        assert not cockpits.left_over(), name
+        if name in ("node", "step"):
+            shown_afterwards(cockpits, sentence)
+    unwatched(slurm)
+
+
+def started(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
+    """A run in a job, training."""
+    words = ["--slurm", job, "--launcher", "command", "--headless"]
+    return cockpits.start(*words, program=["/usr/bin/python3", "-u", "-c", TRAINS], stderr=subprocess.PIPE)
+
+
+def told_by_a_signal(slurm: Slurm, cockpits: Cockpits, job: str) -> None:
+    """What ``--signal=USR1`` does some time before the end: each rank is told, once, and all goes on."""
+
+    def lines(node: str) -> list[bytes]:
+        return [line for log in cockpits.logs(node).values() for line in log.splitlines()]
+
+    def told(node: str) -> bool:
+        return lines(node).count(b"told by USR1") >= 2
+
+    until(lambda: all(lines(node).count(b"step 2") == 2 for node in slurm.lab.nodes), "all ranks train")
+    slurm.run("scancel", "-s", "USR1", job)
+    for node in slurm.lab.nodes:
+        until(partial(told, node), "each rank was told")
+    before = {node: len(lines(node)) for node in slurm.lab.nodes}
+    until(lambda: all(len(lines(node)) > before[node] + 4 for node in slurm.lab.nodes), "they train on")
+    times = 2 if slurm.tracking == "cgroup" else 4  # there, SLURM tells them too
+    assert all(lines(node).count(b"told by USR1") <= times for node in slurm.lab.nodes), "and only once"
+
+
+def over(slurm: Slurm, job: str) -> None:
+    """Wait for the end of a job."""
+    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)
+
+
+def recorded(cockpits: Cockpits) -> None:
+    """Each node has recorded how its ranks ended before SLURM's SIGKILL."""
+    for node in cockpits.lab.nodes:
+        exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
+        assert [event["signal"] for event in exits] == [signal.SIGTERM] * 2
+        assert cockpits.count(node, "ended") == 1
+
+
+def shown_afterwards(cockpits: Cockpits, sentence: str) -> None:
+    """The same sentence from those who come later."""
+    shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json", "--no-connect").stdout)
+    assert sentence in shown["state"]
+    assert [(found["id"], found["certainty"]) for found in shown["findings"]] == [("job_ended", "sure")]
+    attached = cockpits.cockpit("attach", cockpits.name, "--headless", "--json")
+    assert attached.returncode == 1
+    over = json.loads(attached.stdout.splitlines()[-1])
+    assert sentence in over["job_end"]
+    assert over["first_failure"] is None
+
+
+def unwatched(slurm: Slurm) -> None:
+    """Nobody watches: what srun has said is enough to know it later, and so is the controller."""
+    cockpits = Cockpits(slurm.lab, "unwatched", slurm.env)
+    job = slurm.allocate("-N2", "-t", "10")
+    process = started(cockpits, job)
+    process.kill()
+    process.communicate()
+    as_root("scontrol", "update", "jobid={job}", "EndTime=now+1")(slurm, job)
+    over(slurm, job)
+    said = f"SLURM ended job {job} at its time limit"
+    listed = json.loads(cockpits.cockpit("ps", "--json", "--no-connect").stdout)
+    assert [run["state"] for run in listed if run["run"] == "unwatched"] == [said], listed
+    assert said + " (00:" in cockpits.cockpit("attach", "unwatched", "--headless").stderr
+    assert not cockpits.left_over()

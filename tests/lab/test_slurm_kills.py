@@ -1,0 +1,186 @@
+"""kill -9 of every process that a run in a SLURM job rests on, in turn: what is said, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.lab.cockpits import Cockpits
+from tests.lab.lab import Lab, Process
+from tests.lab.slurm import Slurm
+from tests.needs import lacking
+from tests.waiting import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+
+TRAINS = "import time\nfor step in range(1, 100000):\n    print('step', step)\n    time.sleep(0.1)\n"
+
+
+@pytest.fixture(params=["linuxproc", "cgroup"])
+def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
+    """Two nodes without sshd."""
+    if reason := Lab.unavailable():
+        lacking(reason)
+    if reason := Slurm.lacks(request.param):
+        pytest.skip(reason)  # nothing that is installed changes it
+    with Lab(nodes=2) as lab:
+        for node in lab.nodes:
+            lab.stop_sshd(node, sessions=True)
+        with Slurm(lab, request.param) as cluster:
+            yield cluster
+
+
+def words(process: Process) -> str:
+    return " ".join(process.cmdline)
+
+
+def is_holder(process: Process) -> bool:
+    return "--job-name=cockpit" in process.cmdline
+
+
+def is_step_to(node: str) -> Callable[[Process], bool]:
+    """Whether a process is the srun of the step by which the cockpit reaches a node."""
+    return lambda process: "--unbuffered" in process.cmdline and node in process.cmdline
+
+
+def is_agent(process: Process) -> bool:
+    return "def receive" in words(process)
+
+
+def is_supervisor(process: Process) -> bool:
+    return "--held" in process.cmdline
+
+
+def is_wrapper(process: Process) -> bool:
+    return "wrap" in process.cmdline and not is_supervisor(process)
+
+
+def is_rank(process: Process) -> bool:
+    return process.cmdline[1:3] == ("-u", "-c") and "print('step'" in words(process)
+
+
+def is_slurmd(process: Process) -> bool:
+    return bool(process.cmdline) and process.cmdline[0].endswith("/slurmd")
+
+
+def kill(slurm: Slurm, node: str | None, which: Callable[[Process], bool]) -> int:
+    """Kill the oldest process of a kind on a node (None: the login node); returns its number."""
+    pid = min(process.pid for process in slurm.lab.processes(node) if which(process))
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def held_step(slurm: Slurm, job: str) -> str:
+    listed = slurm.run("squeue", "-h", "-s", "-o", "%i %j", "-j", job).splitlines()
+    return next(line.split()[0] for line in listed if line.endswith(" cockpit"))
+
+
+class Fatal(NamedTuple):
+    """A process whose death ends the run, or a part of it.
+
+    :param node: where it is; None: the login node
+    :param said: what people are told
+    """
+
+    node: str | None
+    which: Callable[[Process], bool]
+    said: str
+
+
+FATAL = {
+    "srun": Fatal(None, is_holder, "the srun that held the run was killed (pid {pid} on login)"),
+    "supervisor": Fatal("node1", is_supervisor, "node1: its supervisor was killed"),
+    "wrapper": Fatal("node1", is_wrapper, "on node1, killed by SIGKILL"),
+    "rank": Fatal("node1", is_rank, "on node1, killed by SIGKILL"),
+}
+ALIKE = ("wrapper", "rank")
+"""Nothing about them differs from one way of tracking to another."""
+
+
+def started(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
+    options = ["--slurm", job, "--launcher", "command", "--headless", "--failure-wait", "0"]
+    program = ["/usr/bin/python3", "-u", "-c", TRAINS]
+    process = cockpits.start(*options, program=program, stderr=subprocess.PIPE)
+    until(lambda: trains(cockpits), "all ranks train")
+    return process
+
+
+def trains(cockpits: Cockpits) -> list[int]:
+    """How far each node's ranks are together; empty: not all have begun."""
+    steps = [data.count(b"step") for node in cockpits.lab.nodes for data in rank_logs(cockpits, node)]
+    return steps if len(steps) == 4 and all(steps) else []
+
+
+def rank_logs(cockpits: Cockpits, node: str) -> list[bytes]:
+    return [data for name, data in cockpits.logs(node).items() if name.startswith("rank-")]
+
+
+def goes_on(cockpits: Cockpits, what: str) -> None:
+    before = trains(cockpits)
+    until(
+        lambda: all(new > old for new, old in zip(trains(cockpits), before, strict=True)), f"{what}: goes on"
+    )
+
+
+def test_what_each_death_ends_and_what_is_said_of_it(slurm: Slurm) -> None:
+    job = slurm.allocate("-N2")
+    for name, fatal in FATAL.items():
+        if name in ALIKE and slurm.tracking != "cgroup":
+            continue
+        cockpits = Cockpits(slurm.lab, name, slurm.env)
+        process = started(cockpits, job)
+        pid = kill(slurm, fatal.node, fatal.which)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 1, f"{name}: {said}"
+        assert fatal.said.format(pid=pid) in said, f"{name}: {said}"
+        nothing_is_left(cockpits)
+        cockpits.assert_spools_equal()
+        assert slurm.state(job) == "RUNNING", "the job is not ours to end"
+    nothing_else_matters(slurm, job)
+    the_step_of_a_node(slurm, job)
+
+
+def nothing_is_left(cockpits: Cockpits) -> None:
+    until(lambda: not cockpits.left_over(), f"{cockpits.name}: nothing is left")
+
+
+def nothing_else_matters(slurm: Slurm, job: str) -> None:
+    """A run outlives everything that only looks at it, and SLURM's own daemon."""
+    cockpits = Cockpits(slurm.lab, "goes-on", slurm.env)
+    process = started(cockpits, job)
+    kill(slurm, "node1", is_agent)
+    goes_on(cockpits, "an agent is killed")
+    kill(slurm, None, is_step_to("node2"))
+    goes_on(cockpits, "the srun of a link is killed")
+    kill(slurm, "node1", is_slurmd)
+    goes_on(cockpits, "slurmd is killed")
+    slurm.start_node("node1")
+    process.kill()
+    process.communicate()
+    goes_on(cockpits, "the cockpit is killed")
+    shown = json.loads(cockpits.cockpit("ps", cockpits.name, "--json").stdout)
+    assert {rank["state"] for rank in shown["ranks"]} == {"running"}
+    stopped = cockpits.cockpit("stop", "--slurm", held_step(slurm, job))
+    assert stopped.returncode == 0, stopped.stderr
+    assert not cockpits.left_over()
+    assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
+
+
+def the_step_of_a_node(slurm: Slurm, job: str) -> None:
+    """Without its slurmstepd nothing would end a run with its job: it ends by itself, also on other nodes."""
+    cockpits = Cockpits(slurm.lab, "stepd", slurm.env)
+    process = started(cockpits, job)
+    kill(slurm, "node1", lambda each: words(each).startswith(f"slurmstepd: [{held_step(slurm, job)}]"))
+    _, said = process.communicate(timeout=120)
+    assert "the slurmstepd that held it has ended" in said, said
+    nothing_is_left(cockpits)
+    assert all(cockpits.count(node, "ended") == 1 for node in slurm.lab.nodes)
+    cockpits.assert_spools_equal()
+    slurm.run("scancel", job)
+    until(lambda: slurm.state(job) == "", "the job has ended", timeout=90)
