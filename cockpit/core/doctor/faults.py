@@ -238,7 +238,7 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     """Ranks that are there already: a run under way, or what is left of one."""
     for node, look in looks.answered.items():
-        there = look.ranks.ranks if look.ranks else ()
+        there = [rank for rank in look.ranks.ranks if rank.run != (looks.run or None)] if look.ranks else []
         for run in dict.fromkeys(rank.run for rank in there):
             ranks = [rank for rank in there if rank.run == run]
             what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
@@ -256,17 +256,24 @@ def _others_job(look: Look) -> Iterator[str]:
         yield f"{clean(job.user)} runs a job there: {clean(job.command)}"
 
 
-@_on_each(
+@_fault(
     "gpu_busy",
     Step("nvidia-smi", "who is it? what a dead run has left ends with: kill PID"),
     Step("--exclude NODES", "train without it"),
     source="DeepSpeed#1016, EgoVerse#682",
 )
-def _gpu_busy(look: Look) -> Iterator[str]:
-    """Memory of a GPU is taken."""
+def _gpu_busy(looks: Looks) -> Iterator[Told]:
+    """Memory of a GPU is taken, and not by the run that is meant to be there."""
+    for node, look in looks.answered.items():
+        ranks = look.ranks.ranks if look.ranks and looks.run else ()
+        ours = {rank.pid for rank in ranks if rank.run == looks.run}
+        yield from (Told(node, text) for text in _taken(look, ours))
+
+
+def _taken(look: Look, ours: set[int]) -> Iterator[str]:
     for gpu in look.condition.gpus or ():
         used, total = gpu.memory_bytes or 0, gpu.memory_total_bytes or 0
-        if total and used >= GPU_BUSY * total:
+        if total and used >= GPU_BUSY * total and not ours & {user.pid for user in gpu.users}:
             users = [
                 f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
             ]
