@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,7 @@ from typing import Any
 
 from cockpit.base.verbs import Ping
 from cockpit.engine.links.pool import LinkPool
+from cockpit.transport.base import Reach
 
 PYTHONS = [sys.executable]
 
@@ -25,6 +27,28 @@ async def connect(nodes: list[str]) -> dict[str, Any]:
         links = await pool.open_all(nodes)
         await asyncio.gather(*(link.call(Ping()) for link in links.values()))
     return {}
+
+
+async def doctor(nodes: list[str], reach: Reach | None = None) -> dict[str, Any]:
+    """Everything that the doctor asks of these nodes, and its findings."""
+    from cockpit.engine.doctor import Wanted, examine
+    from cockpit.plans.launch import LaunchJob
+    from cockpit.plans.nodes.hostfile import Host
+
+    hosts = tuple(Host(name, (0,)) for name in nodes)
+    job = LaunchJob("doctor", hosts, ("doctor",), "/", python=sys.executable)
+    async with LinkPool(PYTHONS, reach) as pool:
+        found = (await examine(pool, Wanted(job))).findings
+    return {
+        id: sum(len(each.nodes) for each in found if each.id == id) for id in ("unreachable", "no_answer")
+    }
+
+
+async def checked(words: list[str]) -> dict[str, Any]:
+    """The same of this machine alone: ``node_s`` is the CPU time of what stands for the node."""
+    await doctor(["localhost"], Reach("local"))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"node_s": used.ru_utime + used.ru_stime}
 
 
 async def logs(words: list[str]) -> dict[str, Any]:
@@ -120,6 +144,8 @@ def _manifest(node: str, folder: str) -> Any:
 
 VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "connect": connect,
+    "doctor": doctor,
+    "checked": checked,
     "logs": logs,
     "collect": collect,
     "stacks": stacks,
