@@ -193,7 +193,7 @@ async def _met(
     try:
         with suppress(CockpitError):
             async for item, _ in stream.parts():
-                asked = verbs.Reach(address, item.port, limit_s=wanted.check_s)
+                asked = verbs.Reach(address, port or item.port, limit_s=wanted.check_s)
                 calls = {name: link.call(asked, deadline_s=wanted.timeout_s) for name, link in others.items()}
                 answers, _ = await settle(calls)
                 return address, answers

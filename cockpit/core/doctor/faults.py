@@ -25,6 +25,8 @@ LOCK_S = 600.0
 LOCKED_BYTES = 64 << 20
 LEFT_BYTES = 64 << 20
 FEW = 1024
+LONG = 400
+"""Characters of an error's sentence."""
 NETWORK_TYPES = frozenset({"nfs", "nfs4", "lustre", "cifs", "beegfs", "gpfs", "ceph", "9p", "fuse.sshfs"})
 
 
@@ -102,18 +104,20 @@ def _unreachable(looks: Looks) -> Iterator[Told]:
     """No link: ssh, its keys, the agent's python."""
     for node, look in looks.nodes.items():
         if not look.machine:
-            yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+            yield from _errors(node, look)
 
 
 @_fault("refused", source="DeepSpeedExamples#889", severity="error")
 def _refused(looks: Looks) -> Iterator[Told]:
     """Facts that a node refused: no such folder, no such python, a setup that fails."""
     for node, look in looks.answered.items():
-        yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+        yield from _errors(node, look)
 
 
-def _hint(hint: str) -> tuple[Step, ...]:
-    return (Step(hint),) if hint else ()
+def _errors(node: str, look: Look) -> Iterator[Told]:
+    for error in look.errors:
+        step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
+        yield Told(node, clean(error.what, LONG), (step,))
 
 
 @_fault(

@@ -80,9 +80,9 @@ class Looks:
         return len({look.machine for look in self.answered.values()})
 
 
-def clean(text: object) -> str:
+def clean(text: object, limit: int = SHOWN) -> str:
     """A node's word in a sentence: short, and harmless for a terminal."""
-    return RemoteText.of(str(text)).shown(limit=SHOWN)
+    return RemoteText.of(str(text)).shown(limit=limit)
 
 
 def size(number: float) -> str:
