@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cockpit.base import verbs
+from cockpit.base.answers import FactsAnswer
 from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
-from cockpit.core.finding import RULE_FAILED, Finding, findings
+from cockpit.core.finding import RULE_FAILED, Finding, Step, findings
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
@@ -98,12 +99,18 @@ def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
     for name, look in nodes.items():
         if look.facts is None:
             continue
-        facts = NodeFacts.of(name, look.facts, job.profiler.name if job.profiler else "")
-        inputs = {"job": job, "facts": facts, "answer": look.facts}
-        for each in findings(UNFIT, inputs):
-            if each.id != RULE_FAILED:
-                found.setdefault((each.id, each.what), (each, []))[1].append(name)
+        for each in _unfit(job, name, look.facts):
+            found.setdefault((each.id, each.what), (each, []))[1].append(name)
     return [replace(finding, nodes=tuple(names)) for finding, names in found.values()]
+
+
+def _unfit(job: LaunchJob, name: str, answer: FactsAnswer) -> list[Finding]:
+    try:
+        facts = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
+    except CockpitError as error:
+        return [Finding("bad_facts", error.what, certainty="sure", steps=(Step(error.hint),))]
+    inputs = {"job": job, "facts": facts, "answer": answer}
+    return [each for each in findings(UNFIT, inputs) if each.id != RULE_FAILED]
 
 
 def wanted_again(manifest: Manifest) -> Wanted:
