@@ -22,6 +22,7 @@ from benchmarks import (
     causes,
     collect,
     connect,
+    doctor,
     firstframe,
     folding,
     footprint,
@@ -40,6 +41,7 @@ from tests.lab.lab import Lab, LabError
 
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
+    "doctor": doctor.run,
     "badnodes": badnodes.run,
     "logs": logs.run,
     "srun": srun.run,
@@ -58,7 +60,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "causes": causes.run,
 }
-IN_LAB = ("connect", "logs", "collect", "stacks")
+IN_LAB = ("connect", "doctor", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
 
 

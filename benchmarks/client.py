@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -43,6 +44,28 @@ async def trips(nodes: list[str]) -> dict[str, Any]:
             await link.call(Ping())
             took.append(time.monotonic() - began)
     return {"seconds": statistics.median(took)}
+
+
+async def doctor(nodes: list[str], reach: Reach | None = None) -> dict[str, Any]:
+    """Everything that the doctor asks of these nodes, and its findings."""
+    from cockpit.engine.doctor import Wanted, examine
+    from cockpit.plans.launch import LaunchJob
+    from cockpit.plans.nodes.hostfile import Host
+
+    hosts = tuple(Host(name, (0,)) for name in nodes)
+    job = LaunchJob("doctor", hosts, ("doctor",), "/", python=sys.executable)
+    async with LinkPool(PYTHONS, reach) as pool:
+        found = (await examine(pool, Wanted(job))).findings
+    return {
+        id: sum(len(each.nodes) for each in found if each.id == id) for id in ("unreachable", "no_answer")
+    }
+
+
+async def checked(words: list[str]) -> dict[str, Any]:
+    """The same of this machine alone: ``node_s`` is the CPU time of what stands for the node."""
+    await doctor(["localhost"], Reach("local"))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"node_s": used.ru_utime + used.ru_stime}
 
 
 async def logs(words: list[str]) -> dict[str, Any]:
@@ -141,6 +164,8 @@ def _manifest(node: str, folder: str) -> Any:
 VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "connect": connect,
     "trips": trips,
+    "doctor": doctor,
+    "checked": checked,
     "logs": logs,
     "collect": collect,
     "stacks": stacks,

@@ -9,29 +9,30 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cockpit.base import verbs
+from cockpit.base.answers import FactsAnswer
 from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
-from cockpit.core.finding import RULE_FAILED, Finding, findings
+from cockpit.core.finding import RULE_FAILED, Finding, Step, findings
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
+from cockpit.engine.records.folder import Manifest
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import DEFAULT_PORT, LaunchJob, NodeFacts
+from cockpit.plans.nodes.hostfile import Host
 from cockpit.plans.plan import host_of
 from cockpit.plans.unfit import UNFIT
 from cockpit.transport.base import LinkError
 
 T = TypeVar("T")
 
-ANSWER_S = 7.0
+TIMEOUT_S = 7.0
 """A node that has no link after this long counts as unreachable."""
-LIMIT_S = 3.0
-"""For each check on a node."""
-_REACH_S = 2.0
-_CALL_S = 9.0
+CHECK = 0.4
+"""The part of that time that each check on a node may take."""
 
 ALL = (*PARTS, "profiling", "port", "login", "names")
 
@@ -45,14 +46,27 @@ class Wanted:
     """What is to be launched on the nodes, as far as that is known.
 
     :param launcher: empty: the one that the nodes have
-    :param program: the job's is its own, rather than a stand-in
     :param scheduler: whether a run there ends with its job, not at logout
+    :param run: this one runs there already, and is meant to; empty: none is
+    :param timeout_s: for a node to have a link, and for each answer after that
     """
 
     job: LaunchJob
     launcher: str = ""
     node_dir: str = ""
     scheduler: bool = False
+    run: str = ""
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def check_s(self) -> float:
+        """For each check on a node."""
+        return CHECK * self.timeout_s
+
+    @property
+    def port(self) -> int:
+        """Where its ranks will meet on the first node; 0: they do already."""
+        return 0 if self.run else self.job.master_port or DEFAULT_PORT
 
 
 async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
@@ -69,11 +83,12 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
     job = replace(job, launcher=wanted.launcher or _launcher(nodes))
     looks = Looks(
         nodes,
-        port=job.master_port or DEFAULT_PORT,
+        port=wanted.port,
         port_asked=job.master_port is not None,
         address=address,
         env=job.env,
         scheduler=wanted.scheduler,
+        run=wanted.run,
     )
     return Diagnosis(looks, diagnosis(looks, unfit(job, nodes)))
 
@@ -84,38 +99,65 @@ def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
     for name, look in nodes.items():
         if look.facts is None:
             continue
-        facts = NodeFacts.of(name, look.facts, job.profiler.name if job.profiler else "")
-        inputs = {"job": job, "facts": facts, "answer": look.facts}
-        for each in findings(UNFIT, inputs):
-            if each.id != RULE_FAILED:
-                found.setdefault((each.id, each.what), (each, []))[1].append(name)
+        for each in _unfit(job, name, look.facts):
+            found.setdefault((each.id, each.what), (each, []))[1].append(name)
     return [replace(finding, nodes=tuple(names)) for finding, names in found.values()]
+
+
+def _unfit(job: LaunchJob, name: str, answer: FactsAnswer) -> list[Finding]:
+    try:
+        facts = NodeFacts.of(name, answer, job.profiler.name if job.profiler else "")
+    except CockpitError as error:
+        return [Finding("bad_facts", error.what, certainty="sure", steps=(Step(error.hint),))]
+    inputs = {"job": job, "facts": facts, "answer": answer}
+    return [each for each in findings(UNFIT, inputs) if each.id != RULE_FAILED]
+
+
+def wanted_again(manifest: Manifest) -> Wanted:
+    """What to ask the nodes of a run that is known here."""
+    plans = {str(plan.get("node")): plan for plan in manifest.plans}
+    first = next(iter(plans.values()), {})
+    job = LaunchJob(
+        run=manifest.run,
+        hosts=tuple(
+            Host(node.name, tuple(plans.get(node.name, {}).get("slots", (0,)))) for node in manifest.nodes
+        ),
+        program=tuple(manifest.program),
+        cwd=manifest.cwd,
+        launcher=manifest.launcher,
+        python=first.get("python") or None,
+        setup=str(first.get("setup", "")),
+        path=str(first.get("path", "")),
+    )
+    return Wanted(job, manifest.launcher, scheduler=manifest.transport == "srun", run=manifest.run)
 
 
 async def _look(pool: LinkPool, name: str, wanted: Wanted, names: list[str]) -> Look:
     job = wanted.job
     try:
-        link = await asyncio.wait_for(pool.lend(name, now=True), ANSWER_S)
+        link = await asyncio.wait_for(pool.lend(name, now=True), wanted.timeout_s)
     except CockpitError as error:
         return Look(errors=(error,))
     except (TimeoutError, asyncio.TimeoutError):
         progress = pool.roll.awaited.get(name)
         stage = f": still waiting for {progress.stage.value}" if progress else ""
-        late = LinkError(f"no answer within {ANSWER_S:g} s{stage}", where=name, hint=f"try: ssh {name} true")
+        late = LinkError(
+            f"no answer within {wanted.timeout_s:g} s{stage}", where=name, hint=f"try: ssh {name} true"
+        )
         pool.roll.fail(name, late)
         return Look(errors=(late,))
     base = base_of(link, wanted.node_dir)
     request = facts_request(job)
     first = job.hosts[0].name
     hosts = dict.fromkeys([*map(host_of, names), link.hello.host])
-    asked = checkup_request(job, ALL, base, LIMIT_S)
-    asked = replace(asked, names=tuple(hosts), port=(job.master_port or DEFAULT_PORT) if name == first else 0)
+    asked = checkup_request(job, ALL, base, wanted.check_s)
+    asked = replace(asked, names=tuple(hosts), port=wanted.port if name == first else 0)
     request = replace(request, base=base, tools={**TOOLS, **request.tools})
     errors: list[CockpitError] = []
 
     async def answer(to: verbs.Request[T, Any]) -> T | None:
         try:
-            return await link.call(to, deadline_s=_CALL_S)
+            return await link.call(to, deadline_s=wanted.timeout_s)
         except CockpitError as error:
             errors.append(error)
             return None
@@ -153,13 +195,13 @@ async def _met(
     except CockpitError:
         return "", {}
     held = nodes[first].condition.port
-    port = 0 if held else wanted.job.master_port or DEFAULT_PORT
-    stream = await links[first].stream(verbs.Meet(port, limit_s=_CALL_S))
+    port = 0 if held else wanted.port
+    stream = await links[first].stream(verbs.Meet(port, limit_s=wanted.timeout_s))
     try:
         with suppress(CockpitError):
             async for item, _ in stream.parts():
-                asked = verbs.Reach(address, item.port, limit_s=_REACH_S)
-                calls = {name: link.call(asked, deadline_s=_CALL_S) for name, link in others.items()}
+                asked = verbs.Reach(address, port or item.port, limit_s=wanted.check_s)
+                calls = {name: link.call(asked, deadline_s=wanted.timeout_s) for name, link in others.items()}
                 answers, _ = await settle(calls)
                 return address, answers
     finally:

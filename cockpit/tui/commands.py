@@ -9,10 +9,10 @@ from typing import Literal
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, EVERYWHERE = "run", "stacks", ""
-"""Scopes: what a key does on the run's screen, on that of the stacks, or on both."""
+RUN, STACKS, DOCTOR, EVERYWHERE = "run", "stacks", "doctor", ""
+"""Scopes: what a key does on the run's screen, on that of the stacks, on the doctor's, or on all of them."""
 
-GROUPS = ("Run", "Move", "Log", "Stacks", "View")
+GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "View")
 """Headings in help and docs, in order."""
 
 Id = Literal[
@@ -20,6 +20,7 @@ Id = Literal[
     "keep",
     "collect",
     "stacks",
+    "doctor",
     "retry",
     "leave",
     "interrupt",
@@ -71,6 +72,7 @@ Id = Literal[
     "classes",
     "tree",
     "threads",
+    "look_again",
     "copy",
     "copy_command",
     "zoom",
@@ -81,7 +83,7 @@ Id = Literal[
 ]
 """The names of all commands: what is spelled otherwise in code is an error of mypy's."""
 
-NAMES = {"Stacks": "Stacks, after `s`"}
+NAMES = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`"}
 """Headings in the docs, if they say more than those in the app."""
 
 
@@ -98,7 +100,7 @@ class Command:
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run`` or ``stacks``; empty: every screen
+    :param scope: the screen it is for, ``run``, ``stacks`` or ``doctor``; empty: every screen
     """
 
     group: str
@@ -124,8 +126,9 @@ class Command:
 
 
 # One for the commands under each heading.
-_run, _move, _log, _stacks, _view = (partial(Command, group) for group in GROUPS)
+_run, _move, _log, _stacks, _doctor, _view = (partial(Command, group) for group in GROUPS)
 _stacks = partial(_stacks, scope=STACKS)
+_doctor = partial(_doctor, scope=DOCTOR)
 
 EVERY: tuple[Command, ...] = (
     _run(
@@ -161,6 +164,13 @@ EVERY: tuple[Command, ...] = (
         "stacks",
         "Looks at every rank twice, a second apart. Training is not disturbed.",
         35,
+    ),
+    _run(
+        "doctor",
+        "D",
+        "what differs between the nodes, and what is wrong with them",
+        "doctor",
+        "Looks at all nodes at once, for a few seconds. Nothing is changed on them.",
     ),
     _run(
         "retry",
@@ -283,6 +293,7 @@ EVERY: tuple[Command, ...] = (
     _stacks("classes", "1", "ranks by what they do"),
     _stacks("tree", "2", "the tree of all stacks"),
     _stacks("threads", "3", "threads of the chosen rank"),
+    _doctor("look_again", "r", "look at the nodes again", "look again", footer=20),
     _view(
         "copy",
         "y",
@@ -344,7 +355,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
         for command in EVERY
     }
-    for scope in (RUN, STACKS):
+    for scope in (RUN, STACKS, DOCTOR):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     return commands
 

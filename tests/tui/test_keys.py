@@ -19,6 +19,7 @@ from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.key_bar import KeyBar
 from cockpit.tui.run import help as run_help
 from cockpit.tui.run.command_list import CommandList
+from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks import help as stacks_help
@@ -105,6 +106,7 @@ RUNS: dict[str, Scene] = {
     "noisy": Scene(play=noisy),
     "searched": Scene(play=noisy),
     "stacks": Scene(),
+    "doctor": Scene(),
 }
 
 # Per command: the run, keys before it, and what must be true afterwards but is not before.
@@ -133,6 +135,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "filter": ("above", ("escape",), lambda app: screen(app).filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
+    "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
     "next_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu01", 0)),

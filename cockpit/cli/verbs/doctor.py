@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json
-from cockpit.cli.parsing import Parser, reach
+from cockpit.cli.output import out, out_json, table
+from cockpit.cli.parsing import Parser, add_seconds, reach
+from cockpit.core.doctor import memory
 from cockpit.core.doctor.diagnosis import code, line, verdict
+from cockpit.core.doctor.looks import size
 from cockpit.core.finding import Finding
-from cockpit.engine.doctor import Wanted, examine
+from cockpit.core.text import counted
+from cockpit.engine.doctor import TIMEOUT_S, Wanted, examine
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import PYTHONS, LinkPool
+from cockpit.errors import CockpitError
+from cockpit.plans.nodes.hostfile import read_text
 
 EPILOG = """examples:
   cockpit doctor hostfile
   cockpit doctor -w 'gpu[01-04]' --python /opt/venv/bin/python
+  cockpit doctor hostfile --params 70e9      also: which stages of ZeRO hold such a model here
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
 
 Takes the options of `cockpit run`, and looks at the nodes as such a run would find them. Nothing is started.
@@ -34,12 +43,23 @@ def main(words: list[str]) -> int:
     made = _parser()
     launch = launch_options.parse(made, words, stand_in=("doctor",))
     args = launch.args
-    wanted = Wanted(launch.job, args.launcher, args.node_dir, args.slurm is not None)
+    model = Model.of(args.params, args.ds_config)
+    scheduler = args.slurm is not None
+    wanted = Wanted(launch.job, args.launcher, args.node_dir, scheduler, timeout_s=args.timeout)
     began = time.monotonic()
     found = asyncio.run(_examine(args, wanted))
+    rows: tuple[memory.Need, ...] = ()
+    if model is not None:
+        there = memory.have(found.looks, [len(host.slots) for host in wanted.job.hosts])
+        rows = memory.needs(model.params, there.nodes, there.gpus)
+        lacking = memory.short(rows, there, model.stage, model.offload)
+        found = replace(found, findings=(*found.findings, *([lacking] if lacking else [])))
     if args.json:
-        out_json(as_json(found))
+        needs = [{**asdict(row), "fits": there.fits(row)} for row in rows]
+        out_json({**as_json(found), **({"memory": needs} if rows else {})})
     else:
+        if rows:
+            _print_memory(rows, there, args.params)
         _print(found, time.monotonic() - began)
     return int(code(found.findings))
 
@@ -53,8 +73,64 @@ def _parser() -> Parser:
     made.epilog = EPILOG
     made.set_defaults(launcher="")
     made.add_argument("--json", action="store_true", help="JSON")
+    made.add_argument(
+        "--params", metavar="N", default="", help="does a model of so many parameters fit? 70e9, 7b, 350M"
+    )
+    made.add_argument(
+        "--ds-config", metavar="FILE", default="", help="with --params: judge the ZeRO of this configuration"
+    )
+    add_seconds(made, "--timeout", TIMEOUT_S, f"seconds for a node to answer ({TIMEOUT_S:g})")
     made.add_argument("--node-dir", metavar="DIR", default="", help="as given to run")
     return made
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is to be trained.
+
+    :param stage: of ZeRO; None: not chosen
+    """
+
+    params: int
+    stage: int | None = None
+    offload: str = ""
+
+    @classmethod
+    def of(cls, params: str, config: str) -> Model | None:
+        """From the options.
+
+        :raises CockpitError: they make no sense
+        """
+        if not params:
+            if config:
+                hint = "give that too: --params 7b"
+                raise CockpitError("does not say how many parameters the model has", where=config, hint=hint)
+            return None
+        number = memory.parameters(params)
+        if not config:
+            return cls(number)
+        try:
+            return cls(number, *memory.zero_of(json.loads(read_text(config, "DeepSpeed configuration"))))
+        except (ValueError, RecursionError):
+            raise CockpitError(
+                "is not JSON", where=config, hint="check it: python -m json.tool FILE"
+            ) from None
+        except CockpitError as error:
+            raise CockpitError(error.what, where=error.where or config, hint=error.hint) from None
+
+
+def _print_memory(rows: Sequence[memory.Need], there: memory.Have, params: str) -> None:
+    place = f"{counted(there.nodes, 'node')} x {counted(there.gpus, 'rank')}"
+    out(f"states of {params} parameters on {place} (DeepSpeed's estimate, without activations):")
+    words = {True: "yes", False: "no", None: "?"}
+    head = ("ZERO", "OFFLOAD", "A GPU NEEDS", "HAS", "A NODE NEEDS", "HAS", "FITS")
+    has = memory.told(there.gpu_bytes), memory.told(there.node_bytes)
+    lines = [
+        (str(row.stage), row.offload or "-", size(row.gpu_bytes), has[0], size(row.node_bytes), has[1])
+        for row in rows
+    ]
+    table([head, *((*line, words[there.fits(row)]) for line, row in zip(lines, rows, strict=True))])
+    out()
 
 
 async def _examine(args: argparse.Namespace, wanted: Wanted) -> Diagnosis:

@@ -25,6 +25,8 @@ LOCK_S = 600.0
 LOCKED_BYTES = 64 << 20
 LEFT_BYTES = 64 << 20
 FEW = 1024
+LONG = 400
+"""Characters of an error's sentence."""
 NETWORK_TYPES = frozenset({"nfs", "nfs4", "lustre", "cifs", "beegfs", "gpfs", "ceph", "9p", "fuse.sshfs"})
 
 
@@ -102,18 +104,20 @@ def _unreachable(looks: Looks) -> Iterator[Told]:
     """No link: ssh, its keys, the agent's python."""
     for node, look in looks.nodes.items():
         if not look.machine:
-            yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+            yield from _errors(node, look)
 
 
 @_fault("refused", source="DeepSpeedExamples#889", severity="error")
 def _refused(looks: Looks) -> Iterator[Told]:
     """Facts that a node refused: no such folder, no such python, a setup that fails."""
     for node, look in looks.answered.items():
-        yield from (Told(node, error.what, _hint(error.hint)) for error in look.errors)
+        yield from _errors(node, look)
 
 
-def _hint(hint: str) -> tuple[Step, ...]:
-    return (Step(hint),) if hint else ()
+def _errors(node: str, look: Look) -> Iterator[Told]:
+    for error in look.errors:
+        step = Step(clean(error.hint, LONG)) if error.hint else Step("--timeout 60", "if it is only slow")
+        yield Told(node, clean(error.what, LONG), (step,))
 
 
 @_fault(
@@ -238,7 +242,7 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     """Ranks that are there already: a run under way, or what is left of one."""
     for node, look in looks.answered.items():
-        there = look.ranks.ranks if look.ranks else ()
+        there = [rank for rank in look.ranks.ranks if rank.run != (looks.run or None)] if look.ranks else []
         for run in dict.fromkeys(rank.run for rank in there):
             ranks = [rank for rank in there if rank.run == run]
             what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
@@ -256,17 +260,24 @@ def _others_job(look: Look) -> Iterator[str]:
         yield f"{clean(job.user)} runs a job there: {clean(job.command)}"
 
 
-@_on_each(
+@_fault(
     "gpu_busy",
     Step("nvidia-smi", "who is it? what a dead run has left ends with: kill PID"),
     Step("--exclude NODES", "train without it"),
     source="DeepSpeed#1016, EgoVerse#682",
 )
-def _gpu_busy(look: Look) -> Iterator[str]:
-    """Memory of a GPU is taken."""
+def _gpu_busy(looks: Looks) -> Iterator[Told]:
+    """Memory of a GPU is taken, and not by the run that is meant to be there."""
+    for node, look in looks.answered.items():
+        ranks = look.ranks.ranks if look.ranks and looks.run else ()
+        ours = {rank.pid for rank in ranks if rank.run == looks.run}
+        yield from (Told(node, text) for text in _taken(look, ours))
+
+
+def _taken(look: Look, ours: set[int]) -> Iterator[str]:
     for gpu in look.condition.gpus or ():
         used, total = gpu.memory_bytes or 0, gpu.memory_total_bytes or 0
-        if total and used >= GPU_BUSY * total:
+        if total and used >= GPU_BUSY * total and not ours & {user.pid for user in gpu.users}:
             users = [
                 f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
             ]

@@ -57,7 +57,8 @@ class Looks:
     :param port_asked: whether that is the port that a launch will take, rather than a default by hand
     :param address: at which the others reach the first node
     :param env: variables of the ranks that choose an interface
-    :param lasts: whether what runs there outlives our connection: a step of a SLURM job ends with it
+    :param scheduler: whether a run there ends with its job, not at logout
+    :param run: the run that is meant to be there already; empty: none is
     """
 
     nodes: Mapping[str, Look]
@@ -66,6 +67,7 @@ class Looks:
     address: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     scheduler: bool = False
+    run: str = ""
 
     @property
     def answered(self) -> dict[str, Look]:
@@ -78,9 +80,9 @@ class Looks:
         return len({look.machine for look in self.answered.values()})
 
 
-def clean(text: object) -> str:
+def clean(text: object, limit: int = SHOWN) -> str:
     """A node's word in a sentence: short, and harmless for a terminal."""
-    return one_line(str(text), limit=SHOWN)
+    return one_line(str(text), limit=limit)
 
 
 def size(number: float) -> str:

@@ -21,9 +21,10 @@ from textual.worker import Worker
 from cockpit.base.shell import join
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.levels import Level
-from cockpit.core.ranks import ranks_text
+from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected, collect
+from cockpit.engine.doctor import examine, wanted_again
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -45,6 +46,7 @@ from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.command_list import Ran as Ran
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.detail_lines import About
+from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.run.environs import Environs
 from cockpit.tui.run.event_list import EventList
 from cockpit.tui.run.failure_banner import FailureBanner
@@ -200,6 +202,7 @@ class RunScreen(CommandScreen):
                 ),
             ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
+            "doctor": Handler(self._do_doctor, needs(lambda: not self.recorded, "the run has ended")),
             "retry": Handler(
                 self._retry,
                 needs(lambda: self._trouble or self.session.pool.waiting, "nothing went wrong here"),
@@ -360,6 +363,13 @@ class RunScreen(CommandScreen):
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
         self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
+
+    def _do_doctor(self) -> None:
+        manifest, pool = self.board.manifest, self.session.pool
+        words = ["doctor", "-w", nodes_text(node.name for node in manifest.nodes)]
+        self._note_command("doctor", words)
+        look = partial(examine, pool, wanted_again(manifest))
+        self.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))
 
     def _do_collect(self) -> None:
         if self._collect is not None and self._collect.is_running:

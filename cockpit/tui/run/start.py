@@ -131,7 +131,11 @@ class StartScreen(Screen[None]):
     def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """All nodes are fit."""
         self._found = told(preflight.findings)
-        self._notes = [*notes, *self._found]
+        self._notes = list(notes)
+        if self._found:
+            more = len(preflight.findings) - 1
+            these = f"{self._found[0]}{f', and {more} more' if more else ''}"
+            self._notes.append(f"{these}; {self.app.key_of('doctor')} shows what to do")
         self._stage = "launching"
 
     def listener(self, folder: RunFolder) -> Board:

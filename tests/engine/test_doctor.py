@@ -1,0 +1,68 @@
+"""The doctor asks nodes: this machine under two of its names, and a run that is known here."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from cockpit.core.doctor.looks import Looks
+from cockpit.engine.doctor import Wanted, examine, unfit, wanted_again
+from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.plans.launch import LaunchJob
+from cockpit.plans.nodes.hostfile import parse
+from cockpit.transport.base import Reach
+from tests.core.doctored import NODES, facts, healthy
+
+JOB = LaunchJob("doctor", tuple(parse("localhost slots=1\n127.0.0.1 slots=1\n")), ("train.py",), "/")
+
+
+def test_all_nodes_are_asked_for_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    job = LaunchJob("doctor", JOB.hosts, ("train.py",), str(tmp_path), python=sys.executable)
+
+    async def main() -> Looks:
+        async with LinkPool([sys.executable], Reach("local")) as pool:
+            return (await examine(pool, Wanted(job, "command", timeout_s=90.0))).looks
+
+    looks = asyncio.run(main())
+    first, second = looks.nodes.values()
+    assert (first.errors, second.errors) == ((), ())
+    assert looks.machines == 1
+    assert looks.address
+    assert first.reached is None
+    assert second.reached is not None
+    assert second.reached.error == ""
+    for look in looks.nodes.values():
+        assert look.facts is not None
+        assert look.facts.python == sys.executable
+        assert set(look.condition.code or {}) == {"train.py"}
+        assert look.condition.login is not None or "login" in look.condition.silent
+        assert set(look.condition.names or {}) >= {"localhost", "127.0.0.1"}
+        assert look.offset_s is not None
+    assert first.condition.port is not None
+    assert second.condition.port == ()
+
+
+def test_no_node_is_believed() -> None:
+    evil = facts(torch="2.9; touch /tmp/hostile")(healthy(0))
+    (found,) = unfit(JOB, {"gpu01": healthy(0), "gpu02": evil})
+    assert (found.id, found.nodes, found.severity) == ("bad_facts", ("gpu02",), "error")
+
+
+def test_a_run_that_is_known_here() -> None:
+    entries = [NodeEntry(name, "/tmp/x", [number], "ssh", name, {}) for number, name in enumerate(NODES[:2])]
+    manifest = Manifest(
+        run="otter",
+        created=1.0,
+        nodes=entries,
+        launcher="torchrun",
+        program=["train.py"],
+        cwd="/work",
+        plans=[{"node": "gpu01", "slots": [0, 1], "python": "/opt/python", "setup": "true", "path": "/opt"}],
+    )
+    wanted = wanted_again(manifest)
+    assert (wanted.run, wanted.launcher, wanted.port, wanted.scheduler) == ("otter", "torchrun", 0, False)
+    assert (wanted.job.python, wanted.job.setup) == ("/opt/python", "true")
+    assert [(host.name, host.slots) for host in wanted.job.hosts] == [("gpu01", (0, 1)), ("gpu02", (0,))]
