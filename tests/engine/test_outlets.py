@@ -76,6 +76,13 @@ def test_what_a_launcher_repeats_of_a_ranks_own_file_stays_with_the_launcher(tmp
     assert outlets.sort(console, b"[rank0]: x\n") == [(("a", None), b"[rank0]: x\n")]
 
 
+def test_errors_of_their_own_do_not_hide_what_ranks_write_to_one_file(tmp_path: Path) -> None:
+    outlets = Outlets(tmp_path, NODES)
+    known(outlets, "a", seen("errors", 0))
+    one = known(outlets, "a", seen("all", 0, 1))
+    assert outlets.sort(one, b"[rank0]: x\n") == [(("a", 0), b"[rank0]: x\n")]
+
+
 def test_a_file_that_two_nodes_see_is_read_by_one(tmp_path: Path) -> None:
     outlets = Outlets(tmp_path, NODES)
     one = known(outlets, "a", seen("nfs", 0))
