@@ -91,7 +91,7 @@ class Node(MadeUp):
 
 
 class Stream:
-    """Parts in order, as they pass the gate; an exception among them is raised; then what the last one said."""
+    """Parts in order, as they pass the gate; an exception among them is raised; then the last one's words."""
 
     def __init__(self, parts: list[Part]) -> None:
         self._parts = parts
