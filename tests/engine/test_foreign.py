@@ -262,7 +262,7 @@ def test_why_there_is_no_output_is_said_once() -> None:
     node = Node([rank(0, 100)], [], [part(), LinkError("cut", where="a")], [part(), OVER])
     node.why = {"0": "writes to a terminal (pts/4)"}
     session, _ = watch(made(a=node), a=node)
-    assert session.model.nodes["a"].notes == ("rank 0: no output here: it writes to a terminal (pts/4)",)
+    assert session.model.nodes["a"].notes == ("no output here: each rank writes to a terminal (pts/4)",)
 
 
 def test_logs_wait_where_the_spool_is_full() -> None:
