@@ -44,10 +44,21 @@ def test_a_file_of_one_rank_is_its_log_byte_for_byte(tmp_path: Path) -> None:
 def test_lines_of_a_shared_file_go_to_whom_they_name(tmp_path: Path) -> None:
     outlets = Outlets(tmp_path, NODES)
     one = known(outlets, "a", seen("all", 0, 1))
-    pieces = outlets.sort(one, b"start\n[rank1]: x\n[rank2]: y\n[rank1]: ha")
-    assert pieces == [(("a", None), b"start\n"), (("a", 1), b"[rank1]: x\n"), (("b", 2), b"[rank2]: y\n")]
+    pieces = outlets.sort(one, b"start\n[rank1]: x\nhm\n[rank1]: ha")
+    assert pieces == [(("a", None), b"start\n"), (("a", 1), b"[rank1]: x\n"), (("a", None), b"hm\n")]
     assert one.held == b"[rank1]: ha"
     assert outlets.sort(one, b"lf\n") == [(("a", 1), b"[rank1]: half\n")]
+
+
+def test_a_node_speaks_for_others_only_where_a_launcher_writes_for_all(tmp_path: Path) -> None:
+    outlets = Outlets(tmp_path, NODES)
+    one = known(outlets, "a", seen("all", 0, 1))
+    assert outlets.sort(one, b"[rank2]: y\nb: z\n") == [(("a", None), b"[rank2]: y\nb: z\n")]
+    slurm = known(outlets, "a", seen("slurm", 0, 1, shared=True))
+    assert outlets.sort(slurm, b"[rank2]: y\nb: z\n") == [
+        (("b", 2), b"[rank2]: y\n"),
+        (("b", None), b"b: z\n"),
+    ]
 
 
 def test_a_bar_that_never_ends_its_line_is_shown(tmp_path: Path) -> None:
@@ -74,6 +85,13 @@ def test_what_a_launcher_repeats_of_a_ranks_own_file_stays_with_the_launcher(tmp
     known(outlets, "a", seen("own", 0))
     console = known(outlets, "a", seen("console"))
     assert outlets.sort(console, b"[rank0]: x\n") == [(("a", None), b"[rank0]: x\n")]
+
+
+def test_errors_of_their_own_do_not_hide_what_ranks_write_to_one_file(tmp_path: Path) -> None:
+    outlets = Outlets(tmp_path, NODES)
+    known(outlets, "a", seen("errors", 0))
+    one = known(outlets, "a", seen("all", 0, 1))
+    assert outlets.sort(one, b"[rank0]: x\n") == [(("a", 0), b"[rank0]: x\n")]
 
 
 def test_a_file_that_two_nodes_see_is_read_by_one(tmp_path: Path) -> None:

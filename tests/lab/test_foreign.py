@@ -44,8 +44,10 @@ def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str]) -
         words = [str(Path(lab.python).parent / "deepspeed"), "--no_ssh", "--hostfile", str(hostfile(lab))]
         words += ["--node_rank", str(index), "--master_addr", lab.nodes[0], "--master_port", PORT]
     elif launcher == "torchrun":
-        words = ["-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
+        # Unbuffered, or what it repeats of its ranks' files comes late.
+        words = ["-u", "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
         words += ["--nproc-per-node", "2", "--master-addr", lab.nodes[0], "--master-port", PORT]
+        words += ["--tee", "3", "--log-dir", str(lab.home() / f"logs-{index}")]
     else:
         words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2"]
         words += ["--num_processes", "4", "--machine_rank", str(index), "--main_process_ip", lab.nodes[0]]
@@ -97,6 +99,49 @@ def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = 
             job.communicate()
 
 
+def watch_like_a_run(lab: Lab) -> None:
+    """Ranks of torchrun that write to files of their own: measured, and their logs read byte for byte."""
+    words = ["cockpit", "attach", str(hostfile(lab)), "--name", "theirs", "--headless", "--json"]
+    cockpit = lab.popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert cockpit.stdout is not None
+        wanted = {("log", rank) for rank in range(4)} | {("sample", node) for node in lab.nodes}
+        seen: list[dict[str, Any]] = []
+        for line in cockpit.stdout:
+            event = json.loads(line)
+            seen.append(event)
+            if event["event"] == "log":
+                wanted.discard(("log", event["rank"]))
+            if event["event"] == "sample" and len(event["ranks"]) == 2:
+                wanted.discard(("sample", event["node"]))
+            if not wanted:
+                break
+        assert not wanted, seen
+    finally:
+        cockpit.terminate()
+        cockpit.communicate()
+    told = json.loads(lab.run(["cockpit", "ps", "theirs", "--json"], timeout=60).stdout)
+    assert told["state"] == "running", told
+    assert {rank["text"] for rank in told["ranks"]} == {"running"}
+    assert all(rank["sample"]["rss_bytes"] > 1e6 for rank in told["ranks"])
+    for index in range(len(lab.nodes)):
+        for local in range(2):
+            folder = f"{lab.home()}/logs-{index}"
+            files = f"cat {folder}/*/attempt_0/{local}/stdout.log {folder}/*/attempt_0/{local}/stderr.log"
+            theirs = lab.run(["sh", "-c", files], node=lab.nodes[index]).stdout
+            logs = ["cockpit", "logs", "theirs", "--rank", str(2 * index + local), "--raw"]
+            ours = lab.run(logs, timeout=60).stdout
+            assert "loss" in ours
+            assert sorted(ours.splitlines()) == sorted(theirs.splitlines())
+    refused = lab.run(["cockpit", "stop", "theirs"], timeout=60)
+    assert refused.returncode == 2
+    assert "torch.distributed.run" in refused.stderr
+    assert "--foreign" in refused.stderr
+    done = lab.run(["cockpit", "stop", "theirs", "--foreign", "--grace", "5"], timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert "processes have ended" in done.stdout
+
+
 def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
     """``cockpit stacks HOSTFILE --json``: exit code, answer, narration."""
     done = lab.run(["cockpit", "stacks", str(hostfile(lab)), "--json", *words], timeout=120)
@@ -118,6 +163,8 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
             return found if found["verdict"]["certainty"] == "sure" else None
 
         found = until(judged, "a sure verdict", timeout=60)
+        if launcher == "torchrun":
+            watch_like_a_run(lab2)
     assert found is not None
     assert found["verdict"]["ranks"] == "0", found["verdict"]
     assert "hang" in found["verdict"]["where"]

@@ -11,10 +11,12 @@ from typing import Any, cast
 
 from textual.pilot import Pilot
 
+from cockpit.base.answers import Launching
 from cockpit.config import Config
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.links.pool import _Way
 from cockpit.engine.links.roll import Roll
+from cockpit.engine.records.folder import Foreign
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.asking import DESK, Challenge, NeedsPerson, Prompt
@@ -230,6 +232,33 @@ def refused() -> Stage:
     return stage
 
 
+def foreign() -> Stage:
+    """A job that others started: two nodes, eight ranks each."""
+    command = "/home/ada/venv/bin/python -m torch.distributed.run --nnodes 2 train.py --wandb-key (secret)"
+    launchers = {node: [Launching(40_000, 1, (), command, 18)] for node in EIGHT[:2]}
+    job = Foreign(("at", "gpu01", "29500"), "torchrun job at gpu01:29500", "ada", "", launchers)
+    made = Stage(EIGHT[:2], 8, "20261121-0412-heron", launcher="torchrun", foreign=job)
+    made.runs()
+    return made
+
+
+def says_why(stage: Stage) -> None:
+    """Its output goes where nobody can read it."""
+    for node in stage.nodes:
+        stage.happens(node, kind="note", text="no output here: each rank writes to a terminal (pts/4)")
+
+
+def goes(stage: Stage) -> None:
+    """Its ranks are gone, nobody knows how; one of them has said why."""
+    trains(stage)
+    for rank in stage.model.ranks.values():
+        why = "cockpit did not start it, so how it ended is not known"
+        stage.happens(rank.node, kind="rank_gone", at=time.time() - 5, rank=rank.rank, why=why)
+    for node in stage.nodes:
+        stage.happens(node, kind="ended", at=time.time() - 4)
+        stage.happens(node, kind="complete")
+
+
 def recorded() -> Stage:
     """A run that was over before."""
     stage = healthy()
@@ -282,6 +311,11 @@ SCENES: dict[str, Scene] = {
     "help": Scene(keys=("question_mark",)),
     "palette": Scene(keys=("colon",)),
     "stop-question": Scene(keys=("x",)),
+    "foreign": Scene(foreign),
+    "foreign-detail": Scene(foreign, keys=("down", "right", "3")),
+    "foreign-silent": Scene(foreign, says_why, keys=("x",)),
+    "foreign-gone": Scene(foreign, goes),
+    "foreign-leave": Scene(foreign, keys=("ctrl+c",)),
 }
 
 

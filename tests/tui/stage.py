@@ -11,7 +11,7 @@ from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.base.verbs import Environ
 from cockpit.core.run.events import Event
-from cockpit.core.run.model import RunModel
+from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
@@ -188,6 +188,12 @@ class Stage:
 
     def keep(self) -> None:
         self.stops_at = None
+
+    def environ_of(self, rank: Rank) -> Environ:
+        return Environ(self.dir(rank.node), rank.rank)
+
+    def log_place(self, rank: Rank) -> str:
+        return f"{rank.node}:/home/ada/job/slurm-4711.out" if self.manifest.foreign else ""
 
     def dir(self, node: str) -> str:
         return self._nodes[node].dir

@@ -164,6 +164,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         "state": state or state_text(model),
         "unreachable": unreachable,
         "launcher": manifest.launcher,
+        "foreign": manifest.foreign is not None,
         "program": manifest.program,
         "started": manifest.created,
     }
@@ -194,8 +195,10 @@ def _table(rows: list[dict[str, Any]]) -> None:
         program = " ".join(row["program"])
         lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
     table(lines, cut=True)
-    live = [row["run"] for row in rows if row["state"] in ("running", "starting")]
+    live = [row for row in rows if row["state"] in ("running", "starting")]
     if live:
-        run = quote(live[-1])
+        run = quote(live[-1]["run"])
         out()
-        out(f"watch: cockpit attach {run} · stop: cockpit stop {run}")
+        # What others started is not stopped in passing.
+        stop = "" if live[-1].get("foreign") else f" · stop: cockpit stop {run}"
+        out(f"watch: cockpit attach {run}{stop}")

@@ -138,10 +138,7 @@ class Board:
         """The node's plan in the manifest, or what others started there; empty if there is none."""
         started = launchers_of(self.manifest, node)
         if started:
-            return {
-                "argv": " ; ".join(one.command for one in started).split(" "),
-                "cwd": self.entry(node).dir,
-            }
+            return {"text": "\n".join(one.command for one in started), "cwd": self.entry(node).dir}
         return next((plan for plan in self.manifest.plans if plan.get("node") == node), {})
 
     def close(self) -> None:

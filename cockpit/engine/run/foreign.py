@@ -18,9 +18,11 @@ from cockpit.base.answers import Launching, WatchItem
 from cockpit.base.fields import Identity, Target
 from cockpit.base.gate import Malformed
 from cockpit.base.record import SIZES, logged_rank
+from cockpit.config import Quotas
 from cockpit.core.logs.folding import Source
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
+from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
@@ -49,8 +51,15 @@ def session_of(folder: RunFolder, *listeners: Listener, writer: bool = True) -> 
 class ForeignSession(Session):
     """A job that others started; see :class:`Session` for the parameters."""
 
-    def __init__(self, folder: RunFolder, *listeners: Listener, writer: bool = True) -> None:
-        super().__init__(folder, *listeners, writer=writer)
+    def __init__(
+        self,
+        folder: RunFolder,
+        *listeners: Listener,
+        pool: LinkPool | None = None,
+        writer: bool = True,
+        quotas: Quotas | None = None,
+    ) -> None:
+        super().__init__(folder, *listeners, pool=pool, writer=writer, quotas=quotas)
         assert self.manifest.foreign is not None
         self._foreign: Foreign = self.manifest.foreign
         self._outlets = Outlets.of(folder)

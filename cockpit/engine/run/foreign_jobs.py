@@ -207,6 +207,9 @@ def remarks(answer: OutputsAnswer) -> list[str]:
     alike: dict[str, list[int]] = {}
     for rank, why in sorted(answer.why.items()):
         alike.setdefault(why, []).append(rank)
+    if len(alike) == 1 and not answer.files:
+        # The same words for every such node: they are said once.
+        return [f"no output here: each rank {why}" for why in alike]
     found = [f"{ranks_named(ranks)}: no output here: it {why}" for why, ranks in alike.items()]
     return found[:_SHOWN]
 

@@ -196,8 +196,12 @@ class Outlets:
             return self._source(next(iter(outlet.ranks)))
         writers = {self._homes[rank] for rank in outlet.ranks} or {outlet.node}
         found = self._speakers.of(line, writers) or (outlet.node, None)
+        # A node speaks for another one's ranks only in a file that those write too, or a launcher for all.
+        if found[0] not in {outlet.node, *writers} and not outlet.shared:
+            return outlet.node, None
         # A launcher repeats what ranks write to their own files (torchrun --tee): that is there already.
-        return (found[0], None) if found[1] is not None and self._own(found[1]) else found
+        repeats = found[1] is not None and found[1] not in outlet.ranks and self._own(found[1])
+        return (found[0], None) if repeats else found
 
     def _source(self, rank: int) -> Source:
         return self._homes[rank], rank

@@ -388,14 +388,16 @@ def _reports(node: Node, paper: _Paper) -> Iterator[Line]:
 
 def _command(sight: About, paper: _Paper) -> Iterator[Line]:
     argv = sight.plan.get("argv") or ()
-    if not argv:
+    text = str(sight.plan.get("text") or "") or " ".join(map(render_word, argv))
+    if not text:
         return
     yield from paper.heading("Command", f"that starts the ranks of {safe(sight.node)}")
     yield from paper.row("in", safe(sight.plan.get("cwd") or "", 1000))
     setup = str(sight.plan.get("setup") or "").strip()
     for number_of, line in enumerate(setup.splitlines()):
         yield from paper.row("" if number_of else "after", safe(line, 1000))
-    yield from paper.text(safe(" ".join(map(render_word, argv)), 20_000))
+    for line in text.splitlines():
+        yield from paper.text(safe(line, 20_000))
 
 
 def _environment(sight: About, rank: Rank, paper: _Paper) -> Iterator[Line]:

@@ -1,0 +1,344 @@
+"""Jobs that others started, watched like runs: by nodes that are made up here, and by the real cockpit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cockpit.base import verbs
+from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, SeekAnswer, WatchItem
+from cockpit.base.events import RankStarted
+from cockpit.base.gate import read
+from cockpit.config import Quotas
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RankState
+from cockpit.engine.links import pool as pools
+from cockpit.engine.links.link import Clock
+from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.foreign import ForeignSession
+from cockpit.engine.run.outlets import Outlets
+from cockpit.transport.base import LinkError
+from tests.engine.pools import Fakes, MadeUp
+from tests.engine.test_session import Heard
+from tests.engine.watched import Watched
+from tests.waiting import until
+
+KEY = ("at", "here", "1", "2", "ada", "")
+Part = tuple[dict[str, Any], bytes] | BaseException
+
+
+def rank(number: int, pid: int) -> dict[str, Any]:
+    """A rank as ``seek`` tells it."""
+    told = {"rank": number, "world_size": 2, "local_rank": 0, "pid": pid, "ticks": 5, "state": "S", "run": ""}
+    job = {"addr": "here", "port": "1", "id": ""}
+    words = {"user": "ada", "launcher": "torchrun", "command": "train.py", "started": 1.0}
+    return {**told, **words, "job": job, "above": [900]}
+
+
+def file(name: str, *ranks: int, **more: Any) -> dict[str, Any]:
+    """A file as ``outputs`` tells it."""
+    place = {"path": f"/logs/{name}", "device": 1, "inode": 2, "size": 0, "pid": 100, "ticks": 5, "fd": 1}
+    return {"id": name, **place, "ranks": list(ranks), **more}
+
+
+def part(*chunks: tuple[int, int, bytes], ranks: tuple[int, ...] = (0,), **more: Any) -> Part:
+    """One answer of a watch request: (file, offset, bytes) each."""
+    sizes = {str(number): offset + len(data) for number, offset, data in chunks}
+    parts = [[number, offset, len(data)] for number, offset, data in chunks]
+    item = {"parts": parts, "sizes": sizes, "ranks": list(ranks), "launchers": [900], **more}
+    return item, b"".join(data for _, _, data in chunks)
+
+
+OVER = part(ranks=(), launchers=[])
+
+
+class Node(MadeUp):
+    """A node that answers each watch request with the next of its scripts."""
+
+    def __init__(
+        self, ranks: list[dict[str, Any]], files: list[dict[str, Any]], *scripts: list[Part]
+    ) -> None:
+        self.ranks = ranks
+        self.files = files
+        self.why: dict[str, str] = {}
+        self.scripts = list(scripts)
+        self.asked: list[verbs.Watch] = []
+        self.clock = Clock()
+
+    async def call(self, request: object, **how: Any) -> object:
+        if isinstance(request, verbs.Seek):
+            return read(SeekAnswer, {"ranks": self.ranks})
+        assert isinstance(request, verbs.Outputs)
+        launchers = [{"pid": 900, "ticks": 1, "ranks": [0], "command": "torchrun train.py"}]
+        return read(OutputsAnswer, {"files": self.files, "why": self.why, "launchers": launchers})
+
+    async def stream(self, request: object) -> Stream:
+        if isinstance(request, verbs.Samples):
+            return Stream([asyncio.CancelledError()])
+        assert isinstance(request, verbs.Watch)
+        self.asked.append(request)
+        return Stream(self.scripts.pop(0) if self.scripts else [OVER])
+
+
+class Stream:
+    """Parts in order, as they pass the gate; an exception among them is raised; then the last one's words."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self._parts = parts
+
+    async def parts(self) -> AsyncIterator[tuple[WatchItem, bytes]]:
+        for each in self._parts:
+            if isinstance(each, BaseException):
+                raise each
+            yield read(WatchItem, each[0]), each[1]
+        while True:  # nothing new
+            await asyncio.sleep(0.01)
+            assert not isinstance(each, BaseException)
+            yield read(WatchItem, {**each[0], "parts": [], "cut": []}), b""
+
+    async def credit(self, size: int) -> None:
+        """It sends without."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Logs(Heard):
+    """What each log has got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: dict[tuple[str, int | None], bytes] = {}
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        assert offset == len(self.logs.get((node, rank), b""))
+        self.logs[node, rank] = self.logs.get((node, rank), b"") + data
+
+
+def made(**nodes: Node) -> RunFolder:
+    """The folder of a job with a rank on each of these nodes."""
+    entries = [NodeEntry(name, "/", [number]) for number, name in enumerate(nodes)]
+    launchers = {name: [Launching(900, 1, (number,))] for number, name in enumerate(nodes)}
+    foreign = Foreign(KEY, "a job", "ada", "", launchers)
+    folder = RunFolder.create(Manifest("job", 0.0, entries, "torchrun", ["x"], "/", foreign=foreign))
+    for number, name in enumerate(nodes):
+        folder.write(Event(1.0, name, RankStarted(number, pid=100 + number, ticks=5)))
+    return folder
+
+
+def watch(
+    folder: RunFolder, until_: str = "", quotas: Quotas | None = None, **nodes: Node
+) -> tuple[ForeignSession, Logs]:
+    """Watch a job until it is over, or an event of that kind came."""
+
+    async def main() -> tuple[ForeignSession, Logs]:
+        heard = Logs()
+        session = ForeignSession(folder, heard, pool=Fakes(nodes), quotas=quotas)
+        await session.rejoin()
+        session.watch()
+
+        async def wait() -> None:
+            while not (session.model.done or any(event.kind == until_ for event in heard.events)):
+                await session.wait()
+
+        await asyncio.wait_for(wait(), 20)
+        await session.close()
+        return session, heard
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pauses between tries."""
+    monkeypatch.setattr(pools, "RETRY_S", (0.001,))
+    monkeypatch.setattr(pools, "SLOW_S", 0.001)
+
+
+def spooled(folder: RunFolder, name: str, place: int = 0) -> bytes:
+    """What is here of a log."""
+    return (folder.spool_dir(folder.manifest.nodes[place]) / name).read_bytes()
+
+
+def test_a_cut_link_goes_on_at_the_next_byte_and_the_end_is_gone_not_failed() -> None:
+    first = [part((0, 0, b"one\nha")), LinkError("cut", where="a")]
+    node = Node([rank(0, 100)], [file("own", 0)], first, [part((0, 6, b"lf\n")), OVER])
+    folder = made(a=node)
+    session, heard = watch(folder, a=node)
+    assert [[one.offset for one in request.files] for request in node.asked] == [[0], [6]]
+    assert spooled(folder, "rank-0.log") == b"one\nhalf\n" == heard.logs["a", 0]
+    end = session.model.ranks[0]
+    assert (end.state, end.failed, end.text) == (RankState.GONE, False, "gone")
+    assert session.model.exit_code() == 0
+    assert RunFolder(folder.path).model().done
+
+
+def test_a_node_sends_what_it_was_not_asked_for() -> None:
+    evil: list[list[Part]] = [
+        [part((7, 0, b"x"))],
+        [part((0, 5, b"x"))],
+        [part(cut=[9])],
+        [part(trouble={"3": "x"})],
+        [({"parts": [[0, 0, 4]], "sizes": {}, "ranks": [0]}, b"x")],
+    ]
+    node = Node([rank(0, 100)], [file("own", 0)], *evil, [part((0, 0, b"good\n")), OVER])
+    folder = made(a=node)
+    _, heard = watch(folder, a=node)
+    assert heard.logs == {("a", 0): b"good\n"}
+    whys = [event.fact.why for event in heard.events if event.kind == "link"]  # type: ignore[attr-defined]
+    assert sum("invalid answer" in why for why in whys) == len(evil)
+
+
+def test_two_nodes_and_one_file() -> None:
+    shared = file("nfs", 0, 1)
+    a = Node([rank(0, 100)], [shared], [part((0, 0, b"[rank1]: hi\n[rank0]: ho\nhm\n")), OVER])
+    b = Node([rank(1, 101)], [shared], [part(ranks=(1,)), OVER])
+    folder = made(a=a, b=b)
+    outlets = Outlets.of(folder)  # as when the job was made known: all nodes have told by then
+    for name in ("a", "b"):
+        outlets.known(name, read(OpenFile, shared))
+    outlets.save()
+    outlets.close()
+    _, heard = watch(folder, a=a, b=b)
+    assert heard.logs == {("b", 1): b"[rank1]: hi\n", ("a", 0): b"[rank0]: ho\n", ("a", None): b"hm\n"}
+    assert [len(request.files) for request in b.asked] == [0] * len(b.asked)
+
+
+def test_an_unwritten_ledger_takes_bytes_back() -> None:
+    node = Node([rank(0, 100)], [file("own", 0)], [part((0, 0, b"one\n")), LinkError("cut", where="a")])
+    node.scripts.append([OVER])
+    folder = made(a=node)
+    watch(folder, "link", a=node)
+    log = folder.spool_dir(folder.manifest.nodes[0]) / "rank-0.log"
+    log.write_bytes(log.read_bytes() + b"crash")  # written, and the cockpit was killed before it noted that
+    node.scripts = [[part((0, 4, b"two\n")), OVER]] if log.stat().st_size > 5 else []
+    before = log.read_bytes()[:-5]
+    if not before:  # the link was up before the first byte was taken
+        node.scripts = [[part((0, 0, b"two\n")), OVER]]
+    watch(RunFolder(folder.path), a=node)
+    assert log.read_bytes() == before + b"two\n"
+
+
+def test_a_rank_that_its_launcher_starts_again_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.run.foreign._AGAIN_S", 0.0)
+
+    class Again(Node):
+        async def stream(self, request: object) -> Stream:
+            if isinstance(request, verbs.Watch) and len(self.asked) == 0:
+                # Another port, but the same launcher.
+                self.ranks = [{**rank(0, 200), "job": {"addr": "here", "port": "2", "id": ""}}]
+                self.files = [file("own", 0), file("new", 0)]
+            return await super().stream(request)
+
+    scripts = [[part((0, 0, b"one\n")), part(ranks=())], [part((1, 0, b"two\n")), part(ranks=())]]
+    node = Again([rank(0, 100)], [file("own", 0)], *scripts)
+    session, heard = watch(made(a=node), a=node)
+    assert [one.pid for request in node.asked[:2] for one in request.targets] == [100, 200]
+    assert session.model.ranks[0].attempt == 1
+    assert heard.logs["a", 0] == b"one\ntwo\n"
+
+
+def test_a_launchers_words_tell_how_a_rank_ended() -> None:
+    said = b"[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 3 (pid: 100)\n"
+    files = [file("own", 0), file("console")]
+    node = Node([rank(0, 100)], files, [part((1, 0, said), ranks=()), OVER])
+    folder = made(a=node)
+    session, _ = watch(folder, a=node)
+    assert session.model.ranks[0].text == "exited 3"
+    assert session.model.first_failure() is session.model.ranks[0]
+
+
+def test_why_there_is_no_output_is_said_once() -> None:
+    node = Node([rank(0, 100)], [], [part(), LinkError("cut", where="a")], [part(), OVER])
+    node.why = {"0": "writes to a terminal (pts/4)"}
+    session, _ = watch(made(a=node), a=node)
+    assert session.model.nodes["a"].notes == ("no output here: each rank writes to a terminal (pts/4)",)
+
+
+def test_logs_wait_where_the_spool_is_full() -> None:
+    full = Quotas(spool_bytes=10)
+    node = Node([rank(0, 100)], [file("own", 0)], [part((0, 0, b"0123456789")), part((0, 10, b"more"))])
+    folder = made(a=node)
+    watch(folder, "note", full, a=node)
+    assert spooled(folder, "rank-0.log") == b"0123456789"
+    node.scripts = [[part((0, 10, b"more")), OVER]]
+    watch(RunFolder(folder.path), a=node)
+    assert node.asked[-1].files[0].offset == 10
+    assert spooled(folder, "rank-0.log") == b"0123456789more"
+
+
+# The real cockpit
+
+
+RANK = """
+import os, sys, time
+number, go = os.environ["RANK"], sys.argv[2]
+for step in range(400):
+    print("[rank%s]: step %d loss %.3f" % (number, step, 1 / (step + 1)), flush=True)
+    if step == 200:
+        while not os.path.exists(go):
+            time.sleep(0.05)
+while not os.path.exists(go + "-end"):
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[str]:
+    """A script that starts two ranks: one file for both, and one for the errors of each; its tag."""
+    tag = f"job-{uuid4().hex[:12]}"
+    (tmp_path / "rank.py").write_text(RANK)
+    rank = f"{sys.executable} rank.py {tag} {tmp_path}/go"
+    text = (
+        f"for n in 0 1; do RANK=$n LOCAL_RANK=$n {rank} 2>err.$n & done >>all.out; wait; echo bye >>all.out"
+    )
+    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": tag}
+    words = ["/bin/bash", "-c", text, tag]
+    launcher = subprocess.Popen(words, cwd=tmp_path, env=env, start_new_session=True)
+    try:
+        until(lambda: (tmp_path / "all.out").exists(), "output")
+        yield tag
+    finally:
+        os.killpg(launcher.pid, signal.SIGKILL)
+        launcher.wait()
+
+
+@pytest.mark.timeout(300)
+def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
+    words = ["--headless", "--json"]
+    (tmp_path / "one").mkdir()
+    one = Watched(["attach", "--match", job, "--name", "mine", *words], tmp_path / "one")
+    one.event("log", rank=1)
+    one.event("sample")
+    one.process.send_signal(signal.SIGKILL)
+    one.process.wait()
+    (tmp_path / "go").touch()
+    (tmp_path / "two").mkdir()
+    two = Watched(["attach", "--match", job, *words], tmp_path / "two")
+    two.event("log", text="[rank0]: step 399 loss 0.003")
+    assert "mine" in two.said()
+    (tmp_path / "go-end").touch()
+    assert two.event("over")["exit"] == 0
+    assert two.process.wait(60) == 0
+    assert {event["rank"] for event in two.events("rank_gone")} == {0, 1}
+
+    folder = RunFolder.find("mine")
+    all_lines = (tmp_path / "all.out").read_bytes().splitlines(keepends=True)
+    for number in (0, 1):
+        mine = [line for line in all_lines if line.startswith(b"[rank%d]" % number)]
+        assert spooled(folder, f"rank-{number}.log") == b"".join(mine)
+        assert len(mine) == 400
+    ps = [sys.executable, "-m", "cockpit", "ps", "mine", "--json"]
+    told = json.loads(subprocess.run(ps, capture_output=True, check=True, timeout=60).stdout)
+    assert told["state"] == "ended"
+    assert [rank["text"] for rank in told["ranks"]] == ["gone", "gone"]
