@@ -198,7 +198,7 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
 def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
     """The same, and the ranks that are inferred."""
     certain = _certain(scan.processes)
-    given = [infer.Given(one.process.stat.pid, one.process.claim.rank) for one in certain]
+    given = [infer.Given(one.process.stat.pid, *one.process.claim.number) for one in certain]
     scene = workers.scene(scan.readable, scan.environments, given)
     inferred = [one for one in infer.infer(scene) if can_be(one)]
     # Below it are the ranks: it is a launcher.
