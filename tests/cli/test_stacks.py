@@ -127,7 +127,14 @@ def test_inferred_ranks_have_a_mark_and_a_word_everywhere(
     said = "~ ranks 0-1 are inferred: in the order in which they were started"
     assert stacks.main([str(folder)]) == 0
     text = capsys.readouterr().out
-    for line in (said, "rank ~1: ", "3 ranks ~0,2-3: ", "~0-3    <module>", "  likely", "rank 1 is inferred"):
+    for line in (
+        said,
+        "rank ~1: ",
+        "3 ranks ~0,2-3: ",
+        "~0-3    <module>",
+        "  likely",
+        "- rank 1 is inferred: process 1001 on gpu01",
+    ):
         assert line in text, text
     assert stacks.main([str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

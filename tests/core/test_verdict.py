@@ -230,12 +230,12 @@ def test_a_rank_that_is_inferred_is_never_surely_the_one() -> None:
         found = snapshot(4, still(ALL_REDUCE), {1: still(USER, call="clock_nanosleep")})
         found.ranks[inferred] = replace(found.ranks[inferred], inferred="order")
         words = named(verdict(found), "absent", 1, certainty=certainty)
-        assert ("rank 1 is inferred" in words) == (inferred == 1)
+        assert ("rank 1 is inferred: process 41001 on gpu1" in words) == (inferred == 1)
     # Nobody is accused, and all of them are meant.
     found = snapshot(4, lambda look: dump(look, COMPUTES, moves=True))
     named(verdict(found), "moving", certainty="sure")
     found.ranks = {rank: replace(place, inferred="pid") for rank, place in found.ranks.items()}
-    assert "ranks 0-3 are inferred" in named(verdict(found), "moving", certainty="likely")
+    assert "ranks 0-3 are numbered by pid" in named(verdict(found), "moving", certainty="likely")
 
 
 def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:

@@ -128,8 +128,9 @@ def test_the_address_is_the_one_that_other_nodes_use(made: Made) -> None:
     assert {(one.addr, one.port) for one in made.found()} == {("10.0.0.1", "29500")}
 
 
-def test_a_node_whose_ranks_meet_elsewhere(made: Made) -> None:
-    made.above[10] = Above("python3.11", (*TRAIN, b"--node_rank", b"1"))
+@pytest.mark.parametrize("option", [(b"--node_rank", b"1"), (b"--machine-rank=1",), (b"--rank", b"1")])
+def test_a_node_whose_ranks_meet_elsewhere(made: Made, option: tuple[bytes, ...]) -> None:
+    made.above[10] = Above("python3.11", (*TRAIN, *option))
     made.siblings(21, 22, port=45000)  # a pair of theirs
     for pid in (21, 22):
         made.hold(pid, (LAN, 50000 + pid), (FAR, 29500))
@@ -239,12 +240,22 @@ def test_lightning_tells_all_but_the_rank(made: Made) -> None:
     assert second.ranks() == {31: 2, 32: 3}
 
 
+def test_a_launcher_that_tells_all_but_the_rank_and_is_none(made: Made) -> None:
+    env = {"NODE_RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "12910"}
+    made.worker(10, 5, joined=False)
+    for local, pid in enumerate((21, 22)):
+        made.worker(pid, 10, words=TRAIN, joined=False, env={**env, "LOCAL_RANK": str(local)})
+    assert made.ranks() == {21: 0, 22: 1}
+    assert made.how() == {("local_rank", "other")}
+
+
 def test_a_launcher_that_slurm_started_as_a_rank(made: Made) -> None:
     """One task on each node, which starts a rank for each GPU."""
     made.worker(10, 5, joined=False, words=TRAIN)
     made.siblings(21, 22)
-    made.given = {pid: Given(10, 3) for pid in (10, 21, 22)}
+    made.given = {pid: Given(10, 3, 4) for pid in (10, 21, 22)}
     assert made.ranks() == {21: 6, 22: 7}
+    assert {one.size for one in made.found()} == {8}
     assert made.how() == {("node_order", "mp.spawn")}
     # A rank that takes part itself is one, whatever it has started.
     made.workers[10] = made.workers[10]._replace(joined=True)

@@ -140,6 +140,7 @@ class Played:
         gone: dict[int, str] | None = None,
         recorded: bool = False,
         per_node: int = 8,
+        inferred: str = "",
     ) -> None:
         places = {
             rank: Place(
@@ -147,6 +148,7 @@ class Played:
                 rank % per_node,
                 41_000 + rank,
                 (gone or {}).get(rank, ""),
+                inferred=inferred,
             )
             for rank in range(world)
         }
@@ -303,6 +305,7 @@ def mixed(rank: int, at: float, number: int) -> Dump | None:
 
 STACK_SCENES: dict[str, StackScene] = {
     "stacks-4": StackScene(lambda: Played(4, odd_one(2), per_node=2)),
+    "stacks-inferred": StackScene(lambda: Played(4, odd_one(2), per_node=2, inferred="node_order")),
     "stacks-64": StackScene(lambda: Played(64, odd_one(13))),
     "stacks-1024": StackScene(lambda: Played(1024, odd_one(421))),
     "stacks-healthy": StackScene(lambda: Played(64, healthy)),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from cockpit.base.shell import quote
 from cockpit.base.stacks.kinds import COLLECTIVES, doing
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, Step, findings
+from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
     EVIDENCE,
@@ -512,11 +513,12 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
 
 
 def _inferred_fact(case: Case, ranks: int) -> str:
-    told = f"{ranks_words(ranks, 'is', 'are')} inferred, its environment does not say so"
+    first = next(ranks_of(ranks))
+    how = "numbered by pid" if case.snapshot.ranks[first].inferred == UNKNOWN else "inferred"
     if count(ranks) > 1:
-        return told.replace("its environment does", "their environments do")
-    node, pid = case.process_of(next(ranks_of(ranks)))
-    return f"{told}: process {pid} on {node}"
+        return f"{ranks_words(ranks)} are {how}"
+    node, pid = case.process_of(first)
+    return f"rank {first} is {how}: process {pid} on {node}"
 
 
 RULES = tuple(

@@ -52,7 +52,8 @@ _LAUNCHERS = tuple(
     )
 )
 _SHELL = re.compile(r"(ba|da|z|k|c|tc|fi)?sh[0-9.]*\Z")
-_NODE_RANK = re.compile(rb"--?(?:node[_-]rank|machine[_-]rank)[ =]([0-9]{1,6}) ")
+_NODE_RANK = re.compile(rb"--?(?:(?:node|machine)[_-])?rank[ =]([0-9]{1,6}) ")
+"""Which node it is, in the command line of what starts the ranks of one."""
 _NUMBER = re.compile(r"[0-9]{1,6}\Z")
 
 
@@ -92,12 +93,12 @@ class Above(NamedTuple):
 class Given(NamedTuple):
     """A rank that is known from its environment, and may be the launcher of those that train.
 
-    :param rank: its own; which node it is, if it is a launcher
+    :param rank: its own, of ``size``; which node it is, of how many, if it is a launcher
     """
 
     pid: int
     rank: int
-    job: str = ""
+    size: Optional[int] = None
 
 
 class Inferred(NamedTuple):
@@ -151,22 +152,29 @@ def infer(scene: Scene) -> Iterator[Inferred]:
 
 
 def _by_local_rank(workers: Dict[int, Worker]) -> Iterator[List[Inferred]]:
-    """What Lightning starts: it is rank 0 of its node itself, and tells the others all but their rank."""
-    started: Dict[int, Dict[int, Worker]] = defaultdict(dict)
+    """Ranks that are told all but their rank: Lightning starts them, and is the first of its node itself."""
+    started: Dict[int, Dict[int, List[Worker]]] = defaultdict(lambda: defaultdict(list))
     for one in sorted(workers.values(), key=_age):
         local, above = _number(one, "LOCAL_RANK"), workers.get(one.parent)
-        told = local and _number(one, "NODE_RANK") is not None and one.env.get("MASTER_PORT")
-        # A data loader of rank 0 has its number, one of another rank has such a rank above it.
-        if local and told and above is not None and "LOCAL_RANK" not in above.env:
-            started[one.parent].setdefault(local, one)
-    for parent, others in started.items():
+        told = _number(one, "NODE_RANK") is not None and one.env.get("MASTER_PORT")
+        # A data loader of a rank has such a rank above it.
+        if local is not None and told and above is not None and "LOCAL_RANK" not in above.env:
+            started[one.parent][local].append(one)
+    for parent, several in started.items():
+        others = {local: line[0] for local, line in several.items() if local}
+        if not others:
+            continue
         some = next(iter(others.values()))
+        # What else has the number 0 is something that the first one has started.
+        first = next((one for one in several.get(0, ()) if one.words == some.words), None)
         node, size = _number(some, "NODE_RANK") or 0, _number(some, "WORLD_SIZE")
-        # How many a node has is not said; of those that are gone, the last may be missing.
-        each = max(others) + 1 if not node or not size else size // max(1, size // (max(others) + 1))
+        # How many a node has is not said, and the last of them may be gone.
+        each = max(others) + 1
+        each = size // max(1, size // each) if node and size else each
+        launcher = "lightning" if first is None else "other"
         yield [
-            Inferred(one, node * each + local, local, size, LOCAL, "lightning", parent)
-            for local, one in sorted({**others, 0: workers[parent]}.items())
+            Inferred(one, node * each + local, local, size, LOCAL, launcher, parent)
+            for local, one in sorted({**others, 0: first or workers[parent]}.items())
         ]
 
 
@@ -267,6 +275,8 @@ def _numbered(scene: Scene, group: List[Worker]) -> List[Inferred]:
         return [Inferred(one, at, None, None, PID, launcher, parent) for at, one in enumerate(ordered)]
     node = _node_rank(above, group) if given is None else given.rank
     how, size = (ORDER, len(line)) if node is None else (NODE_ORDER, None)
+    if given is not None and given.size:
+        size = given.size * len(line)
     return [
         Inferred(one, (node or 0) * len(line) + at, at, size, how, launcher, parent)
         for at, one in enumerate(line)

@@ -197,7 +197,7 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
 def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
     """The same, and the ranks that are inferred."""
     certain = _certain(scan.processes)
-    given = [infer.Given(one.process.stat.pid, one.process.claim.rank) for one in certain]
+    given = [infer.Given(one.process.stat.pid, *one.process.claim.number) for one in certain]
     scene = workers.scene(scan.readable, scan.environments, given)
     inferred = [one for one in infer.infer(scene) if can_be(one)]
     # Below it are the ranks: it is a launcher.
@@ -314,24 +314,20 @@ def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
 
 def _through(wrapper: _Process, line: List[_Process]) -> _Process:
     """The rank below a wrapper that is Python too; the process itself if it is none."""
-    while True:
-        inner = _oldest_python(wrapper, line)
-        if inner is None or not _only_wraps(wrapper.stat.pid, inner.stat.pid):
-            return wrapper
-        wrapper = inner
-
-
-def _oldest_python(above: _Process, line: List[_Process]) -> Optional[_Process]:
-    """The first Python program that a process has started, itself or through a shell."""
-    by_pid = {one.stat.pid: one for one in line}
-    while True:
-        children = (one.stat for one in line if one.stat.parent == above.stat.pid and one is not above)
-        found = procfs.oldest(one for one in children if not _only_helps(one.pid))
-        if found is None:
-            return None
-        above = by_pid[found.pid]
-        if kernel.is_python(found.pid):
-            return above
+    seen = above = wrapper
+    # Each step goes further down: no more of them than there are processes.
+    for _ in line:
+        children = (one.stat for one in line if one.stat.parent == above.stat.pid)
+        oldest = procfs.oldest(one for one in children if not _only_helps(one.pid))
+        if oldest is None:
+            break
+        above = next(one for one in line if one.stat is oldest)
+        # Else a shell, which may be in between.
+        if kernel.is_python(above.stat.pid):
+            if not _only_wraps(seen.stat.pid, above.stat.pid):
+                break
+            seen = above
+    return seen
 
 
 def _only_wraps(pid: int, inner: int) -> bool:

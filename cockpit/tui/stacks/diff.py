@@ -10,6 +10,7 @@ from itertools import groupby
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import kind
 from cockpit.core.cutting import cut_middle
+from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.tui.look.units import clock_text, span_text
@@ -71,7 +72,7 @@ def sides(snapshot: Snapshot, rank: int, number: int, other: tuple[int, int] | N
 
 def _side(snapshot: Snapshot, rank: int, number: int, with_sample: bool) -> Side:
     sample = snapshot.samples[number]
-    name = f"rank {rank}"
+    name = f"rank {MARK if snapshot.inferred >> rank & 1 else ''}{rank}"
     if with_sample:
         name += f", sample {number + 1} · {clock_text(sample.at, 10)}"
     else:

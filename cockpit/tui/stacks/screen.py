@@ -228,7 +228,8 @@ class StackScreen(CommandScreen):
     def places(self) -> Iterator[Item]:
         """Ranks, to go to."""
         for rank, place in sorted(self.stacks.snapshot.ranks.items()):
-            go, about = partial(self.choose, rank, show=True), f"on {place.node}"
+            go = partial(self.choose, rank, show=True)
+            about = f"on {place.node}{', inferred' * bool(place.inferred)}"
             yield Item(str(rank), f"rank {rank}", go, "", "Ranks", about)
 
     def _no_sample(self) -> str:
