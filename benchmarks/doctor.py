@@ -7,7 +7,7 @@ from benchmarks.table import Level, Result
 from tests.lab.lab import Lab
 
 NODES = 64
-ROUNDS = 3
+ROUNDS = 2
 AIM_S = 10
 
 

@@ -9,7 +9,7 @@ import pytest
 from cockpit.base.answers import FoundRank, Meeting, OtherJob, SeekAnswer, Stuck
 from cockpit.base.condition import GpuUser, Holder, Leftover, Leftovers, Lock, Network, ReachAnswer
 from cockpit.core.doctor.diagnosis import code, diagnosis, line, verdict
-from cockpit.core.doctor.looks import Looks
+from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
@@ -339,3 +339,10 @@ def test_what_a_node_says_is_harmless_on_a_terminal() -> None:
     told = said(plants)
     assert len(told) >= 3
     assert not [text for text in told if "\x1b" in text or "\x07" in text or len(text) > 600]
+
+
+def test_a_disk_that_has_run_folders_and_tmp_is_told_of_once() -> None:
+    def plant(one: Look) -> Look:
+        return disk("/tmp", free_bytes=GB // 2)(disk("run folders", free_bytes=GB // 2)(one))
+
+    assert said({3: plant}) == ["gpu03: run folders (/tmp/cockpit-1000): 500 MB free"]

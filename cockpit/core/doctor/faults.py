@@ -364,6 +364,8 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
         if disk.role != "/dev/shm" and not (disk.role == "run folders" and disk.free_bytes < FULL_BYTES)
     ]
     for node, disk in disks:
+        if disk.role == "/tmp" and _has_runs(looks.nodes[node], disk):
+            continue
         usual = median(each.free_bytes for _, each in disks if each.role == disk.role)
         if disk.free_bytes < LOW_BYTES:
             yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free")
@@ -371,6 +373,12 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
             yield Told(node, f"{_place(disk)}: {disk.inodes_free:,} inodes free")
         elif disk.free_bytes < min(SCARCE_BYTES, usual / 10):
             yield Told(node, f"{_place(disk)}: {size(disk.free_bytes)} free, others {size(usual)}")
+
+
+def _has_runs(look: Look, disk: Disk) -> bool:
+    """Whether run folders are on this disk too, and it is told of as theirs."""
+    runs = (each for each in look.condition.disks or () if each.role == "run folders")
+    return any((each.total_bytes, each.free_bytes) == (disk.total_bytes, disk.free_bytes) for each in runs)
 
 
 @_on_each(
