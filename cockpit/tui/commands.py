@@ -175,9 +175,9 @@ EVERY: tuple[Command, ...] = (
     _run(
         "retry",
         "r",
-        "try again: after trouble on this machine, or log in where that needs you",
+        "try again after trouble, or log in again",
         "try again",
-        "A node that wants a password or a code after a lost link is not tried before.",
+        "After trouble on this machine; and where a lost link needs a password or a code again.",
         1,
     ),
     _run("leave", "q", "leave; the run goes on", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),
