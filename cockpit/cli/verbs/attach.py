@@ -91,5 +91,6 @@ async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
             return name
         words = ["cockpit", "attach", *party.source]
         folder = await make_known(party.job, party.pool, words, args.name)
-        say(f"cockpit did not start it; its name here: {folder.name}")
+        why = "its run folder is not found there" if name else "cockpit did not start it"
+        say(f"{why}; its name here: {folder.name}")
         return folder.name
