@@ -268,3 +268,21 @@ def test_what_nodes_send_is_harmless_in_a_title() -> None:
 def test_nonsense_does_not_pass_the_gate(answer: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         read(SeekAnswer, answer)
+
+
+def test_a_process_or_words_say_which_job() -> None:
+    one = told(0, above=[50, 40], started_by="torchrun --standalone train.py")
+    other = told(0, job__port="29501", pid=200, above=[60], command="python other.py")
+    jobs = group({"node1": said(one, other)})
+    for choice in ({"pid": 100}, {"pid": 40}, {"match": "stand.lone"}, {"match": "train"}):
+        assert choose(jobs, **choice).ranks[0].pid == 100
+    assert choose(jobs, match="other").ranks[0].pid == 200
+    with pytest.raises(CockpitError, match="(?s)process 7 is no rank.*--job 2") as refused:
+        choose(jobs, pid=7)
+    assert refused.value.code == Exit.NODE_UNFIT
+    with pytest.raises(CockpitError, match="no rank or launcher of one has 'nope'"):
+        choose(jobs, match="nope")
+    with pytest.raises(CockpitError, match="not a regular expression"):
+        choose(jobs, match="(")
+    with pytest.raises(CockpitError, match="2 jobs run there"):
+        choose(jobs, match="python")

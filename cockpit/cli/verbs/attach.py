@@ -47,15 +47,12 @@ def main(words: list[str]) -> int:
     job_options.add_options(parser)
     args = parser.parse_args(words)
     source = job_options.names_nodes(
-        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
+        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N"
     )
     if not source and os.path.isfile(args.target) and not job_options.names_run(args.target):
         source = [args.target]
     if source:
-        name = asyncio.run(_attach_job(source, args))
-        if not name:
-            return Exit.LEFT
-        args.target = name
+        args.target = asyncio.run(_attach_job(source, args))
     folder = RunFolder.find(args.target)
     asyncio.run(started(folder))
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
@@ -81,7 +78,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
 
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
-    """Show the job on these nodes until the user leaves; if it is a run, return its name."""
+    """The name under which the job on these nodes is known here: a run's own, or one that it gets."""
     async with job_options.job_party(source, args) as (party, _):
         name = party.job.run
         if name:
