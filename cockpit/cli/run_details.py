@@ -16,6 +16,7 @@ from cockpit.core.run.model import Node, Rank, RunModel
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.board import source_of
 from cockpit.engine.run.join import Pools, model_now
 from cockpit.errors import Exit
 
@@ -108,5 +109,6 @@ def _failure(folder: RunFolder, model: RunModel) -> Finding | None:
     first = model.first_failure()
     with closing(SpooledLogs(folder)) as logs:
         # Without a byte of it here, its log says neither what the cause is nor that there is none.
-        log = None if first is None else logs.tail((first.node, first.rank), TAIL) or None
+        foreign = folder.manifest.foreign is not None
+        log = None if first is None else logs.tail(source_of(logs, first, foreign=foreign), TAIL) or None
     return failure(model, folder.name, log)

@@ -315,7 +315,9 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
             continue
         recorded = model.nodes[node.name].reports.values()
         said = [report.text for report in recorded if report.state == "missing"]
-        if not folder.manifest.profile:
+        if folder.manifest.foreign:
+            why = "cockpit did not start this job, and no profiler with it"
+        elif not folder.manifest.profile:
             why = f"the run was not profiled: use --profile {'|'.join(PROFILERS)}"
         elif not model.nodes[node.name].over:
             why = "the run still goes on: a report is written when it ends"

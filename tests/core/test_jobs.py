@@ -321,3 +321,21 @@ def test_ranks_of_one_step_of_a_job() -> None:
     assert ranks("12.3") == [1]
     assert ranks("12.") == [0, 1, 3], "what says nothing of a job may be of this one"
     assert ranks("") == [0, 1, 2, 3]
+
+
+def test_a_process_or_words_say_which_job() -> None:
+    one = told(0, above=[50, 40], started_by="torchrun --standalone train.py")
+    other = told(0, job__port="29501", pid=200, above=[60], command="python other.py")
+    jobs = group({"node1": said(one, other)})
+    for choice in ({"pid": 100}, {"pid": 40}, {"match": "stand.lone"}, {"match": "train"}):
+        assert choose(jobs, **choice).ranks[0].pid == 100
+    assert choose(jobs, match="other").ranks[0].pid == 200
+    with pytest.raises(CockpitError, match=r"(?s)process 7 is no rank.*--job 2") as refused:
+        choose(jobs, pid=7)
+    assert refused.value.code == Exit.NODE_UNFIT
+    with pytest.raises(CockpitError, match="no rank or launcher of one has 'nope'"):
+        choose(jobs, match="nope")
+    with pytest.raises(CockpitError, match="not a regular expression"):
+        choose(jobs, match="(")
+    with pytest.raises(CockpitError, match="2 jobs run there"):
+        choose(jobs, match="python")

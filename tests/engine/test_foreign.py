@@ -129,7 +129,7 @@ def made(**nodes: Node) -> RunFolder:
     """The folder of a job with a rank on each of these nodes."""
     entries = [NodeEntry(name, "/", [number]) for number, name in enumerate(nodes)]
     launchers = {name: [Launching(900, 1, (number,))] for number, name in enumerate(nodes)}
-    foreign = Foreign(KEY, "a job", "ada", "", launchers)
+    foreign = Foreign(KEY, "", launchers)
     folder = RunFolder.create(Manifest("job", 0.0, entries, "torchrun", ["x"], "/", foreign=foreign))
     for number, name in enumerate(nodes):
         folder.write(Event(1.0, name, RankStarted(number, pid=100 + number, ticks=5)))

@@ -38,7 +38,7 @@ for step in range(1_000_000):
 """Rank 0 is the one whose output is read, so it is the one that says when it hangs."""
 
 
-def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str]) -> list[str]:
+def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str], user: str) -> list[str]:
     """What a person would type on one node."""
     if launcher == "deepspeed":
         words = [str(Path(lab.python).parent / "deepspeed"), "--no_ssh", "--hostfile", str(hostfile(lab))]
@@ -47,7 +47,7 @@ def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str]) -
         # Unbuffered, or what it repeats of its ranks' files comes late.
         words = ["-u", "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
         words += ["--nproc-per-node", "2", "--master-addr", lab.nodes[0], "--master-port", PORT]
-        words += ["--tee", "3", "--log-dir", str(lab.home() / f"logs-{index}")]
+        words += ["--tee", "3", "--log-dir", str(lab.home(user) / f"logs-{index}")]
     else:
         words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2"]
         words += ["--num_processes", "4", "--machine_rank", str(index), "--main_process_ip", lab.nodes[0]]
@@ -67,7 +67,7 @@ def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = 
     """A job of ``user``, from the line of its first node that has ``sign`` to its end."""
     jobs = [
         lab.popen(
-            launch(lab, node, index, launcher, program),
+            launch(lab, node, index, launcher, program, user),
             node=node,
             user=user,
             env=ENV,

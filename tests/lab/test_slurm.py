@@ -299,6 +299,56 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         until(lambda: slurm.state(array) == "", "it has ended", timeout=60)
 
 
+def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
+    slurm: Slurm, cockpits: Cockpits
+) -> None:
+    home = slurm.lab.home()
+    rank = "import time; [(print('step', n), time.sleep(0.1)) for n in range(100000)]"
+    text = f'#!/bin/sh\nsrun --label /usr/bin/python3 -u -c "{rank}"\n'
+    slurm.lab.write(None, home / "batch.sh", text)
+    words = ["sbatch", "--parsable", "-N2", "--ntasks-per-node=2", f"--output={home}/batch.out"]
+    job = slurm.run(*words, str(home / "batch.sh")).strip()
+    watch: subprocess.Popen[str] | None = None
+    try:
+        until(
+            lambda: "3: step 1" in slurm.lab.run(["cat", f"{home}/batch.out"]).stdout, "it runs", timeout=60
+        )
+        watched = ["cockpit", "attach", "--slurm", job, "--name", "batch", "--headless", "--json"]
+        watch = slurm.lab.popen(
+            watched, env=slurm.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert watch.stdout is not None
+        seen: set[int] = set()
+        for line in watch.stdout:
+            event = json.loads(line)
+            if event["event"] == "log" and event["rank"] is not None:
+                assert event["text"].startswith(f"{event['rank']}: step")
+                seen.add(event["rank"])
+            if seen == {0, 1, 2, 3}:
+                break
+        assert seen == {0, 1, 2, 3}
+        watch.terminate()
+        assert watch.wait(60) == 130
+        refused = cockpits.cockpit("stop", "batch")
+        assert refused.returncode == 2
+        assert f"scancel {job}" in refused.stderr
+        done = cockpits.cockpit("stop", "batch", "--foreign")
+        assert done.returncode == 0, done.stderr
+        until(lambda: slurm.state(job) != "RUNNING", "it was cancelled", timeout=60)
+    finally:
+        if watch is not None:
+            watch.kill()
+            with watch:
+                watch.wait()
+        slurm.run("scancel", job, check=False)
+        until(lambda: slurm.state(job) == "", "it has ended", timeout=60)
+    lines = slurm.lab.run(["cat", f"{home}/batch.out"]).stdout.splitlines(keepends=True)
+    ours = cockpits.cockpit("logs", "batch", "--rank", "3", "--raw").stdout
+    theirs = "".join(line for line in lines if line.startswith("3: "))
+    assert ours
+    assert theirs.startswith(ours)
+
+
 def test_it_is_found_from_a_machine_that_did_not_start_it(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:

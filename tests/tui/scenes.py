@@ -236,7 +236,7 @@ def foreign() -> Stage:
     """A job that others started: two nodes, eight ranks each."""
     command = "/home/ada/venv/bin/python -m torch.distributed.run --nnodes 2 train.py --wandb-key (secret)"
     launchers = {node: [Launching(40_000, 1, (), command, 18)] for node in EIGHT[:2]}
-    job = Foreign(("at", "gpu01", "29500"), "torchrun job at gpu01:29500", "ada", "", launchers)
+    job = Foreign(("at", "gpu01", "29500"), "", launchers)
     made = Stage(EIGHT[:2], 8, "20261121-0412-heron", launcher="torchrun", foreign=job)
     made.runs()
     return made

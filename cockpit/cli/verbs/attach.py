@@ -48,15 +48,12 @@ def main(words: list[str]) -> int:
     args = parser.parse_args(words)
     slurm_options.take_step(args)
     source = job_options.names_nodes(
-        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, or -w NODES"
+        args.target, args, "give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N"
     )
     if not source and os.path.isfile(args.target) and not job_options.names_run(args.target):
         source = [args.target]
     if source:
-        name = asyncio.run(_attach_job(source, args))
-        if not name:
-            return Exit.LEFT
-        args.target = name
+        args.target = asyncio.run(_attach_job(source, args))
     folder = RunFolder.find(args.target)
     asyncio.run(started(folder))
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
@@ -82,7 +79,7 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
 
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
-    """Show the job on these nodes until the user leaves; if it is a run, return its name."""
+    """The name under which the job on these nodes is known here: a run's own, or one that it gets."""
     async with job_options.job_party(source, args) as (party, _):
         name = party.job.run
         if name:
@@ -92,5 +89,6 @@ async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
             return name
         words = ["cockpit", "attach", *party.source]
         folder = await make_known(party.job, party.pool, words, args.name)
-        say(f"cockpit did not start it; its name here: {folder.name}")
+        why = "its run folder is not found there" if name else "cockpit did not start it"
+        say(f"{why}; its name here: {folder.name}")
         return folder.name

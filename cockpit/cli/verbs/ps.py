@@ -132,6 +132,7 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
         # One damaged folder hides no other run.
         state = error.what if isinstance(error, NewerCockpit) else f"damaged: {error.what}"
         empty: dict[str, Any] = {"nodes": [], "ranks": 0, "running": 0, "unreachable": [], "launcher": ""}
+        empty["foreign"] = False
         return {
             "run": folder.name,
             **empty,
@@ -200,5 +201,5 @@ def _table(rows: list[dict[str, Any]]) -> None:
         run = quote(live[-1]["run"])
         out()
         # What others started is not stopped in passing.
-        stop = "" if live[-1].get("foreign") else f" · stop: cockpit stop {run}"
+        stop = "" if live[-1]["foreign"] else f" · stop: cockpit stop {run}"
         out(f"watch: cockpit attach {run}{stop}")

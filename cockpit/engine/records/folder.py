@@ -149,15 +149,11 @@ class Foreign:
     """What is known of a job that others started, when it was first watched.
 
     :param key: tells it from other jobs on its nodes, see :class:`cockpit.core.run.jobs.Job`
-    :param title: what people call it
-    :param user: whose it is
     :param slurm: the SLURM job that it runs in; empty: none
     :param launchers: what started its ranks, by node; command lines are without secrets
     """
 
     key: Sequence[str] = bound(ListOf(_FILE, 10))
-    title: str = bound(_FILE, "")
-    user: str = bound(WORD, "")
     slurm: str = bound(WORD, "")
     launchers: Mapping[str, Sequence[Launching]] = bound(
         MapOf(NODE_NAME, ListOf(Of(Launching), RANKS_A_NODE), 1 << 16), {}

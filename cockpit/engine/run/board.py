@@ -10,6 +10,7 @@ from typing import Any
 
 from cockpit.base.events import ClockMeasured, Note
 from cockpit.core.finding import Finding
+from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
@@ -19,12 +20,19 @@ from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
 from cockpit.engine.turns import by_turns
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
+
+
+def source_of(logs: SpooledLogs, first: Rank, *, foreign: bool) -> Source:
+    """Whose log may say why a rank failed: its own; if it has none, as in a foreign job, its launcher's."""
+    own = (first.node, first.rank)
+    return (first.node, None) if foreign and not logs.size(logs.number(own)) else own
 
 
 class Board:
@@ -124,7 +132,8 @@ class Board:
         if first is None:
             self.cause = None
             return
-        logs, source = self.book.logs, (first.node, first.rank)
+        logs = self.book.logs
+        source = source_of(logs, first, foreign=self.manifest.foreign is not None)
         size = logs.size(logs.number(source))
         if self._cause_of != (first, size):
             self._cause_of = (first, size)

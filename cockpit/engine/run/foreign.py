@@ -23,6 +23,7 @@ from cockpit.core.logs.folding import Source
 from cockpit.core.run.model import LIVE, Rank, RankState
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
@@ -77,7 +78,7 @@ class ForeignSession(Session):
         await super().rejoin()
         for name, offsets in self._offsets.items():
             for file, size in list(offsets.items()):
-                if file == SIZES or file.endswith(".jsonl"):
+                if file in RECORD:
                     continue
                 known = noted.get((name, logged_rank(file)), 0)
                 if size > known:
@@ -177,7 +178,7 @@ class ForeignSession(Session):
 
     def _finish(self, name: str) -> None:
         for one in self._outlets.read_by(name):
-            self._keep(one, self._outlets.rest(one), 0)
+            self._keep(one, self._outlets.rest(one))
         self._note(name, events.Ended())
         self._note(name, events.Complete())
 
@@ -224,17 +225,18 @@ class ForeignSession(Session):
         why = self._spools[name].wait_for(len(one.held) + len(chunk)) if self.writer else None
         if why is None:
             try:
-                self._keep(one, self._outlets.sort(one, chunk), len(chunk))
+                self._keep(one, self._outlets.sort(one, chunk))
                 return
-            except QuotaReached as error:
-                why = error
+            except CockpitError as error:
                 one.offset, one.held, one.open = before.offset, before.held, before.open
+                if not isinstance(error, QuotaReached):
+                    raise
+                why = error
         self._pause_logs(name, why)
 
-    def _keep(self, one: Outlet, pieces: Sequence[tuple[Source, bytes]], read: int) -> None:
+    def _keep(self, one: Outlet, pieces: Sequence[tuple[Source, bytes]]) -> None:
         """Put bytes into the logs they belong to: all of them, or none.
 
-        :param read: how many bytes of the file they and what is held came from
         :raises CockpitError: they cannot be kept
         """
         sizes: dict[Source, int] = {}

@@ -103,8 +103,6 @@ def _manifest(
         command=command,
         foreign=Foreign(
             list(job.key),
-            job.title,
-            job.user[:100],
             pool.reach.lasting.get("job", "") or in_slurm,
             {node: answer.launchers for node, (_, answer) in answers.items()},
         ),
