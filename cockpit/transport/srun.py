@@ -7,6 +7,7 @@ outlives its step. Agents may end so; supervisors may not: see :func:`holding`.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -80,7 +81,14 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
         *("/bin/sh", "-c", script),
     )
     share_of(job_of(options)).take(", ".join(scripts))
-    return HeldCommand(words, slurm.environment(), float(slurm.setting("KillWait", KILL_WAIT_S)))
+    env = {**slurm.environment(), **_element(job_of(options))}
+    return HeldCommand(words, env, float(slurm.setting("KillWait", KILL_WAIT_S)))
+
+
+def _element(job: str) -> dict[str, str]:
+    """Which element of an array this shell's job is, if that is the job: srun sets all else of it anew."""
+    ours = os.environ.get("SLURM_JOB_ID") == job
+    return {name: value for name, value in os.environ.items() if ours and name.startswith("SLURM_ARRAY_")}
 
 
 class Share:

@@ -60,6 +60,18 @@ def test_the_batch_script_s_own_step_does_not_shape_ours(monkeypatch: pytest.Mon
     assert not {"SLURM_NTASKS", "SRUN_EXPORT_ENV", "COCKPIT_RUN"} & set(kept)
 
 
+@pytest.mark.parametrize(("job", "known"), [("12", True), ("13", False)])
+def test_ranks_know_which_element_of_an_array_they_are(
+    monkeypatch: pytest.MonkeyPatch, job: str, known: bool
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setenv("PATH", "/none")
+    held = srun.holding({"job": job}, {"gpu01": "/x"})
+    assert (held.env.get("SLURM_ARRAY_TASK_ID") == "3") == known
+
+
+
 def test_each_node_runs_its_own_script_whatever_its_path_is(tmp_path: Path) -> None:
     odd = tmp_path / "it's $HOME; `x`"
     odd.mkdir()
