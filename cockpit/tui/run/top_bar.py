@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.run.model import Node, RunModel
+from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
 from cockpit.core.run.summary import shown
 from cockpit.core.text import one_line
@@ -110,7 +110,11 @@ def state_of(model: RunModel, *, recorded: bool = False, glyphs: Glyphs = UNICOD
             return glyphs.lost, "lost", "bad"
         if model.stop_reason and model.first_failure() is None:
             return glyphs.killed, "stopped", "warn"
-        return (glyphs.failed, "failed", "bad") if failed else (glyphs.done, "ended", "good")
+        if failed:
+            return glyphs.failed, "failed", "bad"
+        if any(rank.state is RankState.GONE for rank in model.ranks.values()):
+            return glyphs.lost, "ended", "warn"  # how, nobody told us
+        return glyphs.done, "ended", "good"
     if recorded:
         return glyphs.lost, "recorded", "warn"
     stages = {node.stage for node in nodes if not node.over}
