@@ -158,7 +158,10 @@ def test_gpus_are_counted_only_where_slots_are_open(tmp_path: Path) -> None:
             "run -- x",
             "which nodes? none are named; give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'",
         ),
-        ("attach", "which nodes? none are named; give a run (see: cockpit ps), a HOSTFILE, or -w NODES"),
+        (
+            "attach",
+            "which nodes? none are named; give a run (see: cockpit ps), a HOSTFILE, -w NODES, or --pid N",
+        ),
         (
             "stacks",
             "which nodes? none are named; give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT",
