@@ -88,6 +88,7 @@ def task(told: Told, place: LogPlace, what: str, how: float) -> Task:
 
 @given(steps=st.lists(st.tuples(moves, st.sampled_from([0, 1, 2, 100])), min_size=1, max_size=12))
 @example(steps=[(("grow", 1), 1), (("at", 0.0), 0), (("scrolled", 4), 1)])
+@example(steps=[(("grow", 2), 1), (("moved", 1), 1), (("unfolded", 0), 0)])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_on_the_screen_follow_each_other_whatever_is_interrupted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[tuple[str, float], int]]
@@ -112,7 +113,7 @@ def test_lines_on_the_screen_follow_each_other_whatever_is_interrupted(
             follow_each_other(place)
         place.lay_out()
         follow_each_other(place)
-        document = Reader(told.book, Query()).before(None, HEIGHT, 9).rows
+        document = place.window.reader.before(None, HEIGHT, 9).rows  # what was unfolded stays so
         shown = list(dict.fromkeys((line.row.batch, line.row.text) for line in place.lines))
         assert shown == [(row.batch, row.text) for row in document][-len(shown) :]
         assert len(place.lines) == HEIGHT
