@@ -29,6 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "internal_errors: the test makes the app raise what nobody foresaw")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what waits longest, while other workers have tests that compute: else all wait at the end."""
+
+    def turn(item: pytest.Item) -> int:
+        if item.get_closest_marker("lab") is None:
+            return 2
+        return 0 if "slurm" in item.path.name else 1
+
+    items.sort(key=turn)
+
+
 @pytest.fixture(autouse=True)
 def private_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
