@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what waits longest, while other workers have tests that compute: else all wait at the end."""
+    """Begin with what waits longest, while other workers compute: else all wait at the end."""
 
     def turn(item: pytest.Item) -> int:
         if item.get_closest_marker("lab") is None:
