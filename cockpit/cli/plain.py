@@ -11,6 +11,7 @@ from cockpit.base.events import Left
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import Asks
+from cockpit.cli.merged import Missed
 from cockpit.cli.narration import Narrator, mute, say_left
 from cockpit.cli.output import say
 from cockpit.cli.printer import JsonPrinter, Printer
@@ -114,10 +115,13 @@ class Live:
         self._printer.close()
 
 
-async def watch(session: Session, live: Live, output: Output, roll: Roll | None = None) -> Exit:
+async def watch(
+    session: Session, live: Live, output: Output, roll: Roll | None = None, missed: Missed | None = None
+) -> Exit:
     """Watch until the run has ended or the person leaves; print the summary; return the exit code.
 
     :param roll: for a session without links yet: report pending nodes until each has been heard from once
+    :param missed: the listener that prints first what nobody has seen; None: ``live`` is the listener
     """
     # A job that others started is only left: there is nothing to ask.
     ours = session.manifest.foreign is None
@@ -129,18 +133,21 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
     )
     asks.install()
     session.watch()
+    if missed is not None:
+        # A question that nobody answers does not outlast the run.
+        missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)
     printed = time.monotonic()
     ending: Ending | None = None
     teller = Telling(lambda: roll, failures=False) if roll is not None else None
     waiting: list[str] = []
     logged_out: list[str] = []
     try:
-        while not session.model.done:
+        while not ((through := missed is None or missed.through()) and session.model.done):
             await session.wait(TICK_S)
             if teller is not None and roll is not None and not roll.awaited:
                 await teller.stop()
                 teller = None
-            if session.model.over and (waiting := _waiting(session)):
+            if through and session.model.over and (waiting := _waiting(session)):
                 why = session.paused[waiting[0]]
                 say(f"the run is over; logs of {nodes_text(waiting)} are still there: {why}")
                 say(f"once there is room: cockpit attach {quote(session.folder.name)}")
@@ -151,7 +158,7 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
                     return _abandon(session, live, output, left)
             # A stop that nobody is there to follow has a deadline of its own, and says what it leaves.
             stopping = ending is not None and output.headless
-            if not stopping and (given_up := _given_up(session.model, output.give_up_s)):
+            if through and not stopping and (given_up := _given_up(session.model, output.give_up_s)):
                 say(f"no link to {nodes_text(given_up)} for {output.give_up_s:g} s, and all else has ended")
                 say(f"to look again: cockpit attach {quote(session.folder.name)}")
                 break
@@ -184,6 +191,8 @@ async def watch(session: Session, live: Live, output: Output, roll: Roll | None 
         asks.remove()
         if teller is not None:
             await teller.stop()
+        if missed is not None:
+            await missed.stop()
         live.close()
     code = session.model.exit_code()
     if waiting and code is Exit.OK:

@@ -156,6 +156,19 @@ def test_a_bar_that_ended_is_not_missing_from_the_screen_for_a_moment() -> None:
     assert steps.look() == [[0]]
 
 
+def test_an_unfinished_line_is_no_rest_before_the_lines_above_it_are_in_a_batch() -> None:
+    collector = Collector()
+    for source in range(2):
+        collector.feed(source, 0, b"both\n")
+    assert collector.seal(0.0, wait_s=1.0)
+    collector.feed(0, 5, b"one\npar")
+    collector.feed(1, 5, b"par")
+    collector.seal(2.0, wait_s=1.0)
+    assert [rest[:3] for rest in collector.rests()] == [(1, 5, 8)]
+    assert collector.seal(2.0)[0] == [[Segment(0, 5, 4, 1)]]
+    assert [rest[:3] for rest in collector.rests()] == [(0, 9, 12), (1, 5, 8)]
+
+
 def test_a_clock_set_back_holds_nothing() -> None:
     steps = Steps(2)
     for rank in range(2):

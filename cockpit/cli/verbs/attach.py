@@ -8,6 +8,7 @@ import os
 
 from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
+from cockpit.cli.merged import Missed
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
 from cockpit.cli.plain import Live, Output, watch
@@ -22,8 +23,9 @@ def main(words: list[str]) -> int:
     """Join a run's nodes and go on as ``cockpit run`` does."""
     parser = Parser(
         "attach",
-        "Watch a run that was left or lost: missed output comes first, then live lines. With a hostfile, "
-        "--slurm, --pid or --match: the job that runs there, whoever started it; it gets a name here.",
+        "Watch a run that was left or lost: missed output comes first, merged by time, then live lines. With "
+        "a hostfile, --slurm, --pid or --match: the job that runs there, whoever started it; it gets a name "
+        "here.",
         "RUN is a run's name, a part of it, or: last. `cockpit ps` lists them.\n\n"
         "examples:\n"
         "  cockpit attach hostfile\n"
@@ -68,12 +70,13 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
-    session = session_of(folder, live, writer=writer)
+    missed = Missed(folder, live) if writer else None
+    session = session_of(folder, missed or live, writer=writer)
     try:
         await session.rejoin()
         roll = session.pool.roll
         roll.call(name for name, node in session.model.nodes.items() if not node.done)
-        return await watch(session, live, output, roll)
+        return await watch(session, live, output, roll, missed)
     finally:
         await session.close()
 

@@ -6,25 +6,22 @@ import argparse
 import asyncio
 import re
 import time
-from collections.abc import Iterable
 
 from cockpit.base.record import rank_log
 from cockpit.cli.awaiting import started, telling
+from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
 from cockpit.cli.plain import TICK_S, Live, Output
 from cockpit.cli.slurm_options import add_option, run_folder
 from cockpit.core.logs.batches import PATIENCE_S
-from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.core.ranks import read_nodes
 from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
-from cockpit.engine.logs.reader import LogPiece, Reader
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Listener, Session
-from cockpit.engine.turns import Turn
 from cockpit.errors import CockpitError, Exit
 
 _CONNECT_S = 15.0
@@ -110,53 +107,6 @@ class _Feed(Listener):
             self.book.feed(node, rank, offset, data)
 
 
-class _Show:
-    """Prints what a query selects of a book, each byte once."""
-
-    def __init__(self, book: Logbook, query: Query, live: Live) -> None:
-        self._reader = Reader(book, query)
-        self._live = live
-        self._batch = 0
-        self._ends: dict[Source, int] = {}  # how far each log has been printed
-        self._book, self._times = book, query.times
-        self._told: set[Source] = set()
-
-    def begin(self, since: float, tail: int | None) -> None:
-        """Pass over what is too old, or before the last lines of each log."""
-        self._batch, _ = self._reader.position_at(since)
-        if tail is not None:
-            first, self._ends = self._reader.tail(tail)
-            self._batch = max(self._batch, first)
-
-    async def batches(self) -> None:
-        """Print whole lines."""
-        await self._print(self._reader.pieces(self._batch))
-        self._batch = self._reader.end[0]
-        unreadable = self._book.logs.unreadable
-        for source in unreadable.keys() - self._told:
-            self._told.add(source)
-            say(str(unreadable[source]))
-
-    async def unfinished(self, since: float = 0.0) -> None:
-        """Print what has arrived of unfinished lines."""
-        await self._print(piece for piece in self._reader.unfinished() if piece.at >= since)
-
-    async def _print(self, pieces: Iterable[LogPiece]) -> None:
-        turn = Turn()
-        batch = -1
-        at = None
-        for piece in pieces:
-            if piece.batch != batch:
-                batch, at = piece.batch, piece.at if self._times else None
-                self._live.batch(at)
-                await turn.pause()
-            done = max(0, self._ends.get(piece.source, 0) - piece.offset)
-            if done < len(piece.data):
-                self._live.log(*piece.source, piece.offset + done, piece.data[done:])
-                self._ends[piece.source] = piece.offset + len(piece.data)
-        self._live.batch(at)
-
-
 async def _logs(folder: RunFolder, query: Query, args: argparse.Namespace) -> int:
     session = trouble = None
     feed = _Feed()
@@ -188,7 +138,7 @@ async def _show(
     """Print what is here; with a session also what comes, until the run has ended."""
     book = feed.book = feed.book or Logbook(folder)
     live = Live(folder.manifest, Output(json=args.json, fold=not args.no_fold))
-    show = _Show(book, query, live)
+    show = Show(book, query, live)
     try:
         await book.load()
         show.begin(args.since, args.tail)

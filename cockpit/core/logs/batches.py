@@ -224,11 +224,18 @@ class Collector:
                 size = len(state) if log.overwritten else log.end - log.start
                 yield Unfinished(source, clip(state), size, log.since)
 
-    def rests(self) -> Iterator[Rest]:
-        """What has arrived of unfinished lines, in the order of their sources."""
-        for source, log in sorted(self._logs.items()):
-            if log.start < log.end:
-                yield Rest(source, log.start, log.end, log.since)
+    def rests(self) -> list[Rest]:
+        """What has arrived of unfinished lines, in the order of their sources, as it is now.
+
+        Not of logs with whole lines that are in no batch yet: these come first.
+        """
+        held = {piece.segment.source for piece in self._pieces}
+        held.update(segment.source for batch in self._full for segment in batch)
+        return [
+            Rest(source, log.start, log.end, log.since)
+            for source, log in sorted(self._logs.items())
+            if log.start < log.end and source not in held
+        ]
 
     def _cut(self) -> list[list[Segment]]:
         pieces, self._pieces, self._size = self._pieces, [], 0

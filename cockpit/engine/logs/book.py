@@ -141,18 +141,23 @@ class Logbook:
             self.index.add(at, batch)
         return changed
 
-    async def load(self, progress: Callable[[float], None] | None = None) -> None:
+    async def load(
+        self, progress: Callable[[float], None] | None = None, *, since: Mapping[Source, int] | None = None
+    ) -> None:
         """Take in what is already spooled, merged by the nodes' time indexes; what is fed comes after it.
 
         :param progress: called with the part that is done, 0 to 1
+        :param since: where to begin in each log; those not named are passed over. None: all from the start
         :raises CockpitError: the spool cannot be read
         """
         if self._held is None:
             self._held = deque()
         files = self._files()
         ends = {number: self.logs.size(number) for number in sorted(files.values())}
-        turn = Turn(sum(ends.values()), progress)
         done = dict.fromkeys(ends, 0)
+        if since is not None:
+            done = {number: since.get(self.logs.files[number].source, end) for number, end in ends.items()}
+        turn = Turn(sum(ends.values()) - sum(done.values()), progress)
         opened = at = self._folder.manifest.created
         size = 0
         for tick, node, sizes in self._ticks(await self._clocks(turn)):
@@ -235,8 +240,8 @@ class Logbook:
 
     # Reading
 
-    def rests(self) -> Iterator[Rest]:
-        """What has arrived of unfinished lines."""
+    def rests(self) -> list[Rest]:
+        """What has arrived of unfinished lines; see :meth:`cockpit.core.logs.batches.Collector.rests`."""
         return self._collector.rests()
 
     def pending(self, query: Query) -> list[Row]:

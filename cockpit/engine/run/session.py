@@ -527,6 +527,10 @@ class Session:
         """Where a rank's log is on its node, in words; empty: in the run folder there."""
         return ""
 
+    def here(self, node: str) -> int:
+        """Bytes of a node's logs and record that are here."""
+        return sum(self._offsets.get(node, {}).values())
+
     def dir(self, node: str) -> str:
         """The run folder on a node."""
         return self._nodes[node].dir
