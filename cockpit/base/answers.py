@@ -16,7 +16,7 @@ from cockpit.base.events import (
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import FILES_A_NODE, LOG, SIZES, RunIdentity, Target
+from cockpit.base.fields import FILES_A_JOB, FILES_A_NODE, LOG, SIZES, RunIdentity, Target
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
@@ -394,7 +394,7 @@ class OutputsAnswer:
 class AddedBytes:
     """Bytes of one file in the payload."""
 
-    number: int = bound(Whole(0, FILES_A_NODE))
+    number: int = bound(Whole(0, FILES_A_JOB))
     offset: int = bound(SIZE)
     length: int = bound(Whole(0, MAX_PAYLOAD))
 
@@ -404,11 +404,11 @@ class WatchItem:
     """new bytes and sizes by file; who lives; files that were cut and begin anew; `trouble` with a file"""
 
     parts: Tuple[AddedBytes, ...] = bound(ListOf(RowOf(AddedBytes), FILES_A_NODE))
-    sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_NODE)), SIZE, FILES_A_NODE))
+    sizes: Dict[int, int] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SIZE, FILES_A_NODE))
     ranks: Tuple[int, ...] = bound(RANKS)
     launchers: Tuple[int, ...] = bound(ListOf(PID, RANKS_A_NODE), ())
-    cut: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_NODE), FILES_A_NODE), ())
-    trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_NODE)), SENTENCE, FILES_A_NODE), {})
+    cut: Tuple[int, ...] = bound(ListOf(Whole(0, FILES_A_JOB), FILES_A_NODE), ())
+    trouble: Dict[int, str] = bound(MapOf(Digits(Whole(0, FILES_A_JOB)), SENTENCE, FILES_A_NODE), {})
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,9 @@ class RunIdentity:
 FILES_A_NODE = 2 * RANKS_A_NODE + 8
 """Files that the processes of one job write on one node: two of each rank, some of its launchers."""
 
+FILES_A_JOB = 1 << 16
+"""Files that the processes of one job write on all its nodes."""
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -82,7 +85,7 @@ class Opened:
     :param offset: bytes of it that the asker has
     """
 
-    number: int = bound(Whole(0, FILES_A_NODE))
+    number: int = bound(Whole(0, FILES_A_JOB))
     path: str = bound(PATH)
     device: int = bound(SIZE)
     inode: int = bound(Whole(0, (1 << 64) - 1))

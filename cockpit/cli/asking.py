@@ -57,7 +57,7 @@ class Terminal:
                 _write(number, f"({challenge.hop}) {asked} ")
                 answer = await _line(number, echo=prompt.echo)
                 if answer is None:
-                    _write(number, "\ncockpit: given up\n")
+                    _write(number, "\ncockpit: login cancelled\n")
                     return None
                 _write(number, "\n")
                 given.append(answer)

@@ -50,8 +50,8 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
     if manifest.foreign.slurm:
         job = manifest.foreign.slurm
         say(
-            f"this would run: scancel {quote(job)}: it ends all of SLURM job {job}, "
-            f"ranks {ranks_text(alive)} among it"
+            f"plan: scancel {quote(job)}, which ends all of SLURM job {job}, "
+            f"including ranks {ranks_text(alive)}"
         )
         if not sure:
             raise _unasked(folder, words)
@@ -79,7 +79,7 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
 
 
 def _unasked(folder: RunFolder, words: Sequence[str]) -> CockpitError:
-    what = "cockpit did not start this job, and stops it only if you say so"
+    what = "cockpit did not start this job and stops it only with --foreign"
     return CockpitError(what, where=folder.name, hint=f"to do that: {join(words)}")
 
 
@@ -97,11 +97,11 @@ def _would(node: str, answer: OutputsAnswer, ends: Sequence[Identity]) -> list[s
     for one in answer.launchers:
         command = one_line(one.command, limit=200)
         below = counted(one.below, "process") if one.below == 1 else f"{one.below} processes"
-        lines.append(f"{node}: this would send SIGTERM to {one.pid} ({command}) and the {below} below it")
+        lines.append(f"{node}: plan: SIGTERM to {one.pid} ({command}), then to the {below} below it")
     launchers = {one.pid for one in answer.launchers}
     alone = [str(one.pid) for one in ends if one.pid not in launchers]
     if alone:
-        lines.append(f"{node}: this would send SIGTERM to ranks without a launcher: {', '.join(alone)}")
+        lines.append(f"{node}: plan: SIGTERM to ranks without a launcher: {', '.join(alone)}")
     return lines
 
 

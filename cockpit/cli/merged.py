@@ -198,5 +198,5 @@ async def _arrived(session: Session) -> None:
         if left and not told and time.monotonic() - began > _TOLD_S:
             told = True
             whose = nodes_text(in_order(names, nodes))
-            say(f"{size_text(left)} of what was missed to come from {whose}; then it is printed by time")
+            say(f"waiting for {size_text(left)} of missed output from {whose}, to print it in time order")
         await session.wait(_TICK_S)

@@ -85,14 +85,14 @@ def add_link_options(parser: argparse.ArgumentParser, job: str = "JOBID") -> Non
     :param job: what ``--slurm`` takes
     """
     group = parser.add_argument_group(
-        "links", "Where no key is accepted, a password or code is asked on the terminal, once per hop."
+        "links", "If a server accepts no key, cockpit asks for its password or code."
     )
     group.add_argument(
         "--transport",
         choices=tuple(TRANSPORTS),
         default="auto",
-        help="auto: srun with --slurm, or where your job holds a node without sshd; else ssh, without it "
-        "for this machine's own names; openssh: your ssh",
+        help="auto: srun with --slurm, or for nodes without sshd that your job holds; this machine directly; "
+        "all others by ssh; openssh: your own ssh program",
     )
     group.add_argument(
         "-F", "--ssh-config", metavar="FILE", default="", help="ssh configuration in place of ~/.ssh/config"

@@ -207,7 +207,7 @@ def _say_logged_out(session: Session, before: list[str], output: Output) -> list
     if found and found != before and not DESK.asking:
         run = quote(session.folder.name)
         how = "Ctrl-C, then r" if output.asks else f"on a terminal, cockpit attach {run}"
-        say(f"{nodes_text(found)} wait for you to log in again: {how}")
+        say(f"{nodes_text(found)}: login required again ({how})")
         return found
     return before if found else []
 

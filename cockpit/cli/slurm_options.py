@@ -53,8 +53,8 @@ def run_folder(run: str | None, word: str | None) -> RunFolder:
     if found:
         names = ", ".join(folder.name for folder in found)
         raise CockpitError(f"several runs: {names}", where=f"--slurm {word}", hint="name one, or its step")
-    hint = "one that was started elsewhere is found by: cockpit ps --slurm " + word
-    raise CockpitError("no run of cockpit is known in it", where=f"--slurm {word}", hint=hint.rstrip())
+    hint = "to find runs started elsewhere: cockpit ps --slurm " + word
+    raise CockpitError("no known cockpit run in this job", where=f"--slurm {word}", hint=hint.rstrip())
 
 
 def runs_in(word: str) -> list[RunFolder]:
@@ -99,5 +99,5 @@ def _check_step(number: str, step: str, word: str) -> None:
     if step not in steps:
         known = [f"{number}.{each} ({one_line(name, limit=40)})" for each, name in steps.items()]
         listed = ", ".join(known)
-        what = f"has no step {step} now" + (f"; it has {listed}" if listed else ", nor any other")
+        what = f"has no running step {step}" + (f"; running: {listed}" if listed else "")
         raise CockpitError(what, where=f"--slurm {word}", hint=f"see: squeue -s -j {number}")

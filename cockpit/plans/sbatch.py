@@ -25,16 +25,16 @@ _HEAD = """\
 #SBATCH --ntasks-per-node={ranks}
 #SBATCH --gpus-per-node={ranks}
 #SBATCH --exclusive
-# Fill in what your site wants, and take away one #. Options of the sbatch command win over these lines.
+# Fill in what your site requires and remove one #. Options of the sbatch command override these lines.
 ##SBATCH --time={time}
 ##SBATCH --partition=NAME
 ##SBATCH --account=NAME
 # Instead of --exclusive, which takes whole nodes, cores for each rank:
 ##SBATCH --cpus-per-task=N
 
-# cockpit takes the nodes from the job, and a rank for each GPU, else for each task: for nodes without GPUs,
-# remove their line. What runs ends with this script, so it waits. Watch it from the login node, with the same
-# home: cockpit attach last
+# cockpit takes the nodes from the job and starts a rank per GPU, or per task if the job has no GPUs: then
+# remove --gpus-per-node. The run ends with this script, so the script waits for it. To watch it from a login
+# node with the same home: cockpit attach last
 """
 
 

@@ -22,8 +22,8 @@ def barred(said: str, node: str) -> NotBySsh | None:
     if found is None:
         return None
     return NotBySsh(
-        f"SLURM lets nobody in without a job there: {found[1] or found[2]}",
+        f"SLURM refuses logins without a job on that node: {found[1] or found[2]}",
         where=node,
-        hint="get the node first (salloc, sbatch), then go by the job: --slurm JOBID",
+        hint="allocate the node first (salloc, sbatch), then use its job: --slurm JOBID",
         retry=False,
     )

@@ -86,12 +86,12 @@ class Challenge:
 
         others = list(self.waiting())
         lines = [self.refused] if self.refused else []
-        lines.append(f"To log in to {self.of}.")
+        lines.append(f"Logging in to {self.of}.")
         if self.kind == "password":
-            first = f"It is tried there first, then used for {nodes_text(others)}. " if others else ""
-            lines.append(f"{first}It is kept until cockpit ends, and never written to disk.")
+            first = f"The password is tried there first, then on {nodes_text(others)}. " if others else ""
+            lines.append(f"{first}Kept in memory until cockpit exits, never written to disk.")
         elif others or self.number:
-            lines.append(f"Each login needs its own: {self.number} done, this one, {len(others)} to come.")
+            lines.append(f"Each login needs its own code: {self.number} done, {len(others)} after this one.")
         else:
             lines.append("What you type is used once, and not kept.")
         return lines
@@ -295,7 +295,7 @@ class Login:
             return False
         silent = group in desk._kept and group not in desk._coded and not self._refusals
         if not silent and self._unasked:
-            self._close("needs an answer of a person")
+            self._close("needs a password or code")
             return False
         if not silent and (absent := desk.prompter.absent):
             self.stopped = self._nobody(absent)
@@ -334,7 +334,7 @@ class Login:
             self._sent = kept.password
             return [kept.password]
         elif self._unasked:
-            self._close("needs an answer of a person")
+            self._close("needs a password or code")
             return None
         if kind == "code" and self._unasked:
             self._close("needs a one-time code again")
@@ -361,7 +361,7 @@ class Login:
             raise
         self._question, self._typed = None, ""
         if given is None:
-            self._close("was given up")
+            self._close("was cancelled")
             return None
         self._sent = given[0] if kind == "password" else self._sent or ""
         return given
@@ -402,7 +402,7 @@ class Login:
             given = await asyncio.shield(self._question)
             self._question = None
             if given is None:
-                self._close("was given up")
+                self._close("was cancelled")
         return self.stopped is None and bool(self._typed)
 
     def verdict(self, accepted: bool) -> None:
@@ -428,7 +428,7 @@ class Login:
     def expired(self) -> None:
         """The password is accepted, and has to be changed first."""
         self._sent = None
-        self._close("has a password that has expired")
+        self._close("requires a new password: the old one has expired")
 
     async def turn(self) -> None:
         """Wait, without a connection, until it is this login's turn.
@@ -470,14 +470,14 @@ class Login:
 
     def _stop(self, why: str) -> None:
         mine = why.startswith(f"{self.hop} ")
-        what = f"login not done: {why}" if mine else f"login not tried: {why}"
+        what = f"login failed: {why}" if mine else f"login not attempted: {why}"
         self.stopped = NeedsPerson(
-            what, where=self.where, hint=f"nothing is tried by itself; check it with: {self._by_hand} true"
+            what, where=self.where, hint=f"there is no automatic retry; check with: {self._by_hand} true"
         )
 
     def _nobody(self, absent: str) -> LinkError:
         return NoLogin(
-            f"login refused: no key of {self.hop} is accepted, it wants a password or a code, and {absent}",
+            f"login refused: {self.hop} accepts no key and wants a password or a code, but {absent}",
             where=self.where,
             hint=(
                 "load a key (ssh-add), or log in once and keep that open, with a ControlPath in the ssh "

@@ -96,6 +96,7 @@ class OpensshTransport(ChildTransport):
                     continue
                 if login := questions.blocked:
                     self.progress.reach(ConnectStage.PERSON)
+                    questions.release(login)
                     await login.turn()
                     attempt = 0
                     continue
@@ -134,6 +135,8 @@ class OpensshTransport(ChildTransport):
                     if questions.asking:
                         self.progress.reach(ConnectStage.PERSON)
                     else:
+                        if self.progress.stage is ConnectStage.PERSON:
+                            self.progress.reach(ConnectStage.LOGIN)  # what a person took is not its silence
                         limit = max(ways.patience_s, VERDICT_S if questions.unsettled else 0)
                         if self.progress.waited_s > limit:
                             raise failure.stuck(self.progress.stage, limit)

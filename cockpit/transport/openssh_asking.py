@@ -215,6 +215,12 @@ class Questions:
             self._last.verdict(accepted=True)
             self._last = None
 
+    def release(self, waits: Login) -> None:
+        """Let others log in at the machines before the one where it is not this login's turn."""
+        for login in self._logins.values():
+            if login is not waits:
+                login.end()
+
     def refused(self) -> None:
         """The ssh has ended without getting in: whatever it was told last may have been counted."""
         if self._last is not None:

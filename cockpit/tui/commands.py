@@ -177,7 +177,7 @@ EVERY: tuple[Command, ...] = (
         "r",
         "try again after trouble, or log in again",
         "try again",
-        "After trouble on this machine; and where a lost link needs a password or a code again.",
+        "After an error on this machine, or when a lost link needs a password or a code again.",
         1,
     ),
     _run("leave", "q", "leave; the run goes on", "leave", "Prints how to come back.", 70, scope=EVERYWHERE),

@@ -58,7 +58,7 @@ def test_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_giving_up(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     given, shown = asked(monkeypatch, f"12{key}")
     assert given is None
-    assert shown.endswith("cockpit: given up\r\n")
+    assert shown.endswith("cockpit: login cancelled\r\n")
 
 
 def test_without_a_terminal_there_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

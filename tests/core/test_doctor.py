@@ -131,7 +131,7 @@ def test_at_a_tie_both_are_named_and_of_several_each_has_its_nodes() -> None:
 def test_code_beside_the_script_that_differs() -> None:
     plants = {4: condition(code={"train.py": "aa" * 8, "data.py": "cc" * 8}), 5: condition(code={})}
     (found,) = diagnosis(looks(plants))
-    assert line(found) == "gpu[04-05]: other code than on the others: data.py, train.py"
+    assert line(found) == "gpu[04-05]: code differs from the other nodes: data.py, train.py"
     assert found.evidence == (
         "data.py: gpu[04-05]: cccccccc on gpu04, no such file on gpu05, others bbbbbbbb",
         "train.py: gpu05: no such file, others aaaaaaaa",
@@ -194,7 +194,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     (
         "warning",
         {3: look(ranks=SeekAnswer((), (), (Stuck(9, "python", "D"),)))},
-        "gpu03: python (pid 9, state D) cannot be looked at",
+        "gpu03: python (pid 9, state D) does not respond",
     ),
     (
         "warning",
@@ -206,7 +206,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     (
         "warning",
         {3: condition(names={"gpu01": (), "gpu02": ("10.0.0.2",)})},
-        "gpu03: does not know the name gpu01",
+        "gpu03: cannot resolve gpu01",
     ),
     ("warning", {3: condition(names={"gpu01": ("127.0.1.1",)})}, "gpu03: resolves gpu01 to 127.0.1.1"),
     ("warning", {3: disk("/tmp", free_bytes=12_000_000)}, "gpu03: /tmp: 12 MB free"),
@@ -221,7 +221,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
         dict.fromkeys(range(1, 9), disk("run folders", type="nfs4")),
         "gpu[01-08]: run folders (/tmp/cockpit-1000) are on nfs4",
     ),
-    ("warning", {3: part("system", memory_free_bytes=20 * GB)}, "gpu03: 20 GB of 2.16 TB memory are free"),
+    ("warning", {3: part("system", memory_free_bytes=20 * GB)}, "gpu03: 20 GB of 2.16 TB memory free"),
     (
         "warning",
         dict.fromkeys(range(1, 9), part("limits", locked_bytes=65536)),
@@ -240,7 +240,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     (
         "warning",
         {3: part("session", kills=True)},
-        "gpu03: ends processes at logout (KillUserProcesses): no run outlives the last one",
+        "gpu03: kills processes at logout (KillUserProcesses): runs end with your last session",
     ),
     ("warning", {3: look(offset_s=41.2)}, "gpu03: its clock is 41 s ahead of the others"),
     ("warning", {3: look(offset_s=-3.3)}, "gpu03: its clock is 3.3 s behind the others"),
@@ -306,7 +306,7 @@ def test_a_port_that_was_asked_for_must_be_free() -> None:
 )
 def test_an_interface_that_was_chosen_must_be_there(value: str, fits: bool) -> None:
     told = said({}, env={"NCCL_SOCKET_IFNAME": value, "OTHER": "eth9"})
-    assert told == ([] if fits else [f"gpu[01-08]: NCCL_SOCKET_IFNAME={value} matches none of eno1"])
+    assert told == ([] if fits else [f"gpu[01-08]: NCCL_SOCKET_IFNAME={value} matches no interface (eno1)"])
 
 
 def test_names_that_no_node_knows_are_aliases_of_ssh() -> None:

@@ -59,15 +59,15 @@ def test_what_fits_and_what_does_not() -> None:
     assert short(rows, there, 3) is None
     found = short(rows, there, 2)
     assert found is not None
-    assert found.what == "the states of the model do not fit with ZeRO 2"
+    assert found.what == "the model states do not fit with ZeRO 2"
     assert found.evidence == ("a GPU needs 160 GB of 85 GB, a node 3.36 TB of 2.16 TB",)
     assert [step.text for step in found.steps] == [
-        "ZeRO 3, offload: none: holds them",
-        "ZeRO 3, offload: optimizer: holds them",
+        "ZeRO 3, offload: none: fits",
+        "ZeRO 3, offload: optimizer: fits",
     ]
     nothing = short(needs(10**14, 8, 8), there)
     assert nothing is not None
-    assert nothing.what == "the states of the model do not fit with any stage of ZeRO"
+    assert nothing.what == "the model states do not fit with any stage of ZeRO"
 
 
 def test_without_gpus_nothing_is_known_to_fit() -> None:

@@ -330,7 +330,7 @@ def test_a_process_or_words_say_which_job() -> None:
     for choice in ({"pid": 100}, {"pid": 40}, {"match": "stand.lone"}, {"match": "train"}):
         assert choose(jobs, **choice).ranks[0].pid == 100
     assert choose(jobs, match="other").ranks[0].pid == 200
-    with pytest.raises(CockpitError, match=r"(?s)process 7 is no rank.*--job 2") as refused:
+    with pytest.raises(CockpitError, match=r"(?s)process 7 is neither a rank.*--job 2") as refused:
         choose(jobs, pid=7)
     assert refused.value.code == Exit.NODE_UNFIT
     with pytest.raises(CockpitError, match="no rank or launcher of one has 'nope'"):

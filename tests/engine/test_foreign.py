@@ -248,6 +248,31 @@ def test_a_rank_that_its_launcher_starts_again_is_followed(monkeypatch: pytest.M
     assert heard.logs["a", 0] == b"one\ntwo\n"
 
 
+def test_the_next_job_that_looks_the_same_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same nodes, same port, same command: what is asked of the first one never reaches the second."""
+    monkeypatch.setattr("cockpit.engine.run.foreign._AGAIN_S", 0.0)
+
+    class Next(Node):
+        async def stream(self, request: object) -> Stream:
+            if isinstance(request, verbs.Watch):
+                self.ranks = [{**rank(0, 200), "ticks": 9, "above": [901]}]
+            return await super().stream(request)
+
+    node = Next([rank(0, 100)], [file("own", 0)], [part((0, 0, b"one\n")), part(ranks=(), launchers=[])])
+    session, _ = watch(made(a=node), a=node)
+    assert {one.pid for request in node.asked for one in request.targets} <= {100}
+    assert session.model.ranks[0].state is RankState.GONE
+    assert session.model.ranks[0].pid == 100
+
+
+def test_what_was_held_of_a_line_is_kept_when_its_file_is_cut() -> None:
+    files = [file("out", 0), file("err", 0)]
+    cut = part((0, 0, b"new\n"), cut=[0])
+    node = Node([rank(0, 100)], files, [part((0, 0, b"half a li")), cut, part(ranks=(), launchers=[])])
+    _, heard = watch(made(a=node), a=node)
+    assert heard.logs["a", 0] == b"half a linew\n"
+
+
 def test_a_launchers_words_tell_how_a_rank_ended() -> None:
     said = b"[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 3 (pid: 100)\n"
     files = [file("own", 0), file("console")]

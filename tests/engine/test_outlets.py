@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.answers import OpenFile
 from cockpit.core.logs.folding import Source
+from cockpit.engine.run import outlets as outlets_module
 from cockpit.engine.run.outlets import LEDGER, Outlet, Outlets
 
 NODES = {"a": [0, 1], "b": [2]}
@@ -150,3 +152,30 @@ def test_no_byte_is_lost_or_doubled_however_they_arrive(words: list[bytes], cuts
         rest = rest[cut:]
     pieces += outlets.sort(one, rest) + outlets.rest(one)
     assert b"".join(piece for _, piece in pieces) == data
+
+
+def test_a_line_that_was_held_is_not_lost_when_its_rank_has_the_log_to_itself(tmp_path: Path) -> None:
+    outlets = Outlets(tmp_path, NODES)
+    out, err = known(outlets, "a", seen("out", 0)), known(outlets, "a", seen("err", 0))
+    assert outlets.sort(out, b"step 1 lo") == []
+    assert err.ranks == {0}
+    outlets.known("b", seen("err", 2))
+    assert outlets.sort(out, b"ss 2\nstep") == [(("a", 0), b"step 1 loss 2\nstep")]
+
+
+def test_the_ledger_is_written_anew_before_it_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets_module, "_LEDGER_BYTES", 1000)
+    outlets = Outlets(tmp_path, NODES)
+    own = known(outlets, "a", seen("own", 0))
+    longest = 0
+    for step in range(100):
+        own.offset = step
+        outlets.note(own, {("a", 0): step})
+        longest = max(longest, (tmp_path / LEDGER).stat().st_size)
+    outlets.close()
+    assert longest < 2500
+    again = Outlets(tmp_path, NODES)
+    assert again.load() == {("a", 0): 99}
+    assert known(again, "a", seen("own", 0)).offset == 99

@@ -76,7 +76,7 @@ def test_a_few_are_said_and_how_to_see_the_rest() -> None:
     found = diagnosed({name: Node(name, healthy(0).condition) for name in NODES}).findings
     assert told(found * 7) == [
         *["warning: gpu03: torch 2.11.0, others 2.13.0"] * 5,
-        "2 more, and what to do about it: cockpit doctor, with the same options",
+        "2 more; for details: cockpit doctor with the same options",
     ]
-    assert told(found)[1:] == ["what to do about it: cockpit doctor, with the same options"]
+    assert told(found)[1:] == ["for details: cockpit doctor with the same options"]
     assert told(()) == []

@@ -104,7 +104,7 @@ def test_a_run_is_in_one_job_or_in_none(
         refused = cockpits.run("--launcher", "command", program=SHORT)
         assert refused.returncode == 3
         assert f"node2: is not a node of SLURM job {job}" in refused.stderr
-        assert "a run is in one SLURM job or in none" in refused.stderr
+        assert "a run must have all its nodes in one SLURM job, or none" in refused.stderr
         assert "--exclude node2" in refused.stderr
         # Those who only look are not bound to one job.
         shown = cockpits.cockpit("ps", "--hostfile", str(slurm.lab.hostfile), "--json")
@@ -133,7 +133,7 @@ def test_pam_slurm_adopt_s_words_are_known(
         for transport in ("auto", "openssh"):
             refused = cockpits.run("--launcher", "command", "--transport", transport, program=SHORT)
             assert refused.returncode == 3
-            assert "node1: SLURM lets nobody in without a job there" in refused.stderr
+            assert "node1: SLURM refuses logins without a job on that node" in refused.stderr
         connections = lab.sshd_log("node1").count("Connection from")
         job = allocate("-N2")
         done = cockpits.run("--launcher", "command", program=SHORT)

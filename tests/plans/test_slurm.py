@@ -149,7 +149,7 @@ def test_a_step_of_a_job(word: str, parts: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("word", ["12.", "12.x", "12.3.4", "12.-1", "12.3;rm"])
 def test_what_is_no_step(word: str) -> None:
-    with pytest.raises(CockpitError, match="no step of a SLURM job"):
+    with pytest.raises(CockpitError, match="not a SLURM step"):
         slurm.split(word)
 
 

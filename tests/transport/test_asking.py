@@ -122,9 +122,9 @@ def test_a_refused_password_is_tried_nowhere_else(tmp_path: Path) -> None:
         assert set(errors) == {"a", "b", "c"}
         assert all(isinstance(error, NeedsPerson) and not error.retry for error in errors.values())
         assert sorted(error.what.partition(":")[0] for error in errors.values()) == [
-            "login not done",
-            "login not tried",
-            "login not tried",
+            "login failed",
+            "login not attempted",
+            "login not attempted",
         ]
         assert all(" refused the password" in error.what for error in errors.values())
         assert "wrong" not in "".join(f"{error}{error!r}" for error in errors.values())
@@ -185,7 +185,7 @@ def test_codes_are_asked_for_each_login_and_never_kept(tmp_path: Path) -> None:
         begun = wants.begun
         errors = await who(hops, *seen, unasked=True)
         assert len(errors) == 3
-        assert "needs an answer of a person" in errors["a"].what
+        assert "needs a password or code" in errors["a"].what
         assert (len(person.asked), wants.begun) == (4, begun)
 
     played(tmp_path, ["a", "b", "c"], wants, play)
@@ -198,7 +198,7 @@ def test_giving_up_gives_up_on_all_that_wait(tmp_path: Path) -> None:
         person = Person(["1"], None)
         errors = await who(place.hops(Desk(person)), *seen)
         assert len(errors) == 2
-        assert all("was given up" in error.what for error in errors.values())
+        assert all("was cancelled" in error.what for error in errors.values())
         assert wants.tried == ["1"]
 
     played(tmp_path, ["a", "b", "c"], wants, play)
@@ -243,7 +243,7 @@ def test_who_cannot_be_asked_is_told_what_to_type(tmp_path: Path) -> None:
         error = (await who(hops, "a"))["a"]
         assert isinstance(error, NoLogin)
         assert error.refused
-        assert "it wants a password or a code, and --headless asks nobody" in error.what
+        assert "wants a password or a code, but --headless asks nobody" in error.what
         assert "ssh-add" in error.hint
         assert f"ssh -fNM -F {place.config} a" in error.hint
         assert "--transport openssh" in error.hint

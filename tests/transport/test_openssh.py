@@ -348,8 +348,8 @@ SAYINGS = {
     "a job is needed": (
         "Access denied by pam_slurm_adopt: you have no active jobs on this node\n"
         "Connection closed by 10.0.0.1 port 22\n",
-        "SLURM lets nobody in without a job there: you have no active jobs on this node",
-        "get the node first (salloc, sbatch), then go by the job: --slurm JOBID",
+        "SLURM refuses logins without a job on that node: you have no active jobs on this node",
+        "allocate the node first (salloc, sbatch), then use its job: --slurm JOBID",
         False,
     ),
     "7.4: refused": (

@@ -71,7 +71,6 @@ def test_ranks_know_which_element_of_an_array_they_are(
     assert (held.env.get("SLURM_ARRAY_TASK_ID") == "3") == known
 
 
-
 def test_each_node_runs_its_own_script_whatever_its_path_is(tmp_path: Path) -> None:
     odd = tmp_path / "it's $HOME; `x`"
     odd.mkdir()
@@ -98,7 +97,7 @@ def test_a_cockpit_takes_half_of_a_job_s_steps_and_says_so_before(monkeypatch: p
     said = [share.take("gpu01") for _ in range(10)]
     told = "this cockpit has taken 8 of its 10 steps of SLURM job 7: links are lost too often"
     assert [remark for remark in said if remark] == [told]
-    with pytest.raises(LinkError, match=r"its 10 steps of SLURM job 7.* type: cockpit attach last") as caught:
+    with pytest.raises(LinkError, match=r"its 10 steps of SLURM job 7.* run: cockpit attach last") as caught:
         share.take("gpu01")
     assert caught.value.retry, "the node is stale, not gone"
     assert share.taken == 10

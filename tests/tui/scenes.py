@@ -179,7 +179,7 @@ def goes_stale(stage: Stage) -> None:
 def needs_a_person(stage: Stage) -> None:
     """Three nodes have lost their link, and are reached by a one-time code only."""
     trains(stage)
-    why = "login not done: ada@login needs an answer of a person"
+    why = "login failed: ada@login needs a password or code"
     for node in EIGHT[:3]:
         stage.happens(node, kind="link", at=NOW - 40, state="stale", why=why, asks=True)
         stage.pool._ways[node] = _Way(error=NeedsPerson(why, where=node))

@@ -74,10 +74,10 @@ def _parser() -> Parser:
     made.set_defaults(launcher="")
     made.add_argument("--json", action="store_true", help="JSON")
     made.add_argument(
-        "--params", metavar="N", default="", help="does a model of so many parameters fit? 70e9, 7b, 350M"
+        "--params", metavar="N", default="", help="does a model with N parameters fit? 70e9, 7b, 350M"
     )
     made.add_argument(
-        "--ds-config", metavar="FILE", default="", help="with --params: judge the ZeRO of this configuration"
+        "--ds-config", metavar="FILE", default="", help="with --params: check the ZeRO setup of FILE"
     )
     add_seconds(made, "--timeout", TIMEOUT_S, f"seconds for a node to answer ({TIMEOUT_S:g})")
     made.add_argument("--node-dir", metavar="DIR", default="", help="as given to run")
@@ -121,7 +121,7 @@ class Model:
 
 def _print_memory(rows: Sequence[memory.Need], there: memory.Have, params: str) -> None:
     place = f"{counted(there.nodes, 'node')} x {counted(there.gpus, 'rank')}"
-    out(f"states of {params} parameters on {place} (DeepSpeed's estimate, without activations):")
+    out(f"model states for {params} parameters on {place} (DeepSpeed's estimate, without activations):")
     words = {True: "yes", False: "no", None: "?"}
     head = ("ZERO", "OFFLOAD", "A GPU NEEDS", "HAS", "A NODE NEEDS", "HAS", "FITS")
     has = memory.told(there.gpu_bytes), memory.told(there.node_bytes)

@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
     if args.json:
         out_json(rows)
     elif not rows:
-        out(f"no run of cockpit is known in SLURM job {within}" if within else EMPTY)
+        out(f"no known cockpit run in SLURM job {within}" if within else EMPTY)
     else:
         _table(rows)
     return Exit.OK

@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--foreign",
         action="store_true",
-        help="end a job that others started; without it, only what that would do is said",
+        help="end a job that others started; without it, only print what would be stopped",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)

@@ -49,8 +49,8 @@ def line(found: Finding) -> str:
 def told(found: Sequence[Finding]) -> list[str]:
     """The most important findings, a line each, and how to see all of them."""
     lines = [f"{each.severity}: {line(each)}" for each in found[:TOLD]]
-    more = f"{len(found) - TOLD} more, and " if len(found) > TOLD else ""
-    return [*lines, f"{more}what to do about it: cockpit doctor, with the same options"] if lines else []
+    more = f"{len(found) - TOLD} more; " if len(found) > TOLD else ""
+    return [*lines, f"{more}for details: cockpit doctor with the same options"] if lines else []
 
 
 def verdict(looks: Looks, found: Sequence[Finding]) -> str:

@@ -353,7 +353,7 @@ def _code(looks: Looks) -> Finding | None:
     nodes = in_hostfile_order((name for names in odd.values() for name in names), looks)
     return Finding(
         "differs_code",
-        f"other code than on the others: {some}",
+        f"code differs from the other nodes: {some}",
         nodes=nodes,
         severity="warning",
         certainty="sure",

@@ -132,7 +132,7 @@ def _unreached(looks: Looks) -> Iterator[Told]:
     for node, look in looks.answered.items():
         if look.reached is not None and look.reached.error:
             what = f"cannot connect to {first} at {looks.address}: {clean(look.reached.error)}"
-            yield Told(node, what, (Step(f"ip route get {looks.address}", "is there a way?", node),))
+            yield Told(node, what, (Step(f"ip route get {looks.address}", "is there a route?", node),))
 
 
 @_fault(
@@ -149,9 +149,7 @@ def _no_interface(looks: Looks) -> Iterator[Told]:
         names = [each.name for each in network.interfaces] if network else []
         for variable, value in chosen.items() if network else ():
             if not any(_matches(value, name) for name in names):
-                yield Told(
-                    node, f"{variable}={value} matches none of {', '.join(map(clean, names)) or 'none'}"
-                )
+                yield Told(node, f"{variable}={value} matches no interface ({', '.join(map(clean, names))})")
 
 
 def _matches(chosen: str, name: str) -> bool:
@@ -262,7 +260,7 @@ def _others_job(look: Look) -> Iterator[str]:
 
 @_fault(
     "gpu_busy",
-    Step("nvidia-smi", "who is it? what a dead run has left ends with: kill PID"),
+    Step("nvidia-smi", "whose is it? if it is left over from a dead run: kill PID"),
     Step("--exclude NODES", "train without it"),
     source="DeepSpeed#1016, EgoVerse#682",
 )
@@ -281,7 +279,7 @@ def _taken(look: Look, ours: set[int]) -> Iterator[str]:
             users = [
                 f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
             ]
-            by = ", ".join(users[:3]) or "nobody who can be seen there"
+            by = ", ".join(users[:3]) or "processes that are not visible there"
             yield f"GPU {gpu.index}: {size(used)} of {size(total)} held by {by}"
 
 
@@ -301,7 +299,7 @@ def _gpu_slow(look: Look) -> Iterator[str]:
 def _stuck(look: Look) -> Iterator[str]:
     """Processes in a system call that does not end."""
     for process in look.ranks.stuck if look.ranks else ():
-        yield f"{clean(process.name)} (pid {process.pid}, state {clean(process.state)}) cannot be looked at"
+        yield f"{clean(process.name)} (pid {process.pid}, state {clean(process.state)}) does not respond"
 
 
 @_on_each("no_answer", Step("try it there by hand", "a file server, name server or driver may be down"))
@@ -331,12 +329,12 @@ def _name_unknown(looks: Looks) -> Iterator[Told]:
     for node, names in known.items():
         lacking = [peer for peer, addresses in names.items() if not addresses and peer not in aliases]
         if lacking:
-            yield Told(node, f"does not know the name {nodes_text(lacking)}")
+            yield Told(node, f"cannot resolve {nodes_text(lacking)}")
 
 
 @_fault(
     "name_loopback",
-    Step("mend /etc/hosts", "ranks that meet by that name would meet themselves"),
+    Step("fix /etc/hosts", "ranks that meet by that name would meet themselves"),
     Step("--env GLOO_SOCKET_IFNAME=eth0", "until then: the interface that leads to the other nodes"),
     source="DeepSpeed#2612",
 )
@@ -410,7 +408,7 @@ def _memory_low(look: Look) -> Iterator[str]:
     if system is None or system.memory_bytes is None or system.memory_free_bytes is None:
         return
     if system.memory_free_bytes < MEMORY_FREE * system.memory_bytes:
-        yield f"{size(system.memory_free_bytes)} of {size(system.memory_bytes)} memory are free"
+        yield f"{size(system.memory_free_bytes)} of {size(system.memory_bytes)} memory free"
 
 
 @_on_each(
@@ -453,10 +451,10 @@ def _killed_at_logout(looks: Looks) -> Iterator[Told]:
     for node, look in looks.answered.items() if not looks.scheduler else ():
         session = look.condition.session
         if session and session.kills and not session.lingers:
-            yield Told(node, "ends processes at logout (KillUserProcesses): no run outlives the last one")
+            yield Told(node, "kills processes at logout (KillUserProcesses): runs end with your last session")
 
 
-@_fault("clock", Step("timedatectl; chronyc tracking", "mend NTP; cockpit corrects the times that it shows"))
+@_fault("clock", Step("timedatectl; chronyc tracking", "fix NTP; cockpit corrects the times that it shows"))
 def _clock(looks: Looks) -> Iterator[Told]:
     """A clock is off, against most nodes; or theirs against this machine's."""
     offsets = {node: look.offset_s for node, look in looks.answered.items() if look.offset_s is not None}
@@ -476,7 +474,7 @@ def _seconds(off: float, step: float = 0.1) -> str:
 
 
 @_on_each(
-    "stale_lock", Step("rm FILE", "if nobody builds: ranks wait for it for ever"), source="transformers#26015"
+    "stale_lock", Step("rm FILE", "if no build runs: ranks wait for it forever"), source="transformers#26015"
 )
 def _stale_lock(look: Look) -> Iterator[str]:
     """A build of extensions was killed."""

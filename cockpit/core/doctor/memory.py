@@ -102,10 +102,10 @@ def short(rows: Sequence[Need], there: Have, stage: int | None = None, offload: 
         return None
     way = f"ZeRO {stage}{f' with offload of {offload}' if offload else ''}" if stage else "any stage of ZeRO"
     fits = [row for row in rows if there.fits(row)]
-    steps = [Step(f"ZeRO {row.stage}, offload: {row.offload or 'none'}", "holds them") for row in fits[:2]]
+    steps = [Step(f"ZeRO {row.stage}, offload: {row.offload or 'none'}", "fits") for row in fits[:2]]
     return Finding(
         "memory_short",
-        f"the states of the model do not fit with {way}",
+        f"the model states do not fit with {way}",
         severity="warning",
         certainty="likely",
         evidence=tuple(

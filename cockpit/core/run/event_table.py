@@ -244,7 +244,7 @@ def _linked(node: Node, at: float, fact: events.LinkChanged) -> Node:
 def _tell_link(run: Run, said: set[str], node: str, at: float, fact: events.LinkChanged) -> Entry:
     first = _first(said, f"link {node}")
     if fact.state != "ok":
-        how = "logging in again needs you" if fact.asks else "reconnecting"
+        how = "you need to log in again" if fact.asks else "reconnecting"
         return _of_node(at, node, f"link lost, the run goes on; {how} ({fact.why})", "warning")
     return _of_node(at, node, "link is up" if first else "link is back", aside=first)
 

@@ -233,7 +233,7 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
             job for job in found if any(pid == one.pid or pid in one.above for one in job.ranks.values())
         ]
         if not found:
-            what = f"process {pid} is no rank, nor above one; the jobs there:{_listed(jobs)}"
+            what = f"process {pid} is neither a rank nor a parent of one; jobs there:{_listed(jobs)}"
             raise CockpitError(what, code=Exit.NODE_UNFIT)
     if match:
         try:

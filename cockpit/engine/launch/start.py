@@ -131,7 +131,7 @@ async def _wholly(pool: LinkPool, links: dict[str, Link], stages: Stages) -> dic
     if not jobs or pool.reach.kind == "srun":
         return links
     if len(jobs) > 1:
-        what = f"the nodes are in your SLURM jobs {', '.join(jobs)}, and a run is in one job"
+        what = f"the nodes are in several SLURM jobs ({', '.join(jobs)}); a run must be in one"
         hint = f"take the nodes of one of them: --slurm {jobs[0]}"
         raise CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     reach = Reach("srun", {"job": jobs[0]})
@@ -143,8 +143,8 @@ async def _wholly(pool: LinkPool, links: dict[str, Link], stages: Stages) -> dic
     try:
         return await _open(pool, list(links), stages)
     except ManyErrors as error:
-        within = f"{nodes_text(by_step)} can be reached by steps of job {jobs[0]} only"
-        what = f"a run is in one SLURM job or in none, and {within}"
+        within = f"{nodes_text(by_step)} can be reached only through job {jobs[0]}"
+        what = f"a run must have all its nodes in one SLURM job, or none: {within}"
         hint = f"leave the others out: --exclude {quote(nodes_text(others))}"
         raise ManyErrors([*error.errors, CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)]) from None
 

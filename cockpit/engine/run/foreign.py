@@ -40,7 +40,7 @@ _EXIT = re.compile(rb"exitcode *: *(-?\d{1,3})\)?[^\n]{0,40}?\(pid: *(\d{1,9})\)
 _SAID = 512
 """Bytes of a launcher's console that may be the first half of such words."""
 
-REFUSED = "cockpit did not start this job and does not stop it unasked"
+REFUSED = "cockpit did not start this job and stops it only with --foreign"
 
 
 def session_of(folder: RunFolder, *listeners: Listener, writer: bool = True) -> Session:
@@ -128,7 +128,7 @@ class ForeignSession(Session):
     async def _find(self, name: str, link: Link) -> None:
         """Look for ranks that were started again, and for the files that they write."""
         self._looked[name] = time.monotonic()
-        job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign)
+        job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign, self.model)
         for event in foreign_jobs.restarts(self.model, name, job):
             self._emit(event)
         answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name)))
@@ -136,7 +136,8 @@ class ForeignSession(Session):
             self._launchers[name] = answer.launchers
         for file in answer.files:
             self._outlets.known(name, file)
-        self._silent.update({rank: f"none: it {why}" for rank, why in answer.why.items()})
+        own = self.model.nodes[name].ranks
+        self._silent.update({rank: f"none: it {why}" for rank, why in answer.why.items() if rank in own})
         for text in foreign_jobs.remarks(answer):
             self._remark(name, text)
 
@@ -195,8 +196,12 @@ class ForeignSession(Session):
             raise Malformed("watch: other bytes than its parts say")
         for number in item.cut:
             one = self._outlets.numbered(number, name)
+            try:
+                self._keep(one, self._outlets.rest(one))
+            except QuotaReached as error:
+                self._pause_logs(name, error)
             one.begin_anew()
-            self._remark(name, f"{one.place.path} was cut: what is written from its start on is added")
+            self._remark(name, f"{one.place.path} was truncated: reading again from its start")
         start = 0
         for part in item.parts:
             one = self._outlets.numbered(part.number, name)
@@ -275,7 +280,10 @@ class ForeignSession(Session):
             line = json.dumps({"t": now + self.model.nodes[node].offset_s, "s": grown}).encode() + b"\n"
             offsets = self._offsets.setdefault(node, {})
             at = offsets.get(SIZES, 0)
-            self._spools[node].append(SIZES, at, line)
+            try:
+                self._spools[node].append(SIZES, at, line)
+            except QuotaReached:
+                continue  # lines without a time of their own have that of the ones before
             offsets[SIZES] = at + len(line)
 
     # What is asked

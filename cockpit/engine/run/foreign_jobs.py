@@ -70,9 +70,10 @@ def _is_of(folder: RunFolder, job: Job) -> bool:
     except CockpitError:
         return False  # damaged: it is not in the way of a new one
     seen = {(rank.node, rank.pid, rank.ticks) for rank in known.ranks.values()}
-    started = {launcher.pid for each in foreign.launchers.values() for launcher in each}
+    started = {(node, launcher.pid) for node, each in foreign.launchers.items() for launcher in each}
     return not known.over and any(
-        (one.node, one.pid, one.ticks) in seen or started & set(one.above[:3]) for one in job.ranks.values()
+        (one.node, one.pid, one.ticks) in seen or started & {(one.node, pid) for pid in one.above[:3]}
+        for one in job.ranks.values()
     )
 
 
@@ -123,16 +124,21 @@ def _start(rank: int, found: Found, attempt: int = 0) -> Event:
 # -- how it is ---------------------------------------------------------------------------------------
 
 
-def job_on(node: str, answer: SeekAnswer, foreign: Foreign) -> Job | None:
-    """The job as a node shows it now, perhaps started again by its launcher; None: nothing of it is there."""
+def job_on(node: str, answer: SeekAnswer, foreign: Foreign, model: RunModel) -> Job | None:
+    """The job as a node shows it now, perhaps started again by its launcher; None: nothing of it is there.
+
+    The next job that is started in the same way looks the same: one of its processes has to be known.
+    """
     launchers = {one.pid for one in foreign.launchers.get(node, ())}
-    jobs = group({node: answer})
-    for job in jobs:
-        if job.key == tuple(foreign.key):
-            return job
+    seen = {(rank.pid, rank.ticks) for rank in model.on(node)}
+    found = [
+        job
+        for job in group({node: answer})
+        if any((one.pid, one.ticks) in seen or launchers & set(one.above[:3]) for one in job.ranks.values())
+    ]
     # torchrun may choose another port for each attempt.
-    found = (job for job in jobs if any(launchers & set(one.above[:3]) for one in job.ranks.values()))
-    return next((job for job in found if not job.run), None)
+    same = (job for job in found if job.key == tuple(foreign.key))
+    return next(same, None) or next((job for job in found if not job.run), None)
 
 
 def restarts(model: RunModel, node: str, job: Job | None) -> list[Event]:
@@ -182,7 +188,7 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
             model.apply(event)
             told.append(event)
 
-    job = job_on(node.name, await link.call(verbs.Seek()), manifest.foreign)
+    job = job_on(node.name, await link.call(verbs.Seek()), manifest.foreign, model)
     take(restarts(model, node.name, job))
     launchers = tuple(Identity(one.pid, one.ticks) for one in launchers_of(manifest, node.name))
     stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))

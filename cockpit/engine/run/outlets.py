@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from cockpit.base.answers import OpenFile
-from cockpit.base.fields import Opened
+from cockpit.base.fields import FILES_A_JOB, Opened
 from cockpit.base.gate import (
     FLAG,
     PATH,
@@ -43,8 +45,8 @@ LEDGER = "outlets.jsonl"
 _LONG = 64 << 10
 """Bytes of an unfinished line that are held until it is known whose it is."""
 
-_MOST = 1 << 16
-"""Files of one job, on all its nodes together."""
+_LEDGER_BYTES = 4 << 20
+"""A ledger that is shorter is not written anew."""
 
 
 @dataclass
@@ -106,9 +108,12 @@ class Outlets:
         self._speakers = Speakers(self._nodes, labels)
         self._all: list[Outlet] = []
         self._ids: dict[str, Outlet] = {}
+        self._owned: Counter[int] | None = None
+        """See :meth:`_own`; None: files have changed since it was counted."""
         self._sizes: dict[Source, int] = {}
         self._ledger: int | None = None
-        self._size = 0
+        self._size = self._least = 0
+        """Bytes of the ledger, and those it had when it was written anew."""
         self._registered = 0
 
     @classmethod
@@ -124,9 +129,10 @@ class Outlets:
         """The outlet of a file that a node reports; None if there are too many, or it is read by another."""
         found = self._ids.get(file.id)
         if found is None:
-            if len(self._all) >= _MOST:
+            if len(self._all) >= FILES_A_JOB:
                 return None
             found = self._add(Outlet(len(self._all), file.id, node))
+        self._owned = None
         mine = set(file.ranks) & set(self._nodes[node])
         found.shared = found.shared or file.shared
         found.ranks |= mine
@@ -155,18 +161,18 @@ class Outlets:
     def _add(self, outlet: Outlet) -> Outlet:
         self._all.append(outlet)
         self._ids[outlet.id] = outlet
+        self._owned = None
         return outlet
 
     # Whose bytes they are
 
     def sort(self, outlet: Outlet, data: bytes) -> list[tuple[Source, bytes]]:
         """Whose these next bytes of a file are, in their order; what is not known yet is held."""
+        data, outlet.held = outlet.held + data, b""
         alone = self._owner(outlet)
         if alone is not None:
             return [(alone, data)] if data else []
-        data = outlet.held + data
-        outlet.held = b""
-        found: list[tuple[Source, bytes]] = []
+        found: list[tuple[Source, list[bytes]]] = []
         *whole, rest = data.split(b"\n")
         for line in whole:
             _put(found, self._speaker(outlet, line), line + b"\n")
@@ -176,18 +182,21 @@ class Outlets:
             _put(found, outlet.open, rest)
         else:
             outlet.held = rest
-        return found
+        return [(source, b"".join(pieces)) for source, pieces in found]
 
     def _owner(self, outlet: Outlet) -> Source | None:
         """Who wrote every byte of it, if no other file goes into the same log."""
         if outlet.shared or len(outlet.ranks) != 1:
             return None
         (rank,) = outlet.ranks
-        return self._source(rank) if len(self._own(rank)) == 1 else None
+        return self._source(rank) if self._own(rank) == 1 else None
 
-    def _own(self, rank: int) -> list[Outlet]:
-        """The files that this rank alone writes."""
-        return [one for one in self._all if not one.shared and one.ranks == {rank}]
+    def _own(self, rank: int) -> int:
+        """How many files this rank alone writes."""
+        if self._owned is None:
+            alone = (one.ranks for one in self._all if not one.shared and len(one.ranks) == 1)
+            self._owned = Counter(chain.from_iterable(alone))
+        return self._owned[rank]
 
     def _speaker(self, outlet: Outlet, line: bytes) -> Source:
         if outlet.open is not None:
@@ -200,7 +209,7 @@ class Outlets:
         if found[0] not in {outlet.node, *writers} and not outlet.shared:
             return outlet.node, None
         # A launcher repeats what ranks write to their own files (torchrun --tee): that is there already.
-        repeats = found[1] is not None and found[1] not in outlet.ranks and self._own(found[1])
+        repeats = found[1] is not None and found[1] not in outlet.ranks and self._own(found[1]) > 0
         return (found[0], None) if repeats else found
 
     def _source(self, rank: int) -> Source:
@@ -262,6 +271,8 @@ class Outlets:
             raise os_error("cannot write", self._path, error) from None
         self._size += len(data)
         self._registered = len(self._all)
+        if self._size > max(_LEDGER_BYTES, 4 * self._least):
+            self.save()
 
     def save(self) -> None:
         """Write the whole ledger.
@@ -270,8 +281,9 @@ class Outlets:
         """
         try:
             replace(self._path, _told([*map(_registered, self._all), *self._progress()]))
+            self.close()
             self._ledger = open_regular(self._path, os.O_WRONLY | os.O_APPEND)
-            self._size = os.fstat(self._ledger).st_size
+            self._size = self._least = os.fstat(self._ledger).st_size
         except OSError as error:
             raise os_error("cannot write", self._path, error) from None
         self._registered = len(self._all)
@@ -298,7 +310,7 @@ class _Line:
     inode: int = bound(Whole(0, (1 << 64) - 1), 0)
     ranks: Sequence[int] = bound(RANKS, ())
     shared: bool = bound(FLAG, False)
-    file: int | None = maybe(Whole(0, _MOST))
+    file: int | None = maybe(Whole(0, FILES_A_JOB))
     offset: int = bound(SIZE, 0)
     open: str = bound(Text(300), "")
     s: Mapping[str, int] = bound(MapOf(Text(300), SIZE, 1 << 20), {})
@@ -333,9 +345,9 @@ def _key(source: Source) -> str:
     return f"{log_name(source)} {source[0]}"
 
 
-def _put(found: list[tuple[Source, bytes]], source: Source, data: bytes) -> None:
-    """Add bytes; those of one source in a row are one piece."""
+def _put(found: list[tuple[Source, list[bytes]]], source: Source, data: bytes) -> None:
+    """Add bytes to those of the same source, if they come right after them."""
     if found and found[-1][0] == source:
-        found[-1] = source, found[-1][1] + data
+        found[-1][1].append(data)
     else:
-        found.append((source, data))
+        found.append((source, [data]))

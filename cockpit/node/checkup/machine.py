@@ -140,7 +140,7 @@ def _least(name: str, old: str, most: Optional[int]) -> Optional[int]:
 def _disk(role: str, path: str, mounts: Dict[str, str]) -> Optional[Dict[str, Any]]:
     """A folder's file system, or that of the folder in which it would be made; None: there is no such."""
     place = path
-    while role == "run folders" and not os.path.isdir(place):
+    while role == "run folders" and place not in ("", "/") and not os.path.isdir(place):
         place = os.path.dirname(place)
     if not os.path.isdir(place):
         return None

@@ -49,7 +49,7 @@ def watch(call: Call) -> Dict[str, Any]:
                 }
                 call.item(item, data)
                 last = now
-            if behind <= len(data) and not call.pause(BUSY_S if parts else IDLE_S):
+            if (behind <= len(data) or not parts) and not call.pause(BUSY_S if parts else IDLE_S):
                 break
     finally:
         for file in files:
@@ -127,6 +127,8 @@ class _File:
             data = os.pread(self._open, min(room, self.behind), self.offset)
         except OSError as error:
             self.trouble = "%s cannot be read: %s" % (self._asked.path, error.strerror)
+            self.close()
+            self.size = self.offset
             return b""
         self.offset += len(data)
         return data
@@ -134,6 +136,7 @@ class _File:
     def close(self) -> None:
         if self._open is not None:
             os.close(self._open)
+        self._open = None
 
 
 def _opened(one: Opened) -> int:

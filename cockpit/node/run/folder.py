@@ -1,4 +1,4 @@
-"""Make a run folder on a node, if the place can hold one, and start its supervisor: all or nothing."""
+"""Make a run folder on a node, if the file system there is fit for one, and start its supervisor."""
 
 from __future__ import annotations
 

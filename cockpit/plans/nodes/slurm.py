@@ -77,7 +77,7 @@ def split(word: str) -> tuple[str, str]:
     """
     job, dot, step = word.partition(".")
     if dot and not _STEP.match(step):
-        what = f"no step of a SLURM job: {word!a}"
+        what = f"not a SLURM step: {word!a}"
         raise CockpitError(what, where="--slurm", hint="write it as 123.0, as squeue --me -s prints it")
     return job, step
 

@@ -83,7 +83,7 @@ class LoginDialog(ModalScreen[tuple[str, ...] | None]):
                 yield Static(harmless(prompt.text) or "answer:", classes="prompt", markup=False)
                 yield _Field(password=not prompt.echo, compact=True)
         box.border_title = Content(f" {harmless(challenge.title)} ")
-        box.border_subtitle = Content(" enter: log in · esc: give up on it ")
+        box.border_subtitle = Content(" enter: log in · esc: cancel ")
 
     def on_resize(self, event: events.Resize) -> None:
         self.query_one(VerticalScroll).styles.max_height = max(1, event.size.height - AROUND)

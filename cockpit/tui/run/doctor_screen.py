@@ -31,8 +31,8 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
     "findings": (
         "findings",
         (
-            "What differs between the nodes: those that differ from most of the others are named, at a",
-            "tie all are. And what is wrong with a node by itself. Nothing is changed on any node.",
+            "What differs between nodes: the minority is named, or, if there is no majority, every node.",
+            "And what is wrong with a single node. Nothing is changed on any node.",
             "",
             "up, down: findings · {open} copies the first step · {look_again} looks again · {back} goes back",
         ),
@@ -130,7 +130,7 @@ class DoctorScreen(CommandScreen):
         """All of it in a line: how far it has got, or what came of it."""
         if self._is_looking:
             return f"looking at the nodes: {self._roll().counts()}"
-        return verdict(self._found.looks, self._found.findings) if self._found else "nothing is known"
+        return verdict(self._found.looks, self._found.findings) if self._found else "no results"
 
     # What each command does, and why it may not
 

@@ -78,7 +78,7 @@ class Notice:
             return self._outcome
         if waiting := self._session.pool.waiting:
             nodes = one_line(nodes_text(waiting), limit=200)
-            return f"{nodes}: logging in again needs you · {self._keys['retry']} asks; the run goes on"
+            return f"{nodes}: login required again · {self._keys['retry']} logs in; the run goes on"
         return "" if self._session.writer else self._reading_along()
 
     def _tell_outcome(self) -> str:
