@@ -43,7 +43,8 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--foreign",
         action="store_true",
-        help="end a job that others started; without it, only print what would be stopped",
+        help="end a job that others started: SIGTERM to its launchers, after --grace to what is left below "
+        "(--now: SIGKILL); without it, only print what would be stopped",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
     args = parser.parse_args(words)
