@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cockpit.base import verbs
@@ -14,6 +14,7 @@ from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding, Step, findings
+from cockpit.core.run.model import RunModel
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
@@ -48,6 +49,7 @@ class Wanted:
     :param launcher: empty: the one that the nodes have
     :param scheduler: whether a run there ends with its job, not at logout
     :param run: this one runs there already, and is meant to; empty: none is
+    :param pids: processes by node of a job that others started: it runs, so what a launch needs is not asked
     :param timeout_s: for a node to have a link, and for each answer after that
     """
 
@@ -56,6 +58,7 @@ class Wanted:
     node_dir: str = ""
     scheduler: bool = False
     run: str = ""
+    pids: Mapping[str, frozenset[int]] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
 
     @property
@@ -89,8 +92,9 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
         env=job.env,
         scheduler=wanted.scheduler,
         run=wanted.run,
+        pids=wanted.pids,
     )
-    return Diagnosis(looks, diagnosis(looks, unfit(job, nodes)))
+    return Diagnosis(looks, diagnosis(looks, () if wanted.pids else unfit(job, nodes)))
 
 
 def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
@@ -113,8 +117,16 @@ def _unfit(job: LaunchJob, name: str, answer: FactsAnswer) -> list[Finding]:
     return [each for each in findings(UNFIT, inputs) if each.id != RULE_FAILED]
 
 
-def wanted_again(manifest: Manifest) -> Wanted:
+def wanted_again(manifest: Manifest, model: RunModel) -> Wanted:
     """What to ask the nodes of a run that is known here."""
+    if manifest.foreign:
+        pids = {
+            name: frozenset(rank.pid for rank in model.on(name) if rank.pid is not None)
+            for name in model.nodes
+        }
+        hosts = tuple(Host(node.name, (0,)) for node in manifest.nodes)
+        job = LaunchJob(manifest.run, hosts, ("true",), manifest.nodes[0].dir)
+        return Wanted(job, "command", scheduler=manifest.transport == "srun", run=manifest.run, pids=pids)
     plans = {str(plan.get("node")): plan for plan in manifest.plans}
     first = next(iter(plans.values()), {})
     job = LaunchJob(

@@ -346,3 +346,11 @@ def test_a_disk_that_has_run_folders_and_tmp_is_told_of_once() -> None:
         return disk("/tmp", free_bytes=GB // 2)(disk("run folders", free_bytes=GB // 2)(one))
 
     assert said({3: plant}) == ["gpu03: run folders (/tmp/cockpit-1000): 500 MB free"]
+
+
+def test_the_ranks_of_a_job_that_is_watched_are_meant_to_be_there() -> None:
+    found = SeekAnswer((rank(0), rank(1)))
+    pids = {"gpu03": frozenset(each.pid for each in found.ranks)}
+    plants = {3: look(ranks=found), 4: look(ranks=found)}
+    told = [line(each) for each in diagnosis(looks(plants, pids=pids))]
+    assert told == ["gpu04: ranks 0-1 of a job run there"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from cockpit.core.doctor.looks import Looks
+from cockpit.core.run.model import RunModel
 from cockpit.engine.doctor import Wanted, examine, unfit, wanted_again
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import Manifest, NodeEntry
@@ -62,7 +63,7 @@ def test_a_run_that_is_known_here() -> None:
         cwd="/work",
         plans=[{"node": "gpu01", "slots": [0, 1], "python": "/opt/python", "setup": "true", "path": "/opt"}],
     )
-    wanted = wanted_again(manifest)
+    wanted = wanted_again(manifest, RunModel())
     assert (wanted.run, wanted.launcher, wanted.port, wanted.scheduler) == ("otter", "torchrun", 0, False)
     assert (wanted.job.python, wanted.job.setup) == ("/opt/python", "true")
     assert [(host.name, host.slots) for host in wanted.job.hosts] == [("gpu01", (0, 1)), ("gpu02", (0,))]

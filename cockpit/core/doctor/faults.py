@@ -240,7 +240,8 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     """Ranks that are there already: a run under way, or what is left of one."""
     for node, look in looks.answered.items():
-        there = [rank for rank in look.ranks.ranks if rank.run != (looks.run or None)] if look.ranks else []
+        meant = looks.meant(node)
+        there = [rank for rank in look.ranks.ranks if rank.pid not in meant] if look.ranks else []
         for run in dict.fromkeys(rank.run for rank in there):
             ranks = [rank for rank in there if rank.run == run]
             what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
@@ -267,9 +268,7 @@ def _others_job(look: Look) -> Iterator[str]:
 def _gpu_busy(looks: Looks) -> Iterator[Told]:
     """Memory of a GPU is taken, and not by the run that is meant to be there."""
     for node, look in looks.answered.items():
-        ranks = look.ranks.ranks if look.ranks and looks.run else ()
-        ours = {rank.pid for rank in ranks if rank.run == looks.run}
-        yield from (Told(node, text) for text in _taken(look, ours))
+        yield from (Told(node, text) for text in _taken(look, looks.meant(node)))
 
 
 def _taken(look: Look, ours: set[int]) -> Iterator[str]:

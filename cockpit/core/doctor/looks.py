@@ -59,6 +59,7 @@ class Looks:
     :param env: variables of the ranks that choose an interface
     :param scheduler: whether a run there ends with its job, not at logout
     :param run: the run that is meant to be there already; empty: none is
+    :param pids: processes by node that are meant to be there, of a job that others started
     """
 
     nodes: Mapping[str, Look]
@@ -68,6 +69,13 @@ class Looks:
     env: Mapping[str, str] = field(default_factory=dict)
     scheduler: bool = False
     run: str = ""
+    pids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    def meant(self, node: str) -> set[int]:
+        """The processes of ranks that are meant to be on a node already."""
+        ranks, known = self.nodes[node].ranks, self.pids.get(node, frozenset())
+        found = ranks.ranks if ranks else ()
+        return {one.pid for one in found if one.pid in known or (self.run and one.run == self.run)}
 
     @property
     def answered(self) -> dict[str, Look]:

@@ -368,7 +368,7 @@ class RunScreen(CommandScreen):
         manifest, pool = self.board.manifest, self.session.pool
         words = ["doctor", "-w", nodes_text(node.name for node in manifest.nodes)]
         self._note_command("doctor", words)
-        look = partial(examine, pool, wanted_again(manifest))
+        look = partial(examine, pool, wanted_again(manifest, self.session.model))
         self.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))
 
     def _do_collect(self) -> None:
