@@ -93,7 +93,7 @@ def test_one_wrong_password_is_one_refusal(make_lab: Callable[[int], Lab], trans
         screen.wait_for("password: ")
         screen.type("wrong\r")
         screen.end()
-        assert screen.text.count(" refused the password; nothing is tried by itself") == 3, screen.text
+        assert screen.text.count(" refused the password; there is no automatic retry") == 3, screen.text
     assert sorted(tries(lab).values()) == [[0, 0], [0, 0], [1, 0]]
     with terminal(lab, words) as screen:
         screen.wait_for("password: ")

@@ -140,7 +140,7 @@ def test_it_outlives_the_cockpit_and_is_found_again(
     assert set(by_step["ranks"]) == {"0", "1", "2", "3"}
     wrong = cockpits.cockpit("stacks", "--slurm", f"{job}.77")
     assert wrong.returncode == 2
-    assert f"--slurm {job}.77: has no running step 77 now; it has {held} (cockpit)" in wrong.stderr
+    assert f"--slurm {job}.77: has no running step 77; running: {held} (cockpit)" in wrong.stderr
     other = cockpits.cockpit("stop", "--slurm", f"{job}.77")
     assert other.returncode == 2, other.stdout
     listed = json.loads(cockpits.cockpit("ps", "--slurm", held, "--json").stdout)
@@ -227,7 +227,7 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         assert f"node1: {way}/cockpit-{mine} belongs to {OTHER}" in refused.stderr
 
         process = train(cockpits, job)
-        for verb, why in (("stacks", "belongs to"), ("stop", "no run of cockpit"), ("attach", "belongs to")):
+        for verb, why in (("stacks", "belongs to"), ("stop", "no known cockpit run"), ("attach", "belongs to")):
             tried = lab.run(["cockpit", verb, "--slurm", job], user=OTHER, env=slurm.env)
             assert (tried.returncode, why in tried.stderr) == (2, True), f"{verb}: {tried.stderr}"
         stacks = json.loads(cockpits.cockpit("stacks", "--slurm", job, "--json").stdout)
@@ -293,7 +293,7 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         again = cockpits.cockpit("logs", "--slurm", f"{array}_3")
         assert "| in" in again.stdout, again.stderr
         wrong = cockpits.cockpit("stacks", "--slurm", f"{array}_3.5")
-        assert "has no running step 5 now" in wrong.stderr
+        assert "has no running step 5" in wrong.stderr
     finally:
         slurm.run("scancel", array)
         until(lambda: slurm.state(array) == "", "it has ended", timeout=60)

@@ -113,7 +113,7 @@ def test_a_run_is_in_one_job_or_in_none(
         slurm.lab.stop_sshd("node2", sessions=True)
     allocate("-N1", "-w", "node2")
     refused = cockpits.run("--launcher", "command", program=SHORT)
-    assert "a run is in one job" in refused.stderr
+    assert "a run must be in one" in refused.stderr
     assert steps(slurm, job) == []
 
 
@@ -138,7 +138,7 @@ def test_pam_slurm_adopt_s_words_are_known(
         job = allocate("-N2")
         done = cockpits.run("--launcher", "command", program=SHORT)
         assert done.returncode == 0, done.stderr
-        assert f"node[1-2]: reached by steps of SLURM job {job}: SLURM lets nobody in" in done.stderr
+        assert f"node[1-2]: reached by steps of SLURM job {job}: SLURM refuses logins" in done.stderr
         assert lab.sshd_log("node1").count("Connection from") == connections + 1, "refused once"
     finally:
         for node in lab.nodes:
