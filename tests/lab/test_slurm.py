@@ -227,8 +227,8 @@ def test_a_second_user_is_in_the_way(slurm: Slurm, cockpits: Cockpits, allocate:
         assert f"node1: {way}/cockpit-{mine} belongs to {OTHER}" in refused.stderr
 
         process = train(cockpits, job)
-        words = {"stacks": "belongs to", "stop": "no known cockpit run", "attach": "belongs to"}
-        for verb, why in words.items():
+        whys = {"stacks": "belongs to", "stop": "no known cockpit run", "attach": "belongs to"}
+        for verb, why in whys.items():
             tried = lab.run(["cockpit", verb, "--slurm", job], user=OTHER, env=slurm.env)
             assert (tried.returncode, why in tried.stderr) == (2, True), f"{verb}: {tried.stderr}"
         stacks = json.loads(cockpits.cockpit("stacks", "--slurm", job, "--json").stdout)
