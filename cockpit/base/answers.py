@@ -65,7 +65,7 @@ class Address(FieldKind):
         raise Malformed("not an address")
 
 
-_ADDRESSES = ListOf(Address(), 256)
+ADDRESSES = ListOf(Address(), 256)
 _LINE = Text(4096, r"[^\0]*")
 _HEX = Text(64, r"[0-9a-f]{64}")
 
@@ -154,8 +154,8 @@ class PortAnswer:
 class ResolveAnswer:
     """its addresses as the node sees them, and the node's own"""
 
-    addresses: Tuple[str, ...] = bound(_ADDRESSES)
-    own: Tuple[str, ...] = bound(_ADDRESSES)
+    addresses: Tuple[str, ...] = bound(ADDRESSES)
+    own: Tuple[str, ...] = bound(ADDRESSES)
 
 
 @dataclass(frozen=True)

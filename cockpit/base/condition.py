@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
-from cockpit.base.answers import Address
+from cockpit.base.answers import ADDRESSES
 from cockpit.base.gate import (
     COUNT,
     FILE_NAME,
@@ -26,7 +26,6 @@ from cockpit.base.gate import (
     maybe,
 )
 
-_ADDRESSES = ListOf(Address(), 256)
 _NAME = Text(255, cut=True)
 _PLACE = Text(4096, cut=True)
 PEERS = 1024
@@ -88,7 +87,7 @@ class Interface:
     name: str = bound(WORD)
     mtu: int = bound(COUNT, 0)
     mbit: Optional[int] = maybe(COUNT)
-    addresses: Tuple[str, ...] = bound(_ADDRESSES, ())
+    addresses: Tuple[str, ...] = bound(ADDRESSES, ())
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ class CheckupAnswer:
     leftovers: Optional[Leftovers] = maybe(Of(Leftovers))
     login: Optional[Dict[str, str]] = maybe(MapOf(WORD, _PLACE, 100))
     code: Optional[Dict[str, str]] = maybe(MapOf(_NAME, WORD, 1000))
-    names: Optional[Dict[str, Tuple[str, ...]]] = maybe(MapOf(_NAME, _ADDRESSES, PEERS))
+    names: Optional[Dict[str, Tuple[str, ...]]] = maybe(MapOf(_NAME, ADDRESSES, PEERS))
     silent: Dict[str, str] = bound(MapOf(_NAME, SENTENCE, 100), {})
 
 

@@ -38,7 +38,7 @@ Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
 
 DEFAULT = "deepspeed"
-"""The launcher, if none is named."""
+"""The default launcher."""
 
 WHICH = "give a HOSTFILE, - for a list on stdin, or -w 'gpu[01-04]:8'"
 

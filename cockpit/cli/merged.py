@@ -27,7 +27,7 @@ _SILENT_S = 15.0
 """How long a node that sends nothing holds up what the others have sent."""
 
 _TOLD_S = 5.0
-"""Who waits longer for what was missed is told how much there is."""
+"""Seconds of waiting for missed output after which it prints how much is left."""
 
 
 class Lines(Listener, Protocol):

@@ -43,7 +43,7 @@ def run_folder(run: str | None, word: str | None) -> RunFolder:
     """
     if word is None:
         if run is None:
-            raise CockpitError("which run? none is named", hint="see: cockpit ps")
+            raise CockpitError("which run? give its name", hint="see: cockpit ps")
         return RunFolder.find(run)
     if run is not None:
         raise CockpitError(f"{run} and --slurm both name a run", hint="give one of the two")

@@ -98,7 +98,7 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
 
 
 def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
-    """Why nodes cannot launch this job, by the rules of a launch; what several nodes lack is told once."""
+    """Why nodes cannot launch this job, by the rules of a launch; what several nodes lack is one finding."""
     found: dict[tuple[str, str], tuple[Finding, list[str]]] = {}
     for name, look in nodes.items():
         if look.facts is None:

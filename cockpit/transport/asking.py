@@ -256,7 +256,6 @@ class Login:
         self.begun = False
         """Whether a way to log in that wants answers was begun."""
         self.where = where
-        self.node = node
         self._desk = desk
         self.hop = hop
         self.node = node

@@ -12,11 +12,14 @@ import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 from tests.lab.lab import USER, Lab
-from tests.needs import PATH, require
+from tests.needs import PATH, lacking, require
 from tests.waiting import until
 
 CGROUPS = ("freezer", "cpuset", "memory", "devices", "cpuacct")
@@ -220,3 +223,17 @@ class Slurm:
                     os.rmdir(folder)
         time.sleep(0.02)
         return not any(path.exists() for path in left)
+
+
+@contextlib.contextmanager
+def without_sshd(tracking: str = "linuxproc", gpus: int = 0, more: str = "") -> Iterator[Slurm]:
+    """Two nodes on which no sshd listens; see :class:`Slurm` for the parameters."""
+    if reason := Lab.unavailable():
+        lacking(reason)
+    if reason := Slurm.lacks(tracking):
+        pytest.skip(reason)  # nothing that is installed changes it
+    with Lab(nodes=2) as lab:
+        for node in lab.nodes:
+            lab.stop_sshd(node, sessions=True)
+        with Slurm(lab, tracking, gpus, more) as cluster:
+            yield cluster

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.lab.cockpits import Cockpits
-from tests.lab.lab import OTHER, Lab
-from tests.lab.slurm import Slurm
-from tests.needs import lacking
+from tests.lab.lab import OTHER
+from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -42,15 +41,8 @@ def program(text: str = TRAINS) -> list[str]:
 @pytest.fixture(scope="module", params=["linuxproc", "cgroup"])
 def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
     """Two nodes on which no sshd listens."""
-    if reason := Lab.unavailable():
-        lacking(reason)
-    if reason := Slurm.lacks(request.param):
-        pytest.skip(reason)  # nothing that is installed changes it
-    with Lab(nodes=2) as lab:
-        for node in lab.nodes:
-            lab.stop_sshd(node, sessions=True)
-        with Slurm(lab, request.param) as cluster:
-            yield cluster
+    with without_sshd(request.param) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cockpits import Cockpits
-from tests.lab.lab import Lab
-from tests.lab.slurm import Slurm
+from tests.lab.slurm import Slurm, without_sshd
 from tests.needs import lacking
 from tests.waiting import until
 
@@ -26,13 +25,8 @@ LONG = ["/bin/sh", "-c", "while sleep 0.1; do echo on; done"]
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     """Two nodes of two GPUs each, as far as SLURM knows, on which no sshd listens."""
-    if reason := Lab.unavailable():
-        lacking(reason)
-    with Lab(nodes=2) as lab:
-        for node in lab.nodes:
-            lab.stop_sshd(node, sessions=True)
-        with Slurm(lab, gpus=2) as cluster:
-            yield cluster
+    with without_sshd(gpus=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.lab.cockpits import Cockpits
-from tests.lab.lab import Lab
-from tests.lab.slurm import Slurm
-from tests.needs import lacking
+from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -31,23 +29,15 @@ TRAINS = (
 @pytest.fixture(params=["linuxproc", "cgroup"])
 def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
     """Two nodes without sshd; jobs of ``urgent`` take the nodes of those of the other partitions."""
-    if reason := Lab.unavailable():
-        lacking(reason)
-    if reason := Slurm.lacks(request.param):
-        pytest.skip(reason)  # nothing that is installed changes it
-    with Lab(nodes=2) as lab:
-        for node in lab.nodes:
-            lab.stop_sshd(node, sessions=True)
-        nodes = ",".join(lab.nodes)
-        more = [
-            "PreemptType=preempt/partition_prio",
-            "PreemptMode=REQUEUE",
-            f"PartitionName=cheap Nodes={nodes} PriorityTier=1 PreemptMode=CANCEL State=UP",
-            f"PartitionName=again Nodes={nodes} PriorityTier=1 PreemptMode=REQUEUE State=UP",
-            f"PartitionName=urgent Nodes={nodes} PriorityTier=10 State=UP",
-        ]
-        with Slurm(lab, request.param, more="\n".join(more)) as cluster:
-            yield cluster
+    more = [
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        "PartitionName=cheap Nodes=ALL PriorityTier=1 PreemptMode=CANCEL State=UP",
+        "PartitionName=again Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE State=UP",
+        "PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP",
+    ]
+    with without_sshd(request.param, more="\n".join(more)) as cluster:
+        yield cluster
 
 
 class End(NamedTuple):

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.lab.cockpits import Cockpits
-from tests.lab.lab import Lab, Process
-from tests.lab.slurm import Slurm
-from tests.needs import lacking
+from tests.lab.lab import Process
+from tests.lab.slurm import Slurm, without_sshd
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -25,15 +24,8 @@ TRAINS = "import time\nfor step in range(1, 100000):\n    print('step', step)\n 
 @pytest.fixture(params=["linuxproc", "cgroup"])
 def slurm(request: pytest.FixtureRequest) -> Iterator[Slurm]:
     """Two nodes without sshd."""
-    if reason := Lab.unavailable():
-        lacking(reason)
-    if reason := Slurm.lacks(request.param):
-        pytest.skip(reason)  # nothing that is installed changes it
-    with Lab(nodes=2) as lab:
-        for node in lab.nodes:
-            lab.stop_sshd(node, sessions=True)
-        with Slurm(lab, request.param) as cluster:
-            yield cluster
+    with without_sshd(request.param) as cluster:
+        yield cluster
 
 
 def words(process: Process) -> str:

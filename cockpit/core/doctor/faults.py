@@ -373,7 +373,7 @@ def _disk_low(looks: Looks) -> Iterator[Told]:
 
 
 def _has_runs(look: Look, disk: Disk) -> bool:
-    """Whether run folders are on this disk too, and it is told of as theirs."""
+    """Whether run folders are on this disk too, so that it is reported for them."""
     runs = (each for each in look.condition.disks or () if each.role == "run folders")
     return any((each.total_bytes, each.free_bytes) == (disk.total_bytes, disk.free_bytes) for each in runs)
 

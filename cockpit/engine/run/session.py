@@ -119,7 +119,7 @@ class Session:
         self._taken: asyncio.Task[None] | None = None
         """Finds out why the nodes were taken back, where they were lent."""
         self._signalled = False
-        """Whether a supervisor was told to stop by a signal, as SLURM does it."""
+        """Whether a supervisor got a stop signal, as SLURM sends it."""
         self._unheld = ""
         """Why a supervisor stops its ranks by itself: what it depended on is gone."""
         self.behind: dict[str, int] = {}
