@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests side by side: most wait for something; more than a few would starve each other's launches.
-JOBS ?= 3
+JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick check lint hostile bench snapshots screenshots docs coldstart clean
+.PHONY: help venv demo test quick check lint hostile slowpool bench snapshots screenshots docs coldstart clean
 
 help:  ## print this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,7 +29,7 @@ demo: $(STAMP)  ## a small cluster on this machine and real training on it, in c
 	@$(BIN)/cockpit demo $(ARGS); code=$$?; case $$code in 1|130) ;; *) exit $$code ;; esac
 
 # A third of what the thousands of short Pythons in the tests take is compiling, if nothing compiled is kept.
-test quick hostile: export PYTHONDONTWRITEBYTECODE :=
+test quick hostile slowpool: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(STAMP)  ## run the tests; what this machine lacks is skipped, with the reason
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -49,6 +49,9 @@ lint: $(STAMP)  ## mend what ruff can mend
 
 hostile: $(STAMP)  ## a hostile node against every verb, for up to an hour; prints what was tried
 	$(BIN)/python -m tests.hostile $(ARGS)
+
+slowpool: $(STAMP)  ## real training with a slow rank: who is named? half an hour; prints a table
+	$(BIN)/python -m tests.slowpool $(ARGS)
 
 bench: $(STAMP)  ## measure, and print the ratios that benchmarks/RESULTS.md keeps
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, logs, collect and stacks, SLURM as well by
-srun; the rest needs nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, attach, logs, collect and stacks,
+SLURM as well by srun; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import (
+    attach,
     badnodes,
     bombs,
     causes,
@@ -27,6 +28,7 @@ from benchmarks import (
     folding,
     footprint,
     logs,
+    probe,
     ranks,
     readings,
     srun,
@@ -42,6 +44,8 @@ from tests.lab.lab import Lab, LabError
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
     "doctor": doctor.run,
+    "attach": attach.run,
+    "foreigncost": attach.cost,
     "badnodes": badnodes.run,
     "logs": logs.run,
     "srun": srun.run,
@@ -49,6 +53,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "help": tohelp.run,
     "footprint": footprint.run,
     "watched": watched.run,
+    "probe": probe.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
     "firstframe": firstframe.run,
@@ -60,7 +65,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "causes": causes.run,
 }
-IN_LAB = ("connect", "doctor", "logs", "collect", "stacks")
+IN_LAB = ("connect", "doctor", "attach", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
 
 
@@ -98,7 +103,7 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "dumped") and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "probe", "dumped") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None
 

@@ -70,6 +70,7 @@ async def checked(words: list[str]) -> dict[str, Any]:
 
 async def logs(words: list[str]) -> dict[str, Any]:
     """Follow a finished run to its last byte: NODE FOLDER; ``seconds`` from the open link to the end."""
+    from cockpit.core.pace.pace import Pace
     from cockpit.core.run.events import Event
     from cockpit.core.run.model import RunModel
     from cockpit.engine.records.folder import RunFolder
@@ -78,7 +79,7 @@ async def logs(words: list[str]) -> dict[str, Any]:
     times: dict[str, float] = {}
 
     class Listener:
-        def joined(self, model: RunModel) -> None:
+        def joined(self, model: RunModel, pace: Pace) -> None:
             pass
 
         def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:

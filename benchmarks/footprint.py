@@ -21,20 +21,20 @@ def run() -> Result:
     """Measure; needs nothing."""
     with started(RANKS, ["sleep", "300"]) as here:
         time.sleep(_SETTLE_S)  # past the start: agent's imports, first samples
-        agent, supervisor, wrappers = _ours(here)
+        agent, supervisor, wrappers = ours(here, RANKS)
         both = [agent, supervisor]
-        before = sum(_cpu(process) for process in both)
+        before = sum(cpu_s(process) for process in both)
         time.sleep(SECONDS)
-        percent = 100 * (sum(_cpu(process) for process in both) - before) / SECONDS
-        rss, pss = [sum(_mb(process, kind) for process in both) for kind in ("rss", "pss")]
+        percent = 100 * (sum(cpu_s(process) for process in both) - before) / SECONDS
+        rss, pss = [sum(megabytes(process, kind) for process in both) for kind in ("rss", "pss")]
         levels = [
             Level("agent + supervisor, CPU", [percent], "% of a core", 1.0, _CPU),
             Level("agent + supervisor, RSS together", [rss], "MB", 40, _MEMORY),
             Level("agent + supervisor, PSS together", [pss], "MB"),
-            Level("agent, RSS", [_mb(agent, "rss")], "MB"),
-            Level("supervisor, RSS", [_mb(supervisor, "rss")], "MB"),
-            Level("a wrapper, RSS", [_mb(wrapper, "rss") for wrapper in wrappers], "MB", 10, _MEMORY),
-            Level("a wrapper, PSS", [_mb(wrapper, "pss") for wrapper in wrappers], "MB"),
+            Level("agent, RSS", [megabytes(agent, "rss")], "MB"),
+            Level("supervisor, RSS", [megabytes(supervisor, "rss")], "MB"),
+            Level("a wrapper, RSS", [megabytes(wrapper, "rss") for wrapper in wrappers], "MB", 10, _MEMORY),
+            Level("a wrapper, PSS", [megabytes(wrapper, "pss") for wrapper in wrappers], "MB"),
         ]
     return Result(
         "footprint",
@@ -45,8 +45,11 @@ def run() -> Result:
     )
 
 
-def _ours(here: Here) -> tuple[Any, Any, list[Any]]:
-    """Agent, supervisor and wrappers of the run."""
+def ours(here: Here, ranks: int) -> tuple[Any, Any, list[Any]]:
+    """Agent, supervisor and wrappers of a run with so many ranks.
+
+    :raises BenchmarkError: they are not there
+    """
     found: dict[str, list[Any]] = {"supervise": [], "wrap": [], "agent": []}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -56,17 +59,19 @@ def _ours(here: Here) -> tuple[Any, Any, list[Any]]:
                     found[word].append(process)
             elif process.ppid() == here.cockpit.pid and "-I" in words:
                 found["agent"].append(process)
-    if [len(processes) for processes in found.values()] != [1, RANKS, 1]:
+    if [len(processes) for processes in found.values()] != [1, ranks, 1]:
         raise BenchmarkError(f"not the processes of one node: {found}")
     return found["agent"][0], found["supervise"][0], found["wrap"]
 
 
-def _cpu(process: Any) -> float:
+def cpu_s(process: Any) -> float:
+    """CPU seconds of a process so far."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
-def _mb(process: Any, kind: str) -> float:
+def megabytes(process: Any, kind: str) -> float:
+    """Its memory: ``rss``, ``pss`` or ``uss``."""
     return float(getattr(process.memory_full_info(), kind)) / 1e6
 
 

@@ -27,11 +27,11 @@ class Here:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start another cockpit, silent."""
-        return _start(self.folder, words)
+        return start(self.folder, words)
 
     def client(self, *words: str) -> subprocess.Popen[bytes]:
         """Start our own side of a benchmark (:mod:`benchmarks.client`) beside it, silent."""
-        return _start(self.folder, words, [sys.executable, "-m", "benchmarks.client"])
+        return start(self.folder, words, [sys.executable, "-m", "benchmarks.client"])
 
     def log(self, rank: int) -> Path:
         """The rank's log on the node."""
@@ -39,15 +39,18 @@ class Here:
 
 
 @contextmanager
-def started(slots: int, program: Sequence[str]) -> Iterator[Here]:
-    """A run of ``program`` under the command launcher, watched; stopped and removed at the end."""
+def started(slots: int, program: Sequence[str], more: Sequence[str] = ()) -> Iterator[Here]:
+    """A run of ``program`` under the command launcher, watched; stopped and removed at the end.
+
+    :param more: options of ``cockpit run``
+    """
     with tempfile.TemporaryDirectory(prefix="cockpit-bench-") as name:
         folder, run = Path(name), f"bench-{os.getpid()}-{time.monotonic_ns() % 10**6}"
         (folder / "hostfile").write_text(f"localhost slots={slots}\n")
         options = ["--name", run, "--launcher", "command", "--transport", "local", "--headless"]
-        options += ["--node-dir", f"{folder}/node", "--cwd", str(FOLDER.parent), "--grace", "2"]
+        options += ["--node-dir", f"{folder}/node", "--cwd", str(FOLDER.parent), "--grace", "2", *more]
         (folder / "node").mkdir()
-        here = Here(run, folder, _start(folder, ["run", f"{folder}/hostfile", *options, "--", *program]))
+        here = Here(run, folder, start(folder, ["run", f"{folder}/hostfile", *options, "--", *program]))
         try:
             wait(lambda: len(list(folder.glob("node/**/rank-*.start.json"))) == slots, "the ranks' start")
             yield here
@@ -71,7 +74,8 @@ def wait(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
         time.sleep(0.05)
 
 
-def _start(folder: Path, words: Sequence[str], program: Sequence[str] = _COCKPIT) -> subprocess.Popen[bytes]:
+def start(folder: Path, words: Sequence[str], program: Sequence[str] = _COCKPIT) -> subprocess.Popen[bytes]:
+    """Start a cockpit, or something else of ours, silent, with its own files in a folder."""
     env = {**os.environ, "XDG_STATE_HOME": f"{folder}/state", "PYTHONPATH": str(FOLDER.parent)}
     env.setdefault("VIRTUAL_ENV", sys.prefix)
     null = subprocess.DEVNULL

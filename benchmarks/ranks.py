@@ -14,7 +14,7 @@ def run() -> Result:
     """Measure; needs nothing."""
     found = screens("ranks", str(ROUNDS))
     levels = [Level("first full screen", [1000 * found["first_s"]], "ms")]
-    for what in ("scroll", "select", "filter"):
+    for what in ("scroll", "select", "filter", "pace"):
         median, worst = found[what]
         levels.append(Level(f"{what}: key to repaint, median", [median], "ms", AIM_MS))
         levels.append(Level(f"{what}: key to repaint, p99", [worst], "ms", AIM_MS, MISSING))

@@ -151,6 +151,10 @@ async def uilag(seconds: int) -> dict[str, Any]:
     return result
 
 
+PACED = 300
+"""Steps of the past in the pane of ranks × time."""
+
+
 async def ranks(rounds: int) -> dict[str, Any]:
     """128 nodes with 8 ranks each, measured once a second: from a key to what is drawn for it."""
     from tests.tui.stage import Stage
@@ -160,18 +164,21 @@ async def ranks(rounds: int) -> dict[str, Any]:
     stage.runs()
     for rank in stage.model.ranks:
         stage.prints(rank, f"rank {rank} is ready\n" + f"step 1/5 loss 0.5 of rank {rank}\n" * 20)
+    began = time.time() - PACED
+    _train(stage, range(PACED), began)
     started = time.perf_counter()
     async with opened(stage) as (app, _):
         await until(lambda: "gpu001" in text_of(app) and "step 1/5" in text_of(app), "a full screen")
         first_s = time.perf_counter() - started
         drawn = _watch_drawing(app)
-        sampling = asyncio.create_task(_sample(stage, names))
+        sampling = asyncio.create_task(_sample(stage, names, began))
         ticker = Ticker()
         times: dict[str, list[float]] = {}
         keys = {
             "scroll": ("down", "pagedown"),
             "select": ("right", "left"),
             "filter": ("slash", "7", "escape"),
+            "pace": ("6", "right", "2"),
         }
         for _ in range(rounds):
             for what, pressed in keys.items():
@@ -271,10 +278,21 @@ async def stacks(rounds: int) -> dict[str, Any]:
     return {what: share(sorted(values), 0.5) for what, values in found.items()}
 
 
-async def _sample(stage: Any, names: list[str]) -> None:
+def _train(stage: Any, steps: range, began: float) -> None:
+    """Every rank finished these steps, of a second each; rank 500 works half as long again."""
+    for step in steps:
+        for rank in stage.pace.steps.ranks:
+            stage.pace.stepped(rank, step, began + step + rank % 7 / 100)
+            stage.pace.worked(rank, step, 1.4 if rank == 500 else 0.9)
+
+
+async def _sample(stage: Any, names: list[str], began: float) -> None:
     while True:
         for name in names:
             stage.samples(name)
+        front = stage.pace.front
+        if front is not None:
+            _train(stage, range(front[0] + 1, front[0] + 2), began)
         await asyncio.sleep(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ else:
 
 LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
+
+_TABLES = ("quotas", "notices", "keys")
 
 SEE = "see docs/config.md"
 
@@ -50,6 +52,24 @@ class Quotas:
 
 
 @dataclass(frozen=True)
+class Notices:
+    """What is said while a run goes on; docs/config.md explains each. A name is that of its rule."""
+
+    memory: Flag = True
+    loss: Flag = True
+    throughput: Flag = True
+    disk: Flag = True
+    checkpoint: Flag = True
+    time_limit: Flag = True
+    gpu: Flag = True
+
+    @property
+    def off(self) -> frozenset[str]:
+        """The rules that are switched off."""
+        return frozenset(each.name for each in fields(self) if not getattr(self, each.name))
+
+
+@dataclass(frozen=True)
 class Settings:
     """What may be in a file of settings; docs/config.md explains each."""
 
@@ -58,6 +78,8 @@ class Settings:
     read_only: Flag = False
     timestamps: Flag = True
     wrap: Flag = False
+    probe: FlagOrAuto = "auto"
+    notices: Notices = field(default_factory=Notices)
     quotas: Quotas = field(default_factory=Quotas)
     keys: Mapping[str, Keys] = field(default_factory=dict)
 
@@ -86,20 +108,22 @@ def load() -> Config:
             continue
         if found.get("keys"):
             files.append(str(path))
-        for name in ("quotas", "keys"):
+        for name in _TABLES:
             found[name] = merged.get(name, {}) | found.get(name, {})
         merged |= found
     if wrong:
         raise ManyErrors(wrong)
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
-    return Config(**merged | {"quotas": Quotas(**merged["quotas"])}, where=" and ".join(files))
+    tables = {"quotas": Quotas(**merged["quotas"]), "notices": Notices(**merged["notices"])}
+    return Config(**merged | tables, where=" and ".join(files))
 
 
 def _table() -> Table:
     from cockpit.checked import table
 
-    return table({**Settings.__annotations__, "quotas": table(Quotas.__annotations__)})
+    tables = {"quotas": table(Quotas.__annotations__), "notices": table(Notices.__annotations__)}
+    return table({**Settings.__annotations__, **tables})
 
 
 def read(path: Path, see: str, table: Callable[[], Table] | None = None) -> dict[str, Any]:

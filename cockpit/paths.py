@@ -30,7 +30,7 @@ def plans() -> Path:
 
 
 def ssh() -> Path:
-    """Folder of the configurations that the ssh program is started with (docs/clusters.md)."""
+    """Folder of the ssh program: configurations that it is started with, and sockets (docs/clusters.md)."""
     return state() / "ssh"
 
 

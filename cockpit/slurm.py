@@ -47,6 +47,17 @@ def environment() -> dict[str, str]:
     }
 
 
+def own_job() -> str:
+    """The job that this shell is in, like ``123``; empty: none.
+
+    For the element of an array that has the array's own number, by which all of them are meant: ``123_4``.
+    """
+    job, array, index = (
+        os.environ.get(f"SLURM_{name}_ID", "") for name in ("JOB", "ARRAY_JOB", "ARRAY_TASK")
+    )
+    return f"{job}_{index}" if index and job == array else job
+
+
 def ask(words: Sequence[str], lines: Sequence[str] = (), where: str = "", *, fresh: bool = False) -> Answer:
     """Run ``squeue`` or ``scontrol``, when its turn has come: up to :data:`PERIOD_S` after another call.
 
@@ -93,6 +104,56 @@ def _of_job(job: str, begin: str, *, fresh: bool = False) -> Answer:
     # It says its prompt first, and what it was asked.
     lines = (line.removeprefix("scontrol: ") for line in found.out.splitlines())
     return Answer(found.status, "\n".join(line for line in lines if line.startswith(begin)), found.said)
+
+
+def element(job: str) -> tuple[str, str] | None:
+    """Array and index of a job that is an element of one; None: it is not, or is not known any more.
+
+    :param job: its own number, which for one of the elements is that of the array, too
+    :raises CockpitError: SLURM does not answer
+    """
+    line = re.compile(
+        rf"^(?:scontrol: )?JobId={re.escape(job)} "
+        r"(?:ArrayJobId=([0-9]{1,10}) ArrayTaskId=([0-9]{1,10}) )?",
+        re.MULTILINE,
+    )
+    found = line.search(_calls.config)
+    if found is None:
+        answer = show_job(job)
+        if answer.status and "Invalid job id" not in answer.said:
+            said = " ".join(answer.said.split())[:300]
+            raise CockpitError(f"scontrol failed: {said or f'status {answer.status}'}", where=f"job {job}")
+        found = line.search(answer.out)
+    return (found[1], found[2]) if found and found[1] else None
+
+
+def running(job: str) -> str:
+    """What ``squeue`` calls the state of a job that is not over, in capitals; empty: it is over.
+
+    :param job: its number, or that of an element of an array, like ``123_4``
+    :raises CockpitError: SLURM does not answer
+    """
+    where = f"job {job}"
+    found = ask(["squeue", "--noheader", "--format=%T", f"--jobs={job}"], where=where, fresh=True)
+    if found.status and "Invalid job id" not in found.said:
+        said = " ".join(found.said.split())[:300]
+        raise CockpitError(f"squeue failed: {said or f'status {found.status}'}", where=where)
+    return found.out.split()[0][:40] if found.out.split() else ""
+
+
+def time_left(job: str) -> float | None:
+    """Seconds until a job's time limit; None: it has none, it is over, or SLURM says nothing of the kind.
+
+    :param job: its number, or that of an element of an array, like ``123_4``
+    :raises CockpitError: SLURM does not answer
+    """
+    words = ["squeue", "--noheader", "--format=%L", f"--jobs={job}"]
+    said = ask(words, where=f"job {job}", fresh=True).out.split()
+    found = re.fullmatch(r"(?:(?:(\d{1,6})-)?(\d{1,3}):)?(\d{1,3}):(\d\d)", said[0]) if said else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
 def setting(name: str, usual: int, *, now: bool = False) -> int:

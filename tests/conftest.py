@@ -13,6 +13,9 @@ from tests.warm import Warm, warm
 
 pytest_plugins = ["tests.lab.fixtures"]
 
+LONG = ("test_foreign.py", "test_plan.py", "test_spine.py", "test_stacks.py")
+"""Files of the lab with tests of half a minute and more."""
+
 # No timed asserts: a busy machine must not fail a property.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -21,8 +24,15 @@ hypothesis.settings.load_profile("untimed")
 @pytest.fixture(scope="session")
 def warmed() -> Iterator[Warm]:
     """Python and launchers that have imported torch."""
-    with warm() as made:
+    with warm("torch") as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def quick_cockpit() -> Iterator[tuple[str, ...]]:
+    """The words that start a cockpit which has imported itself: for verbs that run to their end."""
+    with warm("cockpit") as made:
+        yield made.python, "-m", "cockpit"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,12 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what waits longest, while other workers compute: else all wait at the end."""
+    """Begin with what waits longest, while other workers compute: else all wait at the end.
+
+    Workers with nothing to do take over what comes last, until each has one test left: none of those is long.
+    """
 
     def turn(item: pytest.Item) -> int:
         if item.get_closest_marker("lab") is None:
-            return 2
-        return 0 if "slurm" in item.path.name else 1
+            return 3
+        if "slurm" in item.path.name:
+            return 0
+        return 1 if item.path.name in LONG else 2
 
     items.sort(key=turn)
 

@@ -143,9 +143,10 @@ def test_the_docs_list_every_key_with_its_value() -> None:
     expected = {
         field.name: json.dumps(field.default)
         for field in fields(config.Config)
-        if field.name not in ("quotas", "keys", "where")
+        if field.name not in ("quotas", "notices", "keys", "where")
     }
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Quotas)}
+    expected |= {field.name: json.dumps(field.default) for field in fields(config.Notices)}
     assert {name: value for name, value in table.items() if name in expected} == expected
 
 
@@ -171,6 +172,16 @@ def test_quotas_are_overridden_one_by_one(local: Write) -> None:
     paths.config().write_text("[quotas]\nspool_bytes = 5\nspool_files = 6\n")
     local("[quotas]\nspool_files = 7\n")
     assert config.load().quotas == config.Quotas(spool_bytes=5, spool_files=7)
+
+
+def test_notices_are_switched_off_one_by_one(local: Write) -> None:
+    paths.config().parent.mkdir(parents=True)
+    paths.config().write_text("[notices]\nmemory = false\nloss = false\n")
+    local("[notices]\nloss = true\ngpu = false\n")
+    assert config.load().notices.off == {"memory", "gpu"}
+    local("[notices]\nlos = true\n")
+    with pytest.raises(CockpitError, match=re.escape("key 'notices.los': unknown; did you mean 'loss'?")):
+        config.load()
 
 
 def test_the_example_of_the_docs_is_read(local: Write) -> None:

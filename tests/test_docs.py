@@ -6,7 +6,6 @@ import ast
 import functools
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,9 +32,9 @@ def typed(path: Path) -> list[list[str]]:
 
 
 @functools.cache
-def help_of(verb: str) -> str:
+def help_of(verb: str, cockpit: tuple[str, ...]) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "cockpit", verb, "--help"],
+        [*cockpit, verb, "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -64,14 +63,16 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_commands_and_their_options_are_there(path: Path) -> None:
+def test_commands_and_their_options_are_there(path: Path, quick_cockpit: tuple[str, ...]) -> None:
     for _, verb, *words in typed(path):
         if verb.startswith("-"):
             continue
-        assert help_of(verb), f"cockpit {verb}"
+        assert help_of(verb, quick_cockpit), f"cockpit {verb}"
         for word in words:
             option = re.match(r"--[a-z-]+|-[a-zA-Z]\b", word)
-            assert option is None or re.search(rf"{option[0]}\b", help_of(verb)), f"cockpit {verb} {word}"
+            assert option is None or re.search(rf"{option[0]}\b", help_of(verb, quick_cockpit)), (
+                f"cockpit {verb} {word}"
+            )
 
 
 def test_the_map_shows_every_package() -> None:

@@ -22,6 +22,12 @@ class Tool:
         self._path.write_text(script)
         self._path.chmod(0o755)
 
+    def rename(self, name: str) -> None:
+        self._path = self._path.rename(self._path.with_name(name))
+
+    def fails(self, text: str) -> None:
+        self._path.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit 1\n")
+
     @property
     def asked(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []
@@ -74,6 +80,57 @@ def test_a_job_and_the_configuration_come_in_one_call(tool: Tool, text: str) -> 
     assert len(tool.asked) == 1
 
 
+def test_which_element_of_an_array_a_job_is(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last element has the array's own number, and ``show job`` of that prints all of them."""
+    monkeypatch.setattr("cockpit.slurm.time.sleep", lambda seconds: None)
+    tool.says(
+        "scontrol: JobId=7 ArrayJobId=7 ArrayTaskId=4 JobName=x\n"
+        "JobId=9 ArrayJobId=7 ArrayTaskId=3 JobName=x\nJobId=10 JobName=ArrayJobId=1"
+    )
+    assert [slurm.element(job) for job in ("7", "9", "10")] == [("7", "4"), ("7", "3"), None]
+    assert len(tool.asked) == 1
+    assert slurm.element("11") is None
+    tool.fails("slurm_load_jobs error: Invalid job id specified")
+    assert slurm.element("12") is None
+    tool.fails("Unable to contact slurm controller")
+    with pytest.raises(CockpitError, match="job 13: scontrol failed: Unable to contact"):
+        slurm.element("13")
+
+
+@pytest.mark.parametrize(
+    ("job", "array", "index", "meant"),
+    [
+        ("7", "", "", "7"),
+        ("9", "7", "3", "9"),
+        ("7", "7", "4", "7_4"),
+        ("8", "7", "4", "8"),
+        ("", "", "", ""),
+    ],
+)
+def test_the_job_of_this_shell(
+    monkeypatch: pytest.MonkeyPatch, job: str, array: str, index: str, meant: str
+) -> None:
+    """Also in an allocation made from within an element of an array."""
+    for name, value in (("JOB", job), ("ARRAY_JOB", array), ("ARRAY_TASK", index)):
+        monkeypatch.setenv(f"SLURM_{name}_ID", value)
+    assert slurm.own_job() == meant
+
+
+def test_whether_a_job_is_over(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.slurm.time.sleep", lambda seconds: None)
+    tool.says("COMPLETING")
+    tool.rename("squeue")
+    assert slurm.running("7_4") == "COMPLETING"
+    assert tool.asked == ["--noheader --format=%T --jobs=7_4"]
+    tool.says("")
+    assert slurm.running("7_4") == ""
+    tool.fails("slurm_load_jobs error: Invalid job id specified")
+    assert slurm.running("7_4") == ""
+    tool.fails("Unable to contact slurm controller")
+    with pytest.raises(CockpitError, match="job 7_4: squeue failed: Unable to contact"):
+        slurm.running("7_4")
+
+
 @pytest.mark.parametrize("text", ["", "KillWait = 99999999999 sec", "NoKillWait = 12"])
 def test_what_is_not_said_is_as_usual(tool: Tool, text: str) -> None:
     tool.says(text)
@@ -85,3 +142,24 @@ def test_no_slurm_here(tool: Tool) -> None:
     assert slurm.setting("KillWait", 30) == 30
     with pytest.raises(CockpitError, match=r"^no squeue on PATH: SLURM is not here"):
         slurm.ask(["squeue"])
+
+
+@pytest.mark.parametrize(
+    ("says", "seconds"),
+    [
+        ("14:05", 845),
+        ("0:30", 30),
+        ("1:00:00", 3600),
+        ("2-03:00:01", 183_601),
+        ("UNLIMITED", None),
+        ("NOT_SET", None),
+        ("INVALID", None),
+        ("", None),
+        ("\x1b[2J12:00", None),
+    ],
+)
+def test_the_time_left_to_a_job(says: str, seconds: float | None, tool: Tool) -> None:
+    tool.says(says)
+    tool.rename("squeue")
+    assert slurm.time_left("12") == seconds
+    assert tool.asked == ["--noheader --format=%L --jobs=12"]

@@ -1,15 +1,18 @@
-"""A Python that has imported torch once: programs that a test starts with it begin as copies of it.
+"""Processes that have imported torch, or cockpit, once: programs that a test starts begin as copies of them.
 
-Most of what a launch costs is importing torch, in the launcher, its helpers and every rank. Here all of them
-are the real programs, only that they are forked from one process where those modules are imported already.
-They are not descendants of who starts them: a test of process trees and signals cannot use them.
+Most of what a launch costs is importing torch, in the launcher, its helpers and every rank; and most of what
+a verb costs is importing cockpit. Here all of them are the real programs, only that they are forked from one
+process where those modules are imported already. They are not descendants of who starts them, and have no
+limits, terminal and session of theirs: a test of process trees, signals, terminals or limits cannot use them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -21,7 +24,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-MODULES = (
+TORCH = (
     "torch._dynamo",  # by every optimizer
     "torch.nn.parallel",
     "torch.distributed.run",
@@ -29,7 +32,10 @@ MODULES = (
     "deepspeed.launcher.launch",
     "accelerate.commands.accelerate_cli",
 )
-"""What is imported, where it is installed."""
+"""What is imported for launches, where it is installed."""
+
+COCKPIT = ("base", "cli", "core", "engine", "plans", "transport")
+"""Packages of cockpit whose modules are imported for verbs; the app is not."""
 
 _RUNPY = runpy.run_path.__code__.co_filename
 
@@ -55,10 +61,9 @@ class Warm:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.python = str(folder / "python")
-        """In place of the interpreter, for ``[-u] SCRIPT …`` and ``[-u] -m MODULE …``."""
         self._folder = folder
-        self._write("python")
+        self.python = self._write("python")
+        """In place of the interpreter, for ``[-u] SCRIPT …`` and ``[-u] -m MODULE …``."""
 
     def tool(self, name: str) -> str:
         """The path of a program in place of one that is installed beside the interpreter."""
@@ -72,12 +77,15 @@ class Warm:
 
 
 @contextlib.contextmanager
-def warm() -> Iterator[Warm]:
-    """Programs to start, until the end of the block."""
+def warm(what: str) -> Iterator[Warm]:
+    """Programs to start, until the end of the block.
+
+    :param what: ``torch``, ``cockpit`` or the name of a module: what is imported already
+    """
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         made = Warm(Path(name))
         env = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "tests.warm", name]
+        command = [sys.executable, "-m", "tests.warm", name, what]
         cwd = Path(__file__).parents[1]
         with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE) as process:
             try:
@@ -91,11 +99,26 @@ def warm() -> Iterator[Warm]:
 # The process that they are copies of
 
 
-def main(folder: str) -> None:
+def modules(what: str) -> Iterator[str]:
+    """Names of what is to be imported."""
+    if what != "cockpit":
+        yield from TORCH if what == "torch" else [what]
+        return
+    import cockpit
+
+    for found in pkgutil.walk_packages(cockpit.__path__, "cockpit."):
+        if found.name.split(".")[1] in COCKPIT:
+            yield found.name
+
+
+def main(folder: str, what: str) -> None:
     """Import, and make copies, one for each connection."""
-    for module in MODULES:
+    for module in modules(what):
         with contextlib.suppress(ModuleNotFoundError):
             import_module(module)
+    gc.freeze()  # else the first collection of each copy writes to every page
+    # What a launcher starts is a copy as well; a node's agent needs options that only the real one knows.
+    python = f"{folder}/python" if what == "torch" else sys.executable
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{folder}/socket")
@@ -105,7 +128,7 @@ def main(folder: str) -> None:
             connection, _ = server.accept()
             if os.fork() == 0:
                 server.close()
-                _serve(connection, f"{folder}/python")
+                _serve(connection, python)
             connection.close()
 
 
@@ -135,7 +158,6 @@ def _serve(connection: socket.socket, python: str) -> None:
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
-    # What it starts in its turn is a copy as well.
     sys.executable = python
     _run(asked["words"])
 
@@ -167,4 +189,4 @@ def _run(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

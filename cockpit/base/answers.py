@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from cockpit.base.events import (
     GPU_SAMPLES,
+    MEMORY_SAMPLES,
     RANK_SAMPLES,
     SURVIVORS,
     GpuSample,
+    MemorySample,
     NodeSample,
     RankSample,
     Recorded,
     RecordLines,
     Survivor,
 )
-from cockpit.base.fields import FILES_A_JOB, FILES_A_NODE, LOG, SIZES, RunIdentity, Target
+from cockpit.base.fields import (
+    CALLERS,
+    FILES_A_JOB,
+    FILES_A_NODE,
+    LOG,
+    SIZES,
+    Address,
+    Caller,
+    RunIdentity,
+    Target,
+)
 from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
@@ -28,6 +40,7 @@ from cockpit.base.gate import (
     RANK_LIMIT,
     RANKS,
     RANKS_A_NODE,
+    SECONDS,
     SENTENCE,
     SIZE,
     TICKS,
@@ -35,9 +48,7 @@ from cockpit.base.gate import (
     VARIABLES,
     WORD,
     Digits,
-    FieldKind,
     ListOf,
-    Malformed,
     MapOf,
     Maybe,
     Of,
@@ -47,23 +58,6 @@ from cockpit.base.gate import (
     bound,
     maybe,
 )
-
-
-class Address(FieldKind):
-    """An IP address."""
-
-    def read(self, value: Any) -> str:
-        """See :meth:`cockpit.base.gate.FieldKind.read`."""
-        import ipaddress  # loaded where answers are read, not on every node
-
-        try:
-            if isinstance(value, str):
-                ipaddress.ip_address(value.partition("%")[0])
-                return Text(100, r"[0-9A-Za-z.:%_-]+").read(value)
-        except ValueError:
-            pass
-        raise Malformed("not an address")
-
 
 ADDRESSES = ListOf(Address(), 256)
 _LINE = Text(4096, r"[^\0]*")
@@ -256,11 +250,12 @@ class FollowItem:
 
 @dataclass(frozen=True)
 class SamplesItem:
-    """node, ranks, GPUs"""
+    """node, ranks, GPUs; in some: memory and its limits"""
 
     node: NodeSample = bound(Of(NodeSample))
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
+    memory: Tuple[MemorySample, ...] = bound(MEMORY_SAMPLES, ())
 
 
 @dataclass(frozen=True)
@@ -382,12 +377,15 @@ class Launching:
 
 @dataclass(frozen=True)
 class OutputsAnswer:
-    """files, with the ranks that write there; why there is none for a rank; the launchers"""
+    """files, with the ranks that write there; why there is none for a rank; the launchers; `passed`: ranks
+    whose output leaves the node; `callers`: by which connections"""
 
     files: Tuple[OpenFile, ...] = bound(ListOf(Of(OpenFile), FILES_A_NODE))
     why: Dict[int, str] = bound(MapOf(Digits(RANK), SENTENCE, RANKS_A_NODE), {})
     launchers: Tuple[Launching, ...] = bound(ListOf(Of(Launching), RANKS_A_NODE), ())
     cwd: str = bound(PATH, "/")
+    callers: Tuple[Caller, ...] = bound(CALLERS, ())
+    passed: Tuple[int, ...] = bound(RANKS, ())
 
 
 @dataclass(frozen=True)
@@ -437,6 +435,31 @@ class StacksAnswer:
 
 
 @dataclass(frozen=True)
+class RecorderItem:
+    """one rank; payload: its packed traces, so many bytes each
+
+    :param at: when its recorder was asked, on the node's clock
+    :param source: ``server``, or ``file``: what was written before the rank ended
+    :param handlers: what its server can be asked for
+    :param kind: why there is none, one word; empty: there is; ``what``: in a sentence
+    """
+
+    rank: int = bound(RANK)
+    at: float = bound(TIME)
+    source: str = bound(WORD, "")
+    handlers: Tuple[str, ...] = bound(ListOf(WORD, 1000), ())
+    lengths: Tuple[int, ...] = bound(ListOf(Whole(0, MAX_PAYLOAD), 10), ())
+    took_s: float = bound(SECONDS, 0.0)
+    kind: str = bound(WORD, "")
+    what: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class RecorderAnswer:
+    """all ranks are through"""
+
+
+@dataclass(frozen=True)
 class ReportFile:
     """A file in a run's reports folder."""
 
@@ -452,12 +475,37 @@ class ReportsAnswer:
 
 
 @dataclass(frozen=True)
+class NamedFile:
+    """A regular file that a person named.
+
+    :param path: as it was found; `dir` and `file`: where links lead from there
+    :param id: the same for one file, from whichever node it is seen
+    """
+
+    path: str = bound(PATH)
+    dir: str = bound(PATH)
+    file: str = bound(FILE_NAME)
+    size: int = bound(SIZE)
+    id: str = bound(Text(500), "")
+
+
+@dataclass(frozen=True)
+class FindAnswer:
+    """the files; `absent`: words that nothing matches; `trouble`: what cannot be fetched, and why"""
+
+    files: Tuple[NamedFile, ...] = bound(ListOf(Of(NamedFile), 10_000))
+    absent: Tuple[str, ...] = bound(ListOf(Text(4096), 1000), ())
+    trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 1000), ())
+
+
+@dataclass(frozen=True)
 class DigestAnswer:
-    """sha256, size, whether it changed meanwhile"""
+    """sha256, size, whether it changed meanwhile; `rest`: bytes beyond those that were asked for"""
 
     sha256: str = bound(_HEX)
     size: int = bound(SIZE)
     changed: bool = bound(FLAG)
+    rest: int = bound(SIZE, 0)
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Profiling:
-    """Who may look into processes: ``kernel.yama.ptrace_scope``, ``kernel.perf_event_paranoid``."""
+    """Who may look into processes: ``kernel.yama.ptrace_scope``, ``kernel.perf_event_paranoid``.
+
+    :param gpu_counters: NVIDIA's driver lets everybody read the counters of GPUs; None: not known
+    """
 
     ptrace_scope: Optional[int] = maybe(Whole(-8, 8))
     perf_event_paranoid: Optional[int] = maybe(Whole(-8, 8))
+    gpu_counters: Optional[bool] = maybe(FLAG)
 
 
 @dataclass(frozen=True)

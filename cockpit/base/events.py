@@ -35,6 +35,7 @@ from cockpit.base.gate import (
     Maybe,
     Number,
     Of,
+    RowOf,
     Text,
     Whole,
     bound,
@@ -46,6 +47,8 @@ from cockpit.base.gate import (
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
 STARTS = Whole(0, 1 << 30)
+STEPS_A_SAMPLE = 512
+"""Steps of a rank in one measurement: as many as its ring has room for."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class SupervisorStarted(Fact):
     format: int = bound(COUNT, 0)
     host: str = bound(Text(255), "")
     umask: str = bound(WORD, "")
+    probe: str = bound(WORD, "off")
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,18 @@ class RankLost(Fact):
     attempt: int = bound(STARTS, 0)
     pid: Optional[int] = maybe(PID)
     why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class RankProbe(Fact):
+    """the probe in a rank's process; `server`, `steps`: why they are not there; `handlers` of the server"""
+
+    rank: int = bound(RANK)
+    pid: int = bound(PID)
+    torch: str = bound(WORD, "")
+    server: str = bound(SENTENCE, "")
+    handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    steps: str = bound(SENTENCE, "")
 
 
 @dataclass(frozen=True)
@@ -233,6 +249,32 @@ class NodeSample:
     memory_bytes: Optional[int] = maybe(SIZE)
     memory_total_bytes: Optional[int] = maybe(SIZE)
     disk_free_bytes: Optional[int] = maybe(SIZE)
+    disk_total_bytes: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
+class StepSample:
+    """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
+
+    step: int = bound(COUNT)
+    t: float = bound(TIME)
+    seconds: Optional[float] = maybe(SECONDS)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rank is, by the probe in it.
+
+    :param source: what counts: ``deepspeed`` its ``global_steps``; ``optimizer`` from 1, as the program began
+    :param age_s: since the end of its last step
+    :param steps: those that ended since the measurement before, the oldest first
+    """
+
+    source: str = bound(Text(20))
+    step: int = bound(COUNT)
+    age_s: float = bound(SECONDS)
+    step_s: Optional[float] = maybe(SECONDS)
+    steps: Tuple[StepSample, ...] = bound(ListOf(RowOf(StepSample), STEPS_A_SAMPLE), ())
 
 
 @dataclass(frozen=True)
@@ -243,11 +285,33 @@ class RankSample:
     rss_bytes: Optional[int] = maybe(SIZE)
     threads: Optional[int] = maybe(COUNT)
     children: Optional[int] = maybe(COUNT)
+    progress: Optional[Progress] = maybe(Of(Progress))
+    held_bytes: Optional[int] = maybe(SIZE)
+    """What it and all that it has started hold, without files; not in each sample."""
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory with a limit, measured once; what the kernel can take back does not count as used.
+
+    :param of: the path of the cgroup; empty: the machine
+    :param ranks: who shares it
+    """
+
+    of: str = bound(Text(4096, cut=True))
+    used_bytes: int = bound(SIZE)
+    limit_bytes: int = bound(Whole(1, SIZE.most))
+    ranks: Tuple[int, ...] = bound(RANKS, ())
 
 
 @dataclass(frozen=True)
 class GpuSample:
-    """A GPU, measured once; what its driver refuses is None. ``processes`` are bytes by pid."""
+    """A GPU, measured once; what its driver refuses is None. ``processes`` are bytes by pid.
+
+    :param errors: memory errors that were not corrected, since its driver was loaded; not in each sample
+    :param slowed: what keeps its clocks down, in words; None: not known, or not in this sample
+    :param xids: what its driver has reported since the sample before, by NVIDIA's numbers
+    """
 
     index: int = bound(Whole(0, 1 << 16), 0)
     name: Optional[str] = maybe(Text(100, cut=True))
@@ -255,10 +319,14 @@ class GpuSample:
     memory_bytes: Optional[int] = maybe(SIZE)
     memory_total_bytes: Optional[int] = maybe(SIZE)
     processes: Dict[int, Optional[int]] = bound(MapOf(Digits(PID), Maybe(SIZE), 10_000), {})
+    errors: Optional[int] = maybe(COUNT)
+    slowed: Optional[Tuple[str, ...]] = maybe(ListOf(Text(40, cut=True), 8))
+    xids: Tuple[int, ...] = bound(ListOf(Whole(0, 1 << 32), 64), ())
 
 
 RANK_SAMPLES = MapOf(Digits(RANK), Of(RankSample), RANKS_A_NODE)
 GPU_SAMPLES = ListOf(Of(GpuSample), 64)
+MEMORY_SAMPLES = ListOf(Of(MemorySample), 64)
 
 
 @dataclass(frozen=True)
@@ -268,6 +336,49 @@ class Sample(Fact):
     sample: NodeSample = bound(Of(NodeSample))
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
+    memory: Tuple[MemorySample, ...] = bound(MEMORY_SAMPLES, ())
+
+
+@dataclass(frozen=True)
+class Filling(Fact):
+    """memory (`of`: empty: the machine's, `GPU n`, a cgroup's) heads for its limit and is full at `full_at`;
+    null: it no longer does; `ranks`: who grows, by bytes a second"""
+
+    of: str = bound(Text(4096, cut=True))
+    used_bytes: int = bound(SIZE)
+    limit_bytes: int = bound(SIZE)
+    full_at: Optional[float] = maybe(TIME)
+    bytes_s: float = bound(Number(0, 1 << 62), 0.0)
+    over_s: float = bound(SECONDS, 0.0)
+    ranks: Dict[int, float] = bound(MapOf(Digits(RANK), Number(0, 1 << 62), RANKS_A_NODE), {})
+
+
+@dataclass(frozen=True)
+class NoticeStep:
+    """What to type; `node`: where, empty: here."""
+
+    command: str = bound(Text(1000, cut=True))
+    reason: str = bound(Text(300, cut=True), "")
+    node: str = bound(Text(255), "")
+
+
+@dataclass(frozen=True)
+class Notice(Fact):
+    """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; told each minute,
+    until it is `over`"""
+
+    id: str = bound(WORD)
+    of: str = bound(Text(300, cut=True), "")
+    what: str = bound(SENTENCE, "")
+    since: float = bound(TIME, 0.0)
+    due: Optional[float] = maybe(TIME)
+    evidence: Tuple[str, ...] = bound(ListOf(SENTENCE, 8), ())
+    certainty: str = bound(Text(10, "sure|likely|unsure"), "unsure")
+    severity: str = bound(Text(10, "error|warning"), "warning")
+    nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
+    ranks: Tuple[int, ...] = bound(RANKS, ())
+    steps: Tuple[NoticeStep, ...] = bound(ListOf(Of(NoticeStep), 8), ())
+    over: bool = bound(FLAG, False)
 
 
 @dataclass(frozen=True)
@@ -331,6 +442,7 @@ RECORD: Dict[str, Type[Fact]] = {
     "rank_started": RankStarted,
     "rank_exited": RankExited,
     "rank_lost": RankLost,
+    "rank_probe": RankProbe,
     "launcher_exited": LauncherExited,
     "stop_requested": StopRequested,
     "stage": Stage,
@@ -347,6 +459,8 @@ OWN: Dict[str, Type[Fact]] = {
     "link": LinkChanged,
     "clock": ClockMeasured,
     "sample": Sample,
+    "filling": Filling,
+    "notice": Notice,
     "supervisor_gone": SupervisorGone,
     "node_lost": NodeLost,
     "damaged": Damaged,
@@ -361,7 +475,7 @@ OWN: Dict[str, Type[Fact]] = {
 KINDS: Dict[Type[Fact], str] = {fact: kind for kind, fact in (*RECORD.items(), *OWN.items())}
 """The kind of each fact."""
 
-ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankGone)
+ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankProbe, RankGone)
 """Facts about one rank."""
 
 

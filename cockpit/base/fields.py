@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
 from typing import Any, Tuple
 
 from cockpit.base import record
@@ -18,12 +18,31 @@ from cockpit.base.gate import (
     TICKS,
     WORD,
     FieldKind,
+    ListOf,
     Malformed,
     MapOf,
     Of,
+    Text,
     Whole,
     bound,
+    dataclass,
 )
+
+
+class Address(FieldKind):
+    """An IP address."""
+
+    def read(self, value: Any) -> str:
+        """See :meth:`cockpit.base.gate.FieldKind.read`."""
+        import ipaddress  # loaded where it is read, not on every node
+
+        try:
+            if isinstance(value, str):
+                ipaddress.ip_address(value.partition("%")[0])
+                return Text(100, r"[0-9A-Za-z.:%_-]+").read(value)
+        except ValueError:
+            pass
+        raise Malformed("not an address")
 
 
 class LogName(FieldKind):
@@ -58,7 +77,7 @@ class Identity:
     ticks: int = bound(TICKS)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)  # what a run's record says is derived from it
 class RunIdentity:
     """What an agent itself needs from ``record.json``."""
 
@@ -68,6 +87,26 @@ class RunIdentity:
     ranks: Tuple[int, ...] = bound(RANKS)
     supervisor: Identity = bound(Of(Identity))
 
+
+@dataclass(frozen=True)
+class Caller:
+    """An ssh connection by which ranks were started from another machine, as their node sees it.
+
+    :param ranks: those whose output goes back over it
+    :param address: where it comes from; to: the node's own address
+    """
+
+    ranks: Tuple[int, ...] = bound(RANKS)
+    address: str = bound(Address())
+    port: int = bound(Whole(1, 65535))
+    to: str = bound(Address())
+    to_port: int = bound(Whole(1, 65535))
+
+
+CALLERS = ListOf(Of(Caller), RANKS_A_NODE)
+
+TRIAL_ROUNDS = 64
+"""Peers that a rank measures with in one trial."""
 
 FILES_A_NODE = 2 * RANKS_A_NODE + 8
 """Files that the processes of one job write on one node: two of each rank, some of its launchers."""

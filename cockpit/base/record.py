@@ -14,6 +14,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
 ``stop.json``            present when somebody asked to stop
 ``reports/``             a profiler's files
+``probe/``               of ranks' probes: ``<rank>.<pid>.sock`` (torch's worker server), ``….json`` (how
+                         it went), at the end of the run ``….ring`` (the last steps)
 ``helpers.sock``         the supervisor starts py-spy for those who may connect here: the owner alone
 ``node.pyz, rankwrap``   our code: ``/bin/sh`` script and zip
 ``step.sh, spec``        in a SLURM job: starts the supervisor; the pipe of its launch spec
@@ -37,6 +39,14 @@ RANKWRAP = "rankwrap"
 LAUNCH_SH = "launch.sh"
 STEP_SH = "step.sh"
 SPEC = "spec"
+PROBE = "probe"
+"""A folder: the sockets of torch's server in each rank, ``RANK.PID.sock``; what NCCL's watchdog wrote."""
+PROBE_PYTHON = "probe/python"
+"""The folder that is put on the path of a rank's Python."""
+PROBE_SOURCES = ("sitecustomize.py", "hooks.py")
+
+FACTS = "cockpit-facts:"
+"""Begins the answer of the program that looks at the user's python; its command line has it too."""
 
 ENV_RUN = "COCKPIT_RUN"
 """Run tag: every process of a run carries it in its environment."""
@@ -48,11 +58,20 @@ ENV_SUPERVISOR = "COCKPIT_SUPERVISOR"
 """Pid of the supervisor: the one process (and its children) a rank lets trace it."""
 ENV_UMASK = "COCKPIT_UMASK"
 """The user's umask in octal, noted before a profiler changes it."""
+ENV_PROBE = "COCKPIT_PROBE"
+"""How the ranks are to be probed, ``auto`` or ``on``; not set: not at all. A rank's Python has more in it."""
+ENV_RINGS = "COCKPIT_RINGS"
+"""The folder of the ranks' rings, in memory; not set: there is none."""
 
 
 def rank_log(rank: int) -> str:
     """Name of the log of a global rank."""
     return "rank-%d.log" % rank
+
+
+def nccl_dump(rank: int) -> str:
+    """Name of the dump that NCCL's watchdog writes for a global rank, in the folder of the probe."""
+    return "nccl_trace_rank_%d" % rank
 
 
 def logged_rank(name: str) -> int | None:

@@ -6,15 +6,16 @@ answers it: the final answer, and the parts before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Generic, Optional, Tuple, Type, TypeVar
 
-from cockpit.base.fields import FILES_A_NODE, SIZES, Identity, Opened, Target
+from cockpit.base.fields import CALLERS, FILES_A_NODE, SIZES, TRIAL_ROUNDS, Caller, Identity, Opened, Target
 from cockpit.base.gate import (
     FILE_NAME,
     FLAG,
     PATH,
     RANK,
+    RANK_LIMIT,
+    RANKS,
     RANKS_A_NODE,
     SECONDS,
     SENTENCE,
@@ -26,12 +27,13 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    dataclass,
     maybe,
 )
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
-    from cockpit.base import answers, condition  # noqa: F401 (in the strings of Request["…"])
+    from cockpit.base import answers, condition, trials  # noqa: F401 (in the strings of Request["…"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -109,6 +111,31 @@ class Reach(Request["condition.ReachAnswer", "answers.Nothing"]):
     address: str = bound(_NAME)
     port: int = bound(Whole(1, 65535))
     limit_s: float = bound(SECONDS, 3.0)
+
+
+@dataclass(frozen=True)
+class Rehearse(Request["answers.Nothing", "trials.RehearseItem"]):
+    """a Python with torch that takes part in trials, until cancelled, at most `limit_s`"""
+
+    cwd: str = bound(_LINE)
+    setup: str = bound(Text(1 << 20), "")
+    python: str = bound(_LINE, "")
+    env: Dict[str, str] = bound(MapOf(_NAME, Text(1 << 20, r"[^\0]*"), 1000), {})
+    limit_s: float = bound(SECONDS, 300.0)
+
+
+@dataclass(frozen=True)
+class Trial(Request["trials.TrialAnswer", "trials.TrialItem"]):
+    """one rank of a small process group there; `peers`: with whom it measures, round by round; -1: none"""
+
+    rank: int = bound(RANK)
+    world: int = bound(Whole(1, RANK_LIMIT))
+    address: str = bound(_NAME)
+    port: int = bound(Whole(0, 65535), 0)
+    backend: str = bound(WORD, "gloo")
+    gpu: int = bound(Whole(-1, 511), -1)
+    peers: Tuple[int, ...] = bound(ListOf(Whole(-1, RANK_LIMIT), TRIAL_ROUNDS), ())
+    limit_s: float = bound(SECONDS, 20.0)
 
 
 @dataclass(frozen=True)
@@ -191,9 +218,11 @@ class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Outputs(Request["answers.OutputsAnswer", "answers.Nothing"]):
-    """where processes of a job that others started write to"""
+    """where processes of a job that others started write to; `callers`: by which ranks on other nodes were
+    started from here"""
 
-    targets: Tuple[Target, ...] = bound(_TARGETS)
+    targets: Tuple[Target, ...] = bound(_TARGETS, ())
+    callers: Tuple[Caller, ...] = bound(CALLERS, ())
 
 
 @dataclass(frozen=True)
@@ -235,6 +264,17 @@ class Stacks(Request["answers.StacksAnswer", "answers.StacksItem"]):
 
 
 @dataclass(frozen=True)
+class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
+    """what torch's flight recorder has of some ranks, at most so many `rows` of each since a moment"""
+
+    dir: str = bound(PATH)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    since_us: int = bound(SIZE, 0)
+    rows: int = bound(Whole(1, 20_000), 4000)
+    timeout_s: float = bound(SECONDS, 10.0)
+
+
+@dataclass(frozen=True)
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
     """what the profiler wrote"""
 
@@ -242,21 +282,34 @@ class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
 
 
 @dataclass(frozen=True)
+class Find(Request["answers.FindAnswer", "answers.Nothing"]):
+    """files that a person named, by paths or patterns; relative ones: where `targets` work, or `cwd`"""
+
+    words: Tuple[str, ...] = bound(ListOf(Text(4096, r"[^\0]+"), 1000))
+    targets: Tuple[Target, ...] = bound(_TARGETS, ())
+    cwd: str = bound(PATH, "/")
+
+
+@dataclass(frozen=True)
 class Digest(Request["answers.DigestAnswer", "answers.Nothing"]):
-    """the checksum of a report"""
+    """the checksum of a report; `named`: of a file that was found, its first `size` bytes"""
 
     dir: str = bound(PATH)
     file: str = bound(FILE_NAME)
+    named: bool = bound(FLAG, False)
+    size: Optional[int] = maybe(SIZE)
 
 
 @dataclass(frozen=True)
 class Read(Request["answers.ReadAnswer", "answers.ReadItem"]):
-    """a report, from `offset` on"""
+    """a report, from `offset` on; `named`: a file that was found, up to its first `size` bytes"""
 
     dir: str = bound(PATH)
     file: str = bound(FILE_NAME)
     offset: int = bound(SIZE, 0)
     credit: int = bound(SIZE, 0)
+    named: bool = bound(FLAG, False)
+    size: Optional[int] = maybe(SIZE)
 
 
 _ALL = (
@@ -267,6 +320,8 @@ _ALL = (
     Checkup,
     Meet,
     Reach,
+    Rehearse,
+    Trial,
     Launch,
     Stop,
     Discard,
@@ -281,7 +336,9 @@ _ALL = (
     End,
     Spy,
     Stacks,
+    Recorder,
     Reports,
+    Find,
     Digest,
     Read,
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Sequence
 
+from cockpit import slurm
 from cockpit.base import verbs
 from cockpit.base.answers import EndAnswer, OutputsAnswer
 from cockpit.base.events import Survivor
@@ -14,6 +16,7 @@ from cockpit.base.gate import plain
 from cockpit.base.shell import join, quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
+from cockpit.cli.status_line import StatusLine
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.event_table import survivor_text
 from cockpit.core.run.model import RankState, RunModel
@@ -24,9 +27,16 @@ from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.join import ask_all, model_now
 from cockpit.errors import CockpitError, Exit
+from cockpit.transport.srun import KILL_WAIT_S
 
 GRACE_S = 15.0
 """For a launcher to end its own processes, before they are asked themselves."""
+
+FIRST_S = 1.0
+"""After ``scancel``, before the controller is asked whether the job is over; then as often as it may be."""
+
+ENDS_S = 60.0
+"""For a job to be over, after its SIGKILL."""
 
 
 async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: bool, as_json: bool) -> Exit:
@@ -48,7 +58,9 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
         return Exit.OK
     words = ["cockpit", "stop", folder.name, "--foreign"]
     if manifest.foreign.slurm:
-        job = manifest.foreign.slurm
+        # By its own number, the last element of an array would be all of it.
+        element = await asyncio.to_thread(slurm.element, manifest.foreign.slurm)
+        job = "_".join(element) if element else manifest.foreign.slurm
         say(
             f"plan: scancel {quote(job)}, which ends all of SLURM job {job}, "
             f"including ranks {ranks_text(alive)}"
@@ -116,12 +128,42 @@ async def _scancel(folder: RunFolder, job: str, alive: Sequence[int], *, as_json
     if child.returncode:
         why = one_line(said.decode(errors="replace").strip(), limit=300)
         raise CockpitError(f"scancel failed: {why}", where=f"job {job}", code=Exit.NODE_UNFIT)
+    state = await _its_end(job)
     if as_json:
-        ranks = dict.fromkeys(alive, "asked to end")
+        ranks = dict.fromkeys(alive, "asked to end" if state else "ended")
         out_json({"run": folder.name, "ranks": ranks, "survivors": {}, "not_asked": []})
-    else:
-        out(f"{folder.name}: scancel {job}: SLURM ends it")
-    return Exit.OK
+    elif not state:
+        out(f"{folder.name}: stopped: SLURM job {job} is over")
+    if state:
+        say(f"{folder.name}: SLURM is still ending job {job} ({state}); see: squeue -j {quote(job)}")
+    return Exit.RANK_FAILED if state else Exit.OK
+
+
+async def _its_end(job: str) -> str:
+    """Wait until a job that was cancelled is over; its state if it takes too long, empty: it is over.
+
+    Progress goes to stderr, each time that the controller was asked.
+    """
+    limit = slurm.setting("KillWait", KILL_WAIT_S, now=True) + ENDS_S
+    began = time.monotonic()
+    line = StatusLine()
+    wait = FIRST_S
+    while True:
+        await asyncio.sleep(wait)
+        try:
+            state = await asyncio.to_thread(slurm.running, job)
+        except CockpitError as error:
+            state = one_line(error.what, limit=200)
+        waited = time.monotonic() - began
+        if not state or waited > limit:
+            line.clear()
+            return state
+        text = f"waiting for the end of SLURM job {job}: {state}, for {waited:.0f} s"
+        if line.on:
+            line.show(text)
+        else:
+            say(text)
+        wait = slurm.PERIOD_S
 
 
 def _report(

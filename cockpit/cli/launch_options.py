@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cockpit import config
 from cockpit.base.gate import RUN_NAME, Malformed
 from cockpit.base.secret import is_secret
 from cockpit.base.shell import join
@@ -36,6 +37,11 @@ The hostfile is DeepSpeed's ("gpu01 slots=8"), a plain list of names, or MPI's (
 /job/hostfile, if there is one, as DeepSpeed does.
 Passwords are never asked for: your keys, your agent and ~/.ssh/config are used.
 """
+
+PROBES = ("auto", "on", "off")
+"""What ``--probe`` takes."""
+
+_PROBE_SETTINGS: dict[bool | str, str] = {True: "on", False: "off", "auto": "auto"}
 
 DEFAULT = "deepspeed"
 """The default launcher."""
@@ -91,6 +97,11 @@ def _add_job_options(made: Parser) -> None:
     group.add_argument("--master-port", type=_port, metavar="PORT", help="default: a free one")
     group.add_argument(
         "--bind-cores", metavar="auto|LIST", help="bind ranks to cores (deepspeed, needs numactl)"
+    )
+    group.add_argument(
+        "--probe",
+        choices=PROBES,
+        help="ask each rank's own torch for its steps and collectives (default: auto, where that torch can)",
     )
 
 
@@ -186,6 +197,7 @@ def parse(made: Parser, words: list[str], stand_in: tuple[str, ...] = ()) -> Lau
         bind_cores=args.bind_cores,
         launcher_args=split(args.launcher_args, "--launcher-args"),
         profiler=PROFILERS[args.profile].of(args) if args.profile else None,
+        probe=args.probe or _PROBE_SETTINGS[config.load().probe],
     )
     command = (*made.prog.split(), *_without_secrets(options), "--", *program)
     file = source[0] if len(source) == 1 and source != [hostfile.STDIN] else ""

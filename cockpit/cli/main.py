@@ -20,6 +20,7 @@ VERBS = {
     "ps": "list runs and how they are",
     "attach": "watch a run that was left or lost",
     "logs": "print a run's logs, all or some",
+    "metrics": "a run's numbers step by step: step time, work, loss, who was slow",
     "stacks": "Python stacks of all ranks, merged, so that the odd one stands out",
     "stop": "stop a run on all its nodes",
     "collect": "fetch and verify a run's profiler reports",

@@ -11,6 +11,7 @@ from cockpit.base.shell import quote
 from cockpit.cli.output import say
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
+from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import in_order, nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -108,9 +109,9 @@ class Missed(Listener):
         self._task: asyncio.Task[None] | None = None
         self._through = False
 
-    def joined(self, model: RunModel) -> None:
+    def joined(self, model: RunModel, pace: Pace) -> None:
         """The model of the session."""
-        self._live.joined(model)
+        self._live.joined(model, pace)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""

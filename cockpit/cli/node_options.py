@@ -12,6 +12,7 @@ from cockpit.core.ranks import nodes_text
 from cockpit.errors import CockpitError
 from cockpit.plans.nodes.hostfile import STDIN, Host, read_set
 from cockpit.plans.nodes.sources import DEFAULT, nodes_from
+from cockpit.slurm import own_job
 
 HELP = "lines like `gpu[01-16] slots=8`, or a list of names; -: read it from stdin"
 """What a HOSTFILE is."""
@@ -59,7 +60,7 @@ def source(file: str | None, args: argparse.Namespace, ask: str) -> list[str]:
             raise CockpitError(f"{file} and -w both name nodes", hint="give one of the two")
         return ["-w", ",".join(args.nodelist)]
     if file is None and args.slurm is not None:
-        return ["--slurm", args.slurm or os.environ.get("SLURM_JOB_ID", "")]
+        return ["--slurm", args.slurm or own_job()]
     if file is None:
         if not os.path.exists(DEFAULT):
             raise CockpitError("which nodes? none are named", hint=ask)

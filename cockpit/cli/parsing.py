@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from cockpit.cli.output import say
 from cockpit.errors import CockpitError, Exit, near
+from cockpit.slurm import own_job
 from cockpit.transport.base import Reach
 from cockpit.transport.registry import TRANSPORTS
 
@@ -116,7 +117,7 @@ def reach(args: argparse.Namespace) -> Reach:
     if args.transport == "srun" or (args.transport == "auto" and args.slurm is not None):
         from cockpit.plans.nodes import slurm  # every other way saves its time
 
-        return Reach("srun", {"job": slurm.number(args.slurm or os.environ.get("SLURM_JOB_ID", ""))})
+        return Reach("srun", {"job": slurm.number(args.slurm or own_job())})
     config = args.ssh_config and os.path.abspath(args.ssh_config)
     options = {"config": config, "accept_new": "yes" if args.accept_new_host_keys else ""}
     return Reach(args.transport, {name: value for name, value in options.items() if value})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from cockpit.base.events import Left
@@ -16,14 +17,19 @@ from cockpit.cli.narration import Narrator, mute, say_left
 from cockpit.cli.output import say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
+from cockpit.core.finding import Finding
+from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
+from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest
+from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
+from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.asking import DESK
 
@@ -72,7 +78,7 @@ class Live:
         self._narrator: Narrator | None = None
         self._leaving = output.leaving
 
-    def joined(self, model: RunModel) -> None:
+    def joined(self, model: RunModel, pace: Pace) -> None:
         """Tell people what events mean, using the session's model."""
         self._narrator = Narrator(model)
 
@@ -99,14 +105,23 @@ class Live:
         self._printer.flush()
         self._printer.at = at
 
-    def over(self, model: RunModel, run: str, code: Exit) -> None:
-        """Print the outcome, once all output is out."""
+    def over(self, model: RunModel, run: str, code: Exit, cause: Finding | None = None) -> None:
+        """Print the outcome, once all output is out.
+
+        :param cause: what is known of ranks that are gone
+        """
         if self._json:
             first = model.first_failure()
             failed = None if first is None else {"rank": first.rank, "node": first.node, "how": first.text}
-            self._json.event("over", run=run, exit=int(code), first_failure=failed, job_end=model.job_end)
+            more = {} if cause is None else {"gone": cause.as_json()}
+            self._json.event(
+                "over", run=run, exit=int(code), first_failure=failed, job_end=model.job_end, **more
+            )
             self._json.close()
             return
+        if cause is not None:
+            say(f"{cause.what}: {cause.detail}")
+            say(f"its output: {cause.steps[0].command}")
         for line in summary(model, run, logs=not self._leaving):
             say(line)
 
@@ -133,6 +148,7 @@ async def watch(
     )
     asks.install()
     session.watch()
+    watch_works(session)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)
@@ -197,8 +213,16 @@ async def watch(
     code = session.model.exit_code()
     if waiting and code is Exit.OK:
         code = Exit.USAGE
-    live.over(session.model, session.folder.name, code)
+    live.over(session.model, session.folder.name, code, _gone(session))
     return code
+
+
+def _gone(session: Session) -> Finding | None:
+    """Why a rank of a job that others started is gone, as far as its log says so."""
+    if session.manifest.foreign is None or session.model.first_failure() is not None:
+        return None
+    with closing(SpooledLogs(session.folder)) as logs:
+        return last_cause(session.model, session.folder, logs)
 
 
 def _say_logged_out(session: Session, before: list[str], output: Output) -> list[str]:

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from cockpit.base.events import GpuSample
+from cockpit.base.events import Filling, GpuSample, Notice
+from cockpit.base.progress.ring import SOURCES
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, table
+from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
-from cockpit.core.run.failure import TAIL, failure, job_ended
-from cockpit.core.run.model import Node, Rank, RunModel
+from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.run.failure import job_ended
+from cockpit.core.run.model import LIVE, Node, Rank, RunModel
+from cockpit.core.run.notices.words import findings
+from cockpit.core.run.probes import probe_state
 from cockpit.core.run.summary import state_text
+from cockpit.engine.logs.said import pages, tracker_json
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
-from cockpit.engine.run.board import source_of
+from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
-from cockpit.errors import Exit
+from cockpit.engine.run.paces import PaceBook, estimate
+from cockpit.errors import CockpitError, Exit
+from cockpit.tui.look.units import span_text
 
 
-def show(folder: RunFolder, model: RunModel, state: str, *, as_json: bool) -> int:
+def show(folder: RunFolder, model: RunModel, state: str, pace: Pace, *, as_json: bool) -> int:
     """Print a run's nodes and ranks; a node that does not answer is listed with the reason.
 
     :param model: as :func:`now` found it
     :param state: in words
     """
+    with closing(SpooledLogs(folder)) as logs:
+        named = pages(logs)
     if as_json:
-        out_json(_json(folder, model, state))
+        out_json(_json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]})
         return Exit.OK
     out(f"{folder.name}: {state}")
     out()
@@ -36,12 +46,29 @@ def show(folder: RunFolder, model: RunModel, state: str, *, as_json: bool) -> in
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
     )
     out()
-    header = ("RANK", "NODE", "STATE", "PID", "CPU", "RSS", "THREADS", "CHILDREN")
-    table([header, *(_rank(model.ranks[number]) for number in sorted(model.ranks))])
+    steps = ("STEP", "AGE", "BEHIND", "STEP TIME", "WORK", "SLOW")
+    header = ("RANK", "NODE", "STATE", "PID", *steps, "CPU", "RSS", "THREADS", "CHILDREN")
+    slow, at = {one.rank: one for one in pace.slow()}, time.time()
+    ranks = [model.ranks[number] for number in sorted(model.ranks)]
+    table(
+        [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), slow.get(rank.rank), at)) for rank in ranks)]
+    )
+    if named:
+        out()
+        out_lines(f"{page.name}: {page.url}" for _, page in named)
     if folder.damaged:
         lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
         out()
         out(f"{folder.path / 'journal.jsonl'}: {lines}")
+    cause = _cause(folder, model)
+    if cause is not None and cause.id == "gone":
+        out()
+        out(f"{cause.what}: {cause.detail}")
+    for found in findings(model, folder.name, time.time()):
+        out()
+        more = (*found.evidence, *(step.text for step in found.steps))
+        for text in (found.what, *(f"  {each}" for each in more)):
+            out(text)
     for node in model.nodes.values():
         for note in node.remarks:
             out()
@@ -49,20 +76,29 @@ def show(folder: RunFolder, model: RunModel, state: str, *, as_json: bool) -> in
     return Exit.OK
 
 
-async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunModel, str]:
-    """A run and its state in words, as its nodes report them now if it has not ended.
+async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunModel, str, Pace]:
+    """A run, its state in words, and its pace, as its nodes report them now if it has not ended.
 
     :param connect: whether nodes may be asked
     """
     model = folder.model()
+    book = PaceBook(folder, writer=False)
     state = ""
     if not model.over:
         pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
             state, _ = await start_state(folder, pool, connect=connect)
             if connect and not state:
-                model, _ = await model_now(pool, folder.manifest, measure=True)
-    return model, state or state_text(model)
+                model, _ = await model_now(pool, folder.manifest, measure=True, paces=book)
+                for event in folder.journal():
+                    if isinstance(event.fact, Filling | Notice):  # what whoever watches it has seen
+                        model.apply(event)
+    try:
+        await book.recall()
+    except CockpitError as error:
+        say(str(error))  # the rest is as true without it
+    estimate(folder, model, book.pace)
+    return model, state or state_text(model), book.pace
 
 
 def _node(node: Node) -> tuple[str, ...]:
@@ -87,9 +123,36 @@ def _gpu(gpu: GpuSample) -> str:
     return f"{'?' if share is None else f'{share:.0f}'}%/{_giga(gpu.memory_bytes)}GB"
 
 
-def _rank(rank: Rank) -> tuple[str, ...]:
+def _steps(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> tuple[str, ...]:
+    """How far a rank is; ``~``: as its log says, or as the median rank did."""
+    if pace.step is None or pace.at is None:
+        return ("",) * 6
+    about = "" if _source(rank, pace) in SOURCES else "~"
+    age = about + span_text(max(0.0, at - pace.at)) if rank.state in LIVE else ""
+    known = "~" if pace.estimated else ""
+    behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}" if pace.behind else ""
+    if not pace.behind and pace.behind_s is not None and not about:
+        behind = f"{pace.behind_s:.2f} s"
+    times = ("" if value is None else about + span_text(value) for value in (pace.span, pace.work))
+    return (f"{known}{pace.step:,}", age, behind, *times, f"+{100 * slow.excess:.0f} %" if slow else "")
+
+
+def _source(rank: Rank, pace: RankPace) -> str | None:
+    """Who told the rank's last step: what counts in its probe; ``log``; ``kept``: the run's folder here.
+
+    Of a step that was kept, ranks that were not slow in it are taken to have done as the median rank.
+    """
+    if pace.step is None:
+        return None
+    if pace.estimated:
+        return "log"
+    progress = rank.sample and rank.sample.progress
+    return progress.source if progress else "kept"
+
+
+def _rank(rank: Rank, steps: tuple[str, ...]) -> tuple[str, ...]:
     sample = rank.sample
-    head = (str(rank.rank), rank.node, rank.text, str(rank.pid or ""))
+    head = (str(rank.rank), rank.node, rank.text, str(rank.pid or ""), *steps)
     if sample is None:
         return (*head, "", "", "", "")
     cpu = "?" if sample.cpu_percent is None else f"{sample.cpu_percent:.0f} %"
@@ -97,18 +160,55 @@ def _rank(rank: Rank) -> tuple[str, ...]:
     return (*head, cpu, rss, *("?" if n is None else str(n) for n in (sample.threads, sample.children)))
 
 
-def _json(folder: RunFolder, model: RunModel, state: str) -> dict[str, Any]:
+def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
-    ranks = [{**asdict(rank), "state": rank.state.value, "text": rank.text} for rank in model.ranks.values()]
-    found = (job_ended(model), _failure(folder, model))
-    findings = [each.as_json() for each in found if each is not None]
-    return {"run": folder.name, "state": state, "nodes": nodes, "ranks": ranks, "findings": findings}
+    slow, at = {one.rank: one for one in pace.slow()}, time.time()
+    ranks = [
+        _rank_json(rank, model.nodes[rank.node])
+        | _pace_json(rank, pace.of(rank.rank), slow.get(rank.rank), at)
+        for rank in model.ranks.values()
+    ]
+    found = (job_ended(model), _cause(folder, model), *findings(model, folder.name, time.time()))
+    told = [each.as_json() for each in found if each is not None]
+    step = None if pace.front is None else pace.front[0]
+    return {
+        "run": folder.name,
+        "state": state,
+        "step": step,
+        "nodes": nodes,
+        "ranks": ranks,
+        "findings": told,
+    }
 
 
-def _failure(folder: RunFolder, model: RunModel) -> Finding | None:
-    first = model.first_failure()
+def _pace_json(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> dict[str, Any]:
+    """How far a rank is; None is not known."""
+    source = _source(rank, pace)
+    return {
+        "step": pace.step,
+        "step_age_s": None if pace.at is None else round(max(0.0, at - pace.at), 3),
+        "step_estimated": pace.estimated,
+        "step_source": source,
+        "behind_steps": None if source is None else pace.behind,
+        "behind_s": pace.behind_s if source in SOURCES else None,
+        "step_s": pace.span,
+        "work_s": pace.work,
+        "slow": slow and {"excess": slow.excess, "since_step": slow.since},
+    }
+
+
+def _rank_json(rank: Rank, node: Node) -> dict[str, Any]:
+    """A rank's fields, and what its probe can do."""
+    state, why = probe_state(node, rank)
+    handlers = rank.probe.handlers if rank.probe else ()
+    return {
+        **asdict(rank),
+        "state": rank.state.value,
+        "text": rank.text,
+        "probe": {"state": state, "why": why, "handlers": handlers, "torch": rank.probe and rank.probe.torch},
+    }
+
+
+def _cause(folder: RunFolder, model: RunModel) -> Finding | None:
     with closing(SpooledLogs(folder)) as logs:
-        # Without a byte of it here, its log says neither what the cause is nor that there is none.
-        foreign = folder.manifest.foreign is not None
-        log = None if first is None else logs.tail(source_of(logs, first, foreign=foreign), TAIL) or None
-    return failure(model, folder.name, log)
+        return last_cause(model, folder, logs)

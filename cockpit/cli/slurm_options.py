@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from cockpit.cli.parsing import Parser
 from cockpit.core.text import one_line
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.errors import CockpitError
 from cockpit.plans.nodes import slurm
+from cockpit.slurm import own_job
 
 
 def add_option(parser: Parser) -> None:
@@ -28,7 +28,7 @@ def _job(word: str) -> str:
 
     :raises CockpitError: none is
     """
-    job = word or os.environ.get("SLURM_JOB_ID", "")
+    job = word or own_job()
     if not job:
         hint = "give its number, as `squeue --me` prints it: --slurm JOBID"
         raise CockpitError("this shell is in no SLURM job", where="--slurm", hint=hint)

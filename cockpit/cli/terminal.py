@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -54,6 +55,11 @@ def needed() -> None:
 
 
 def fly(flight: Flight, *, read_only: bool) -> int:
+    """Open the app, as :func:`flown` does, where no event loop runs yet."""
+    return asyncio.run(flown(flight, read_only=read_only))
+
+
+async def flown(flight: Flight, *, read_only: bool) -> int:
     """Open the app and wait until it is left; return the exit code.
 
     :raises CockpitError: the start failed, or the config is wrong
@@ -63,7 +69,7 @@ def fly(flight: Flight, *, read_only: bool) -> int:
 
     app = CockpitApp(flight, config.load(), read_only=read_only)
     with _terminal_of(app):
-        code = app.run()
+        code = await app.run_async()
     if app.session is None:
         return int(Exit.LEFT)
     run = flight.name

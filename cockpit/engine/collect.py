@@ -1,4 +1,4 @@
-"""Collect: fetch a run's profiler reports, verified byte for byte, resumed where they were cut off.
+"""Collect: fetch a run's profiler reports, or named files, verified byte for byte, resumed after a cut.
 
 A file counts as collected only when its sha256 here equals the one on its node. It is written beside its
 final name (``.part``) and renamed when complete. Local names are ours: folder by node, suffix from a list.
@@ -10,21 +10,24 @@ import asyncio
 import hashlib
 import json
 import os
+import posixpath
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cockpit.base import verbs
-from cockpit.base.shell import quote
+from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, replace
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import LinkPool, retried, settle
 from cockpit.engine.quotas import Space
 from cockpit.engine.records.folder import NodeEntry, RunFolder, safe_name
+from cockpit.engine.run import foreign_jobs
 from cockpit.errors import CockpitError, Exit, os_error
 from cockpit.plans.profilers.registry import PROFILERS, SUFFIXES, WARNING
 from cockpit.transport.base import LinkError
@@ -47,10 +50,14 @@ class Fetched:
     """Where it is, relative to the reports folder."""
     sha256: str = ""
     state: str = "waiting"
-    """waiting, fetching, collected, changed, failed"""
+    """waiting, fetching, collected, changed, failed; same: another node has fetched the same file"""
     why: str = ""
     here: int = 0
     """Bytes here so far."""
+    path: str = ""
+    """Of a file that a person named: where it is on its node. Empty: it is a report."""
+    real: str = ""
+    """Where links lead from there."""
 
 
 @dataclass
@@ -63,11 +70,13 @@ class Collected:
     """Nodes without a report, and why."""
     passed_over: dict[str, list[str]] = field(default_factory=dict)
     """Names, by node, of files beside the reports that are not reports; they are not fetched."""
+    absent: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Words that stand for no file on a node, by node."""
 
     @property
     def complete(self) -> bool:
         """Whether every node's every report is here and verified."""
-        return not self.missing and all(report.state == "collected" for report in self.reports)
+        return not self.missing and all(report.state in ("collected", "same") for report in self.reports)
 
     def exit_code(self) -> Exit:
         """0 when complete, else 3."""
@@ -86,8 +95,11 @@ async def collect(
     progress: Progress = lambda collected: None,
     lost: Lost = lambda error: None,
     quotas: Quotas | None = None,
+    words: Sequence[str] = (),
 ) -> Collected:
     """Fetch the reports of all nodes of a run into ``target`` in parallel; write ``manifest.json`` there.
+
+    With ``words``, not the reports but the files that these name there: paths, or patterns as in :mod:`glob`.
 
     A node that cannot be reached is a line in ``missing``, and never ends the others. Run again, it
     fetches only what is not here.
@@ -109,19 +121,23 @@ async def collect(
 
     def say_lost(error: CockpitError) -> None:
         what = f"link lost while collecting ({error.what}); trying to get it back"
-        hint = f"to resume later: cockpit collect {quote(folder.name)}"
+        hint = f"to resume later: cockpit collect {join([folder.name, *words])}"
         lost(LinkError(what, where=error.where, hint=hint))
 
+    seek = _Named(folder, tuple(words)) if words else _Reports()
     teller = asyncio.create_task(tell())
     try:
         work = {
-            node.name: _collect_node(node, pool, collected, room, index, say_lost)
+            node.name: _collect_node(node, pool, collected, room, index, say_lost, seek)
             for index, node in enumerate(manifest.nodes)
         }
         _, errors = await settle(work)
         for name, error in errors.items():
             collected.missing[name] = error.what
-        _explain_missing(folder, collected)
+        if words:
+            _nowhere(collected)
+        else:
+            _explain_missing(folder, collected)
     finally:
         teller.cancel()
         _write_manifest(folder, collected)
@@ -129,14 +145,76 @@ async def collect(
     return collected
 
 
+class _Reports:
+    """Files that a profiler wrote."""
+
+    async def list(self, link: Link, node: NodeEntry, collected: Collected, folder: str) -> list[Fetched]:
+        """What there is on a node, each with its place here.
+
+        :param folder: the node's, relative to the reports folder
+        """
+        listed = (await link.call(verbs.Reports(node.dir))).files
+        if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
+            collected.passed_over[node.name] = others
+        found: list[Fetched] = []
+        for entry in listed:
+            if entry.name.endswith(SUFFIXES):
+                file = _local_name(folder, entry.name, {report.file for report in found})
+                found.append(Fetched(node.name, entry.name, entry.size, file))
+        return found
+
+
+class _Named(_Reports):
+    """Files that a person named."""
+
+    def __init__(self, folder: RunFolder, words: tuple[str, ...]) -> None:
+        self._manifest, self._model, self._words = folder.manifest, folder.model(), words
+        self._owner: dict[str, str] = {}
+        """Which node fetches a file that several have."""
+
+    async def list(self, link: Link, node: NodeEntry, collected: Collected, folder: str) -> list[Fetched]:
+        """See :meth:`_Reports.list`."""
+        cwd = node.dir if self._manifest.foreign else self._manifest.cwd
+        targets = foreign_jobs.targets(self._model, node.name)
+        answer = await link.call(verbs.Find(self._words, targets, cwd or "/"))
+        collected.absent[node.name] = answer.absent
+        if answer.trouble:
+            collected.missing[node.name] = "; ".join(answer.trouble)
+        found = []
+        for one in answer.files:
+            file = Fetched(node.name, posixpath.basename(one.path), one.size, _local_path(folder, one.path))
+            file.path, file.real = one.path, posixpath.join(one.dir, one.file)
+            owner = self._owner.setdefault(one.id, node.name)
+            if owner != node.name:
+                file.state, file.file, file.why = "same", "", f"the same file as on {owner}"
+            found.append(file)
+        return found
+
+
+def _nowhere(collected: Collected) -> None:
+    """A word that stands for no file on any node that answered is a mistake; else some nodes may lack it."""
+    everywhere = [set(words) for words in collected.absent.values()]
+    for word in set.intersection(*everywhere) if everywhere else ():
+        for node, words in collected.absent.items():
+            if word in words:
+                why = f"no such file: {word}"
+                collected.missing[node] = "; ".join(filter(None, (collected.missing.get(node), why)))
+
+
 async def _collect_node(
-    node: NodeEntry, pool: LinkPool, collected: Collected, room: Space, index: int, lost: Lost
+    node: NodeEntry,
+    pool: LinkPool,
+    collected: Collected,
+    room: Space,
+    index: int,
+    lost: Lost,
+    seek: _Reports,
 ) -> None:
     for attempt in range(1, _TRIES + 1):
         link: Link | None = None
         try:
             link = await pool.lend(node.name, patient=attempt > 1)
-            await _collect_over(link, node, collected, room, index)
+            await _collect_over(link, node, collected, room, index, seek)
             return
         except CockpitError as error:
             if attempt == _TRIES or not retried(error):
@@ -152,26 +230,37 @@ def _fail(collected: Collected, node: str, error: CockpitError) -> None:
             report.state, report.why = "failed", error.what
 
 
-async def _collect_over(link: Link, node: NodeEntry, collected: Collected, room: Space, index: int) -> None:
-    listed = (await link.call(verbs.Reports(node.dir))).files
-    known = {report.name: report for report in collected.reports if report.node == node.name}
-    if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
-        collected.passed_over[node.name] = others
-    for entry in listed:
-        name = entry.name
-        if name in known or not name.endswith(SUFFIXES):
+async def _collect_over(
+    link: Link, node: NodeEntry, collected: Collected, room: Space, index: int, seek: _Reports
+) -> None:
+    listed = await seek.list(link, node, collected, f"{index:04d}-{safe_name(node.name)}")
+    known = {report.path or report.name: report for report in collected.reports if report.node == node.name}
+    for report in listed:
+        if (report.path or report.name) in known:
             continue
         if len(known) >= room.quotas.report_files:
             what = f"lists more than {room.quotas.report_files} reports; the others are not fetched"
             collected.missing[node.name] = f"{what} (report_files in [quotas], {SEE})"
             break
-        taken = {report.file for report in known.values()}
-        known[name] = Fetched(node.name, name, entry.size)
-        known[name].file = _local_name(f"{index:04d}-{safe_name(node.name)}", name, taken)
-        collected.reports.append(known[name])
+        known[report.path or report.name] = report
+        collected.reports.append(report)
     for report in known.values():
-        if report.state not in ("collected", "changed"):
+        if report.state not in ("collected", "changed", "same"):
             await _fetch(link, node, report, collected.folder, room)
+
+
+def _local_path(folder: str, path: str) -> str:
+    """Where a named file goes: below its node's folder by the path that it has there, in names of ours."""
+    return "/".join([folder, *(_part_name(part) for part in path.split("/") if part)])
+
+
+def _part_name(name: str) -> str:
+    """A name that no other one becomes too, and no unfinished file has."""
+    safe = safe_name(name)[:200]
+    if safe == name and not name.endswith(".part"):
+        return safe
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{safe[:100]}-{digest[:8]}"
 
 
 def _local_name(folder: str, name: str, taken: set[str]) -> str:
@@ -190,9 +279,11 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
     # The node hashes while it sends: both take about as long.
-    wanted_task = asyncio.create_task(link.call(verbs.Digest(node.dir, report.name), deadline_s=24 * 3600))
+    wanted_task = asyncio.create_task(link.call(_digest_of(node, report), deadline_s=24 * 3600))
     try:
         _make(final.parent)
+        if report.path and os.path.lexists(final) and final.stat().st_size < report.size:
+            os.replace(final, part)  # it has grown since
         if os.path.lexists(final):
             digest, report.here = await asyncio.to_thread(_hash_file, final)
         else:
@@ -205,6 +296,8 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
             if not final.exists():
                 os.replace(part, final)
             report.state = "collected"
+            if wanted.rest:
+                report.why = f"it has grown by {wanted.rest} bytes meanwhile; collect again for them"
         else:
             # The part kept from an earlier try is of a different file: start again from zero.
             stale = final if final.exists() else part
@@ -228,18 +321,30 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
             await wanted_task
 
 
+def _digest_of(node: NodeEntry, report: Fetched) -> verbs.Digest:
+    if not report.path:
+        return verbs.Digest(node.dir, report.name)
+    return verbs.Digest(*posixpath.split(report.real), named=True, size=report.size)
+
+
+def _read_of(node: NodeEntry, report: Fetched) -> verbs.Read:
+    if not report.path:
+        return verbs.Read(node.dir, report.name, report.here, _CREDIT)
+    return verbs.Read(*posixpath.split(report.real), report.here, _CREDIT, named=True, size=report.size)
+
+
 async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room: Space) -> tuple[str, int]:
     """Fetch what is missing after the bytes already in ``path``; return sha256 and size of the whole."""
     part = await asyncio.to_thread(_Part, path)
     try:
         report.here = part.size
         room.check(max(0, report.size - part.size))
-        stream = await link.stream(verbs.Read(node.dir, report.name, report.here, _CREDIT))
+        stream = await link.stream(_read_of(node, report))
         try:
             async for item, data in stream.parts():
                 if item.offset != report.here:
                     raise LinkError("sent another part of the file than asked for", where=node.name)
-                if report.here + len(data) > report.size + GROWTH:
+                if report.here + len(data) > report.size + (0 if report.path else GROWTH):
                     what = f"sends more than the {report.size} bytes it listed"
                     raise RemoteError("protocol", what, where=node.name)
                 room.check(len(data))
@@ -328,16 +433,28 @@ def _explain_missing(folder: RunFolder, collected: Collected) -> None:
 
 def _write_manifest(folder: RunFolder, collected: Collected) -> None:
     manifest = folder.manifest
+    reports = [asdict(report) for report in collected.reports]
+    if any(report.path for report in collected.reports):
+        reports = [*_collected_before(collected), *reports]
     text = json.dumps(
         {
             "run": manifest.run,
             "collected_at": time.time(),
             "warning": WARNING,
             "plan": asdict(manifest),
-            "reports": [asdict(report) for report in collected.reports],
+            "reports": reports,
             "missing": collected.missing,
             "passed_over": collected.passed_over,
         },
         indent=1,
     )
     replace(collected.folder / "manifest.json", text.encode())
+
+
+def _collected_before(collected: Collected) -> list[Any]:
+    """What the manifest says of files that other words have named."""
+    now = {(report.node, report.path) for report in collected.reports}
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        before = json.loads((collected.folder / "manifest.json").read_bytes())["reports"]
+        return [each for each in before if (each["node"], each.get("path")) not in now]
+    return []

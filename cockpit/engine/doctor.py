@@ -14,13 +14,14 @@ from cockpit.base.condition import ReachAnswer
 from cockpit.core.doctor.diagnosis import diagnosis
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding, Step, findings
+from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.run.model import RunModel
 from cockpit.engine.launch.asking import base_of, checkup_request, facts_request, seen
 from cockpit.engine.launch.preflight import PARTS, Diagnosis
 from cockpit.engine.launch.prepare import master_address
 from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import LinkPool, settle
-from cockpit.engine.records.folder import Manifest
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.errors import CockpitError
 from cockpit.plans.launch import DEFAULT_PORT, LaunchJob, NodeFacts
 from cockpit.plans.nodes.hostfile import Host
@@ -93,8 +94,25 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
         scheduler=wanted.scheduler,
         run=wanted.run,
         pids=wanted.pids,
+        own=_own(nodes),
+        slots={} if wanted.pids else {host.name: frozenset(host.slots) for host in job.hosts if host.slots},
+        profiled=job.profiler is not None,
     )
     return Diagnosis(looks, diagnosis(looks, () if wanted.pids else unfit(job, nodes)))
+
+
+def _own(nodes: Mapping[str, Look]) -> frozenset[str]:
+    """The runs of these ranks that are known here, and are not over as far as that is known."""
+    runs = {rank.run for look in nodes.values() if look.ranks for rank in look.ranks.ranks if rank.run}
+    found: set[str] = set()
+    known: list[RunFolder] = []
+    with suppress(CockpitError):  # the folder of runs cannot be read
+        known = list_runs() if runs else []
+    for folder in known:
+        with suppress(CockpitError):  # damaged: not known
+            if folder.name in runs and not folder.model().over:
+                found.add(folder.name)
+    return frozenset(found)
 
 
 def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
@@ -124,8 +142,9 @@ def wanted_again(manifest: Manifest, model: RunModel) -> Wanted:
             name: frozenset(rank.pid for rank in model.on(name) if rank.pid is not None)
             for name in model.nodes
         }
-        hosts = tuple(Host(node.name, (0,)) for node in manifest.nodes)
-        job = LaunchJob(manifest.run, hosts, ("true",), manifest.nodes[0].dir)
+        nodes = _of_ranks(manifest)
+        hosts = tuple(Host(node.name, (0,)) for node in nodes)
+        job = LaunchJob(manifest.run, hosts, ("true",), nodes[0].dir)
         return Wanted(job, "command", scheduler=manifest.transport == "srun", run=manifest.run, pids=pids)
     plans = {str(plan.get("node")): plan for plan in manifest.plans}
     first = next(iter(plans.values()), {})
@@ -142,6 +161,34 @@ def wanted_again(manifest: Manifest, model: RunModel) -> Wanted:
         path=str(first.get("path", "")),
     )
     return Wanted(job, manifest.launcher, scheduler=manifest.transport == "srun", run=manifest.run)
+
+
+def _of_ranks(manifest: Manifest) -> list[NodeEntry]:
+    """The nodes that ranks are on: a login node that only has their output need not be like them."""
+    return [node for node in manifest.nodes if node.ranks or not manifest.foreign]
+
+
+def words_again(manifest: Manifest) -> list[str]:
+    """What a person types after ``cockpit`` to ask the same of the same nodes."""
+    plans = {str(plan.get("node")): plan for plan in manifest.plans}
+    plan = next(iter(plans.values()), {})
+    by_slots: dict[int, list[str]] = {}
+    for node in _of_ranks(manifest):
+        by_slots.setdefault(len(plans.get(node.name, {}).get("slots", (0,))), []).append(node.name)
+    pieces = [f"{piece}:{n}" for n, names in by_slots.items() for piece in set_words(nodes_text(names))]
+    job, config = (manifest.transport_options.get(name, "") for name in ("job", "config"))
+    options = {
+        "--slurm": job,
+        "--transport": "" if job or manifest.transport == "auto" else manifest.transport,
+        "-F": config,
+        "--python": str(plan.get("python", "")),
+        "--setup": str(plan.get("setup", "")),
+        "--launcher": "" if manifest.foreign else manifest.launcher,
+        "--cwd": manifest.cwd,
+    }
+    given = [word for option, value in options.items() if value for word in (option, value)]
+    program = () if manifest.foreign else ("--", *manifest.program)
+    return ["doctor", "-w", ",".join(pieces), *given, *program]
 
 
 async def _look(pool: LinkPool, name: str, wanted: Wanted, names: list[str]) -> Look:

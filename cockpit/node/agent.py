@@ -35,6 +35,8 @@ VERBS = {
     "checkup": "checkup.look",
     "meet": "checkup.network",
     "reach": "checkup.network",
+    "rehearse": "checkup.rehearsal",
+    "trial": "checkup.rehearsal",
     "launch": "run.launch",
     "stop": "run.launch",
     "discard": "run.launch",
@@ -49,7 +51,9 @@ VERBS = {
     "end": "jobs.ending",
     "spy": "stacks.pyspy",
     "stacks": "stacks.dump",
+    "recorder": "recorder.recorder",
     "reports": "run.collect",
+    "find": "jobs.named",
     "digest": "run.collect",
     "read": "run.collect",
 }
@@ -57,6 +61,9 @@ VERBS = {
 
 Modules are imported on demand: the cost of an agent's imports at its start is paid on every node at once.
 """
+
+
+_IMPORTING = threading.Lock()
 
 
 def ping(call: Call) -> Dict[str, Any]:
@@ -68,7 +75,10 @@ def _function(verb: object) -> Callable[[Call], Dict[str, Any]]:
     module = VERBS.get(str(verb))
     if module is None:
         raise NodeError("protocol", "unknown request %r" % (verb,))
-    found: Callable[[Call], Dict[str, Any]] = getattr(import_module("cockpit.node." + module), str(verb))
+    # One at a time: of two threads that import one module, Python 3.8 now and then gives one a part of it.
+    with _IMPORTING:
+        loaded = import_module("cockpit.node." + module)
+    found: Callable[[Call], Dict[str, Any]] = getattr(loaded, str(verb))
     return found
 
 

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import fcntl
 import glob
-import ipaddress
-import json
 import os
 import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 from typing import Any, Dict, List, Optional, Tuple
 
-from cockpit.base import verbs
-from cockpit.node import procfs, usermask
+from cockpit.base import record, verbs
+from cockpit.node import private_folder, procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
-_MARK = "cockpit-facts:"
-
-# Runs in the user's python, of any version, under the user's setup; imports neither torch nor deepspeed.
+# Runs in the user's python, of any version, under the user's setup; imports neither torch nor deepspeed, and
+# nothing that costs more than the look itself: importlib.metadata takes 40 ms, json and shutil 10 ms each.
 _PROBE = """
-import importlib.util, json, os, shutil, sys
-def version(name):
-    try:
-        from importlib.metadata import version
-        return version(name)
-    except Exception:
-        return None
-script = sys.argv[1]
+import os, sys
 def gpus(visible):
     import ctypes
     name = "CUDA_VISIBLE_DEVICES"
@@ -43,40 +33,79 @@ def gpus(visible):
         if code:
             said = ctypes.c_char_p()
             cuda.cuGetErrorString(code, ctypes.byref(said))
-            why = "CUDA error %%d: %%s" %% (code, (said.value or b"").decode("ascii", "replace"))
+            why = "CUDA error %d: %s" % (code, (said.value or b"").decode("ascii", "replace"))
     except Exception as error:
         why = str(error)
     return {"count": 0 if why else count.value, "visible": os.environ.get(name), "why": why}
+def plain(name):
+    return name.lower().replace("_", "-").replace(".", "-")
+installed = {}
+for place in sys.path:
+    try:
+        names = os.listdir(place or ".")
+    except OSError:
+        continue
+    for name in names:
+        stem, dot, kind = name.rpartition(".")
+        if kind in ("dist-info", "egg-info"):
+            installed.setdefault(plain(stem.split("-")[0]), os.path.join(place, name))
+def version(name):
+    where = installed.get(plain(name), "")
+    for path in (where + "/METADATA", where + "/PKG-INFO", where):
+        try:
+            with open(path, "rb") as lines:
+                for line in lines:
+                    if line.startswith(b"Version:"):
+                        return line[8:].decode("utf-8", "replace").strip()
+        except OSError:
+            pass
 def folder(name):
-    spec = importlib.util.find_spec(name)
-    return spec and spec.submodule_search_locations and list(spec.submodule_search_locations)[0]
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None) if hasattr(finder, "find_spec") else None
+        if spec:
+            # A folder of that name without __init__.py, as one of configurations, is no package.
+            return list(spec.submodule_search_locations or [None])[0] if spec.origin else None
+def known(name):
+    found = version(name)
+    if not found:
+        try:
+            from importlib.metadata import version as slowly
+            found = slowly(name)
+        except Exception:
+            found = "unknown"
+    return found
 def which(name):
-    found = shutil.which(name)
-    return found and os.path.abspath(found)
+    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.abspath(os.path.join(place, name))
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
 def tool(name):
     beside = os.path.join(os.path.dirname(sys.executable), name)
     return beside if os.access(beside, os.X_OK) else which(name)
+script, visible, packages, names = @ASKED@
 facts = {"python": sys.executable, "python_version": sys.version.split()[0],
     "cores": sorted(os.sched_getaffinity(0)),
-    "numactl": which("numactl"), "tools": {name: which(name) for name in sys.argv[4:]},
+    "numactl": which("numactl"), "tools": {name: which(name) for name in names},
     "script": not script or os.path.isfile(script), "deepspeed": None, "no_ssh": False, "torch": None,
     "deepspeed_tool": tool("deepspeed"), "torchrun_tool": tool("torchrun"),
     "accelerate": None, "accelerate_tool": tool("accelerate")}
-asked = json.loads(sys.argv[2])
-if asked:
-    facts["gpus"] = gpus(*asked)
+if visible:
+    facts["gpus"] = gpus(*visible)
 where = folder("deepspeed")
 if where:
-    facts["deepspeed"] = version("deepspeed") or "unknown"
-    with open(os.path.join(where, "launcher", "runner.py")) as source:
-        facts["no_ssh"] = "--no_ssh" in source.read()
+    facts["deepspeed"] = known("deepspeed")
+    try:
+        with open(os.path.join(where, "launcher", "runner.py"), "rb") as source:
+            facts["no_ssh"] = b"--no_ssh" in source.read()
+    except OSError:
+        pass
 for name in ("torch", "accelerate"):
     if folder(name):
-        facts[name] = version(name) or "unknown"
-packages = {name: version(name) for name in json.loads(sys.argv[3])}
-facts["packages"] = {name: found for name, found in packages.items() if found}
-# Not print: PYTHONIOENCODING may be anything.
-os.write(1, ("\\n" + %r + json.dumps(facts) + "\\n").encode())
+        facts[name] = known(name)
+versions = {name: version(name) for name in packages}
+facts["packages"] = {name: found for name, found in versions.items() if found}
+# Not print: PYTHONIOENCODING may be anything. Not JSON: that would be another import.
+os.write(1, ("\\n@MARK@" + ascii(facts) + "\\n").encode())
 """
 
 _BREAKS_PYTHON = ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR")
@@ -106,15 +135,20 @@ def facts(call: Call) -> Dict[str, Any]:
     if python and not (shutil.which(python) or setup):
         raise NodeError("python", "no python %s" % python, "give one that exists there: --python PATH")
     on_path = [place for places in asked.tools.values() for place in places if "/" not in place]
-    gpus = json.dumps([asked.visible] if asked.gpus else [])
-    found = _probe(cwd, setup, python, asked.script, gpus, json.dumps(asked.packages), *on_path)
-    found["free_bytes"] = _free_bytes(asked.base or tempfile.gettempdir())
+    wanted = (asked.script, [asked.visible] if asked.gpus else [], asked.packages, on_path)
+    probe = _PROBE.replace("@MARK@", record.FACTS).replace("@ASKED@", ascii(wanted))
+    found = _probe(cwd, setup, python, probe)
+    found["free_bytes"] = _free_bytes(asked.base or private_folder.base())
     tools = {name: _tool(places, found["tools"]) for name, places in asked.tools.items()}
     found["tools"] = {name: path for name, path in tools.items() if path}
     return found
 
 
-def _probe(cwd: str, setup: str, python: str, *words: str) -> Dict[str, Any]:
+def prepared(cwd: str, setup: str, python: str, source: str, *words: str) -> List[str]:
+    """A command that runs Python source as a launch would find it: its directory, setup, python.
+
+    It ends with 91, 92 or 93 if the directory, the python or the setup is what fails.
+    """
     # Without --norc, `bash -c` under sshd reads .bashrc, which the launch script's bash does not.
     bash = shutil.which("bash")
     shell = [bash, "--norc"] if bash else ["/bin/sh"]
@@ -126,15 +160,21 @@ def _probe(cwd: str, setup: str, python: str, *words: str) -> Dict[str, Any]:
     script += (
         'command -v "$python" >/dev/null || exit 92\nprobe=$3\nshift 3\nexec "$python" -c "$probe" "$@"\n'
     )
+    return [*shell, "-c", script, "cockpit", cwd, python, source, *words]
+
+
+def _probe(cwd: str, setup: str, python: str, probe: str) -> Dict[str, Any]:
     done = subprocess.run(
-        [*shell, "-c", script, "cockpit", cwd, python, _PROBE % _MARK, *words],
+        prepared(cwd, setup, python, probe),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
     )
-    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(_MARK)]
+    lines = [
+        line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(record.FACTS)
+    ]
     if lines:
-        answer: Dict[str, Any] = json.loads(lines[-1][len(_MARK) :])
+        answer: Dict[str, Any] = ast.literal_eval(lines[-1][len(record.FACTS) :])
         return answer
     if done.returncode == 92:
         wanted = python or "python"
@@ -231,8 +271,8 @@ def _own_addresses() -> List[str]:
 
 
 def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError, ValueError):
+            socket.inet_pton(family, text.partition("%")[0])
+            return True
+    return False

@@ -40,6 +40,7 @@ class LaunchJob:
     :param bind_cores: None, ``auto`` (the cores the node allows) or a list like ``0-7,16-23``
     :param launcher_args: more words for the launcher
     :param profiler: around the launcher of every node
+    :param probe: whether each rank's Python gets the probe: ``auto``, ``on`` or ``off``
     """
 
     run: str
@@ -59,6 +60,7 @@ class LaunchJob:
     bind_cores: str | None = None
     launcher_args: tuple[str, ...] = ()
     profiler: Profiler | None = None
+    probe: str = "auto"
 
     @property
     def world_size(self) -> int:

@@ -49,6 +49,7 @@ class NodePlan:
     :param profiler: around the launcher, or None: not profiled
     :param tool: the profiler's path
     :param report: the report in the run folder, without suffix
+    :param probe: how the ranks are probed: ``auto``, ``on`` or ``off``
     :param notes: sentences for the person who reads the plan
     """
 
@@ -75,6 +76,7 @@ class NodePlan:
     profiler: Profiler | None
     tool: str
     report: str
+    probe: str
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -214,6 +216,7 @@ def _plan(place: PlannedNode, notes: Sequence[str]) -> NodePlan:
         profiler=job.profiler,
         tool=tool,
         report=report,
+        probe=job.probe,
         notes=(*notes, *made.notes),
     )
 

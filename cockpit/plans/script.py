@@ -136,6 +136,7 @@ def plan_json(plan: NodePlan) -> dict[str, Any]:
         "world_size": plan.world_size,
         "master_addr": plan.master_addr,
         "master_port": plan.master_port,
+        "probe": plan.probe,
         **dict.fromkeys(PROFILERS),
         "report": None,
         **(profile(plan) or {}),

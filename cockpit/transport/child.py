@@ -33,7 +33,7 @@ class ChildTransport:
         self.progress = Progress()
         self._node = node
         self._words = words
-        self._pipes: list[_ChildPipe] = []
+        self._pipes: list[ChildPipe] = []
 
     async def open(self, command: str) -> Pipe:
         """See :meth:`cockpit.transport.base.Transport.open`."""
@@ -42,7 +42,7 @@ class ChildTransport:
 
     async def _start(
         self, command: str, tail: Tail, broken: Callable[[int | None], LinkError | None] | None = None
-    ) -> _ChildPipe:
+    ) -> ChildPipe:
         """Start a child.
 
         :param tail: is given what it writes to stderr
@@ -63,7 +63,7 @@ class ChildTransport:
         except OSError as error:
             raise LinkError(f"cannot start {self._words[0]}: {error}", where=self._node) from None
         openfiles.give_back(process.pid)  # it may start a training process
-        pipe = _ChildPipe(self._node, process, tail, broken)
+        pipe = ChildPipe(self._node, process, tail, broken)
         self._pipes.append(pipe)
         return pipe
 
@@ -73,7 +73,9 @@ class ChildTransport:
         await asyncio.gather(*(pipe.close() for pipe in pipes))
 
 
-class _ChildPipe:
+class ChildPipe:
+    """Stdin and stdout of a child; see :class:`cockpit.transport.base.Pipe`."""
+
     def __init__(
         self,
         node: str,

@@ -160,7 +160,7 @@ async def lacking(error: NoLogin, node: str, config: OpensshConfig) -> str:
 
 async def _shown(node: str, options: tuple[str, ...], asked: Mapping[str, str], config: OpensshConfig) -> str:
     """What the configuration shows for one machine that asyncssh lacks here."""
-    if asked.get("controlpath", "none") != "none" and await config.has_master(node, *options):
+    if await config.has_master(node, asked, *options):
         return "a ControlMaster connection is open"
     if asked.get("pkcs11provider", "none") != "none" and find_spec("pkcs11") is None:
         return "PKCS11Provider, for which asyncssh needs the package python-pkcs11"

@@ -138,15 +138,23 @@ class Questions:
 
     :param asked: what the configuration says about the node, by option
     :param typed: what a person types to get to the node
+    :param hop: the jump host at which this ssh logs in, ``[user@]host[:port]``; empty: it is the node
     """
 
     def __init__(
-        self, desk: Desk, node: str, asked: Mapping[str, str], typed: Sequence[str], progress: Progress
+        self,
+        desk: Desk,
+        node: str,
+        asked: Mapping[str, str],
+        typed: Sequence[str],
+        progress: Progress,
+        hop: str = "",
     ) -> None:
         self.answered = False
         """Whether there was any answer."""
         self._desk = desk
         self._node = node
+        self._hop = hop
         self._asked = asked
         self._typed = tuple(typed)
         self._progress = progress
@@ -178,6 +186,13 @@ class Questions:
     def unsettled(self) -> bool:
         """Whether there is an answer that was neither accepted nor refused."""
         return self._last is not None
+
+    def check(self) -> None:
+        """Before an ssh starts.
+
+        :raises NeedsPerson: the jump host has refused answers, and nobody has asked for another try
+        """
+        self._at(()).check()
 
     def begin(self) -> None:
         """Another ssh starts."""
@@ -232,13 +247,14 @@ class Questions:
             login.end()
 
     def _at(self, words: Sequence[str]) -> Login:
-        if not words:
-            return self._at_node()
-        return self._login(destination(words), "")
+        if words or self._hop:
+            return self._login(destination(words) if words else self._hop, "")
+        return self._at_node()
 
     def _login(self, hop: str, shared: str) -> Login:
         if hop not in self._logins:
-            by_hand = join(self._typed) if shared else join((*self._typed[:-1], hop.partition(":")[0]))
+            host = hop if hop.count(":") > 1 else hop.partition(":")[0]  # of IPv6
+            by_hand = join(self._typed) if shared else join((*self._typed[:-1], host))
             self._logins[hop] = Login(
                 self._desk,
                 hop,

@@ -34,7 +34,7 @@ _ALWAYS = (
     "ForwardAgent no",
     "ForwardX11 no",
     "PermitLocalCommand no",
-    "ControlMaster no",  # one that is open is used, but none of ours outlives the cockpit
+    "ControlMaster no",  # one that is open is used; those of ours say otherwise (openssh_masters)
     "ServerAliveInterval 5",
     "ServerAliveCountMax 3",
 )
@@ -44,7 +44,7 @@ _SINCE = {
 }
 """Options by the version that brought them. ``IgnoreUnknown`` is no help: it would replace the user's own."""
 
-_PLAIN = re.compile(r"[\w@+,./-]+\Z")
+PLAIN_PATH = re.compile(r"[\w@+,./-]+\Z")
 """A path that ssh may put into the command of a jump host: it does not quote it."""
 
 _VERSION = re.compile(r"OpenSSH\w*_(\d+)\.(\d+)")
@@ -90,8 +90,13 @@ class OpensshConfig:
             raise LinkError(f"ssh configuration: {error}", where=node, hint=hint, retry=False) from None
         return {name: values[0] for name, values in said.items()}
 
-    async def has_master(self, node: str, *options: str) -> bool:
-        """Whether a ControlMaster connection to a node is open."""
+    async def has_master(self, node: str, asked: Mapping[str, str], *options: str) -> bool:
+        """Whether a ControlMaster connection to a node is open, by the configuration's ControlPath.
+
+        :param asked: what the configuration says about it
+        """
+        if asked.get("controlpath", "none") == "none":
+            return False
         code, _, _ = await self._run(*await self.words(), *options, "-O", "check", "--", node)
         return code == 0
 
@@ -103,7 +108,7 @@ class OpensshConfig:
     def _file(self, version: tuple[int, int], *, asks: bool) -> Path:
         name = f"config-{sha256(self._chosen.encode()).hexdigest()[:16]}"
         path = paths.ssh() / (f"{name}-asks" if asks else name)
-        if not _PLAIN.match(str(path)):
+        if not PLAIN_PATH.match(str(path)):
             what, hint = "ssh cannot use a path with such characters", "set another one: XDG_STATE_HOME=DIR"
             raise LinkError(what, where=str(path), hint=hint, retry=False)
         text = self._text(version, asks=asks)

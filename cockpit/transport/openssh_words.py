@@ -23,7 +23,6 @@ _STAGES = (
     (re.compile(r"Remote protocol version"), ConnectStage.KEYS),
     (re.compile(r"SSH2_MSG_NEWKEYS received"), ConnectStage.LOGIN),
 )
-_OPENED = re.compile(r"Sending command|mux_client_request_session: master session id")
 _AS = re.compile(r"Authenticating to (.+):\d+ as '(.*)'")
 _SHOWN = re.compile(r"Server host key: (\S+ \S+)")
 _NOISE = re.compile(
@@ -37,6 +36,9 @@ _DEBUG = "debug1: "
 
 class Said(Tail):
     """Reads stderr of an ssh: keeps what a person should see, and how far the connection has got."""
+
+    OPENED = re.compile(r"Sending command|mux_client_request_session: master session id")
+    """What it says once it is logged in and has asked for what was wanted."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class Said(Tail):
             self.host, self.user = found[1], found[2]
         elif found := _SHOWN.match(text):
             self.shown = found[1]
-        elif _OPENED.match(text):
+        elif self.OPENED.match(text):
             self.opened.set()
 
 
@@ -214,7 +216,10 @@ def _refused(found: re.Match[str], failure: Failure) -> _Sentence:
         return f"login refused{failure.at}: {failure.user} needs more than a key{asks}", keep, False
     tries = []
     if "publickey" in methods or not methods:
-        tries.append(f"try: ssh-copy-id {quote(place)}")
+        tries.append(f"try: {join(('ssh-copy-id', *failure.typed[1:-1], place))}")
+    provider = failure.asked.get("pkcs11provider", "none")
+    if "publickey" in methods and provider != "none":
+        tries.append(f"for a card or token: {join(('ssh-add', '-s', provider))}")
     if "gssapi" in methods and failure.asked.get("gssapiauthentication") == "yes":
         tries.append("with Kerberos: kinit")
     if "password" in methods or "keyboard-interactive" in methods:
@@ -271,6 +276,7 @@ _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Failure], _Sen
             _CONNECT + r".*timed out|^Connection timed out during banner exchange",
             _said("no answer to the connection", "is the node up, a firewall between?", True),
         ),
+        (_CONNECT + r"(?P<said>.*)", _said("no connection to it: {said}", "see why: {try}", True)),
         (
             r"^Unable to negotiate .*?: (?P<said>no matching .*)",
             _said("no common ssh algorithm: {said}", "see which: {try}", False),

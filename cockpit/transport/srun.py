@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from cockpit import slurm
@@ -86,9 +87,18 @@ def holding(options: Mapping[str, str], scripts: Mapping[str, str]) -> HeldComma
 
 
 def _element(job: str) -> dict[str, str]:
-    """Which element of an array this shell's job is, if that is the job: srun sets all else of it anew."""
-    ours = os.environ.get("SLURM_JOB_ID") == job
-    return {name: value for name, value in os.environ.items() if ours and name.startswith("SLURM_ARRAY_")}
+    """Which element of an array a job is, in its own variables: srun sets all else of a job anew.
+
+    This shell has them all if it is in that job; else the two that the controller knows for as long as the
+    element lives, whatever has become of the others.
+    """
+    if os.environ.get("SLURM_JOB_ID") == job:
+        return {name: value for name, value in os.environ.items() if name.startswith("SLURM_ARRAY_")}
+    with suppress(CockpitError):  # it says nothing more, then
+        return dict(
+            zip(("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"), slurm.element(job) or (), strict=False)
+        )
+    return {}
 
 
 class Share:

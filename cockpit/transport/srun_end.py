@@ -123,7 +123,9 @@ def ending(options: Mapping[str, str], said: str, *, ask: bool, gone: str = "") 
 def _state(job: str) -> dict[str, str]:
     """What the controller says of a job now; nothing, if it does not answer."""
     with suppress(CockpitError):
-        return fields(slurm.show_job(job, fresh=True).out)
+        lines = slurm.show_job(job, fresh=True).out.splitlines()
+        # Of an array, the element that has its number comes among all others.
+        return fields(next((line for line in lines if line.startswith(f"JobId={job} ")), ""))
     return {}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import asyncssh
@@ -310,6 +311,9 @@ class SshHops:
         keys |= own
         if not config.has_ciphers:
             keys["encryption_algs"] = _CIPHERS
+        if config.options.get("PKCS11Provider", "none") != "none" and find_spec("pkcs11") is None:
+            keys["pkcs11_provider"] = None  # asyncssh would raise an error, whatever else may let us in
+            missing.append("PKCS11Provider needs ssh-add -s, or the package python-pkcs11")
         ways = _METHODS if config.prompts else _METHODS[:-2]
         methods = [method for method in config.methods or ways if method in ways]
         options: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(

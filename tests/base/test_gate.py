@@ -226,3 +226,22 @@ def test_a_record_reads_the_same_in_any_pieces(lines: list[bytes], cuts: list[in
 
 def test_malformed_is_an_error_for_code_not_for_people() -> None:
     assert not issubclass(Malformed, CockpitError)
+
+
+def test_definitions_of_the_wire_behave_as_dataclasses() -> None:
+    one, same = verbs.Meet(80, limit_s=2.0), verbs.Meet(limit_s=2.0, port=80)
+    assert one == same != dataclasses.replace(one, port=81)
+    assert {one: 1}[same] == 1
+    assert repr(one) == "Meet(port=80, limit_s=2.0)"
+    assert verbs.Checkup().names == ()
+    assert verbs.Facts("/").tools == {}
+    assert verbs.Facts("/").tools is not verbs.Facts("/").tools
+    meet: Any = verbs.Meet
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        meet(80).port = 81
+    for values, named in (((1, 2.0, 3), {}), ((1,), {"port": 1}), ((), {"ports": 1})):
+        with pytest.raises(TypeError):
+            meet(*values, **named)
+    facts: Any = verbs.Facts
+    with pytest.raises(TypeError):
+        facts()

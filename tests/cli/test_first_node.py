@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,18 @@ def lies(field: str, text: str) -> dict[str, Any]:
     return {"facts": {"merge": {field: text}}}
 
 
-def start(folder: Path, launcher: str, changes: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """A whole ``cockpit run`` over two nodes of which each lies in the same way."""
+Start = Callable[[str, dict[str, Any]], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Start:
+    """A whole ``cockpit run`` with a launcher, over two nodes of which each lies in the same way."""
+    return lambda launcher, changes: run(quick_cockpit, tmp_path, launcher, changes)
+
+
+def run(
+    cockpit: tuple[str, ...], folder: Path, launcher: str, changes: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
     (folder / "hostfile").write_text("gpu01 slots=1\ngpu02 slots=1\n")
     program = folder / "program.sh"
     program.write_text("#!/bin/bash\nexit 0\n")
@@ -49,17 +59,18 @@ def start(folder: Path, launcher: str, changes: dict[str, Any]) -> subprocess.Co
         str(program),
     ]
     env = {**os.environ, **rewritten.answers(folder / "answers", changes)}
-    command = [sys.executable, "-m", "cockpit", *words]
     return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+        [*cockpit, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
     )
 
 
 @pytest.mark.parametrize("field", ["port", "own", "addresses", "python"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: shlex.quote(text))
-def test_a_first_node_runs_nothing_on_the_others(tmp_path: Path, field: str, command: str) -> None:
+def test_a_first_node_runs_nothing_on_the_others(
+    tmp_path: Path, start: Start, field: str, command: str
+) -> None:
     canary = tmp_path / "canary"
-    done = start(tmp_path, "command", lies(field, command.format(canary)))
+    done = start("command", lies(field, command.format(canary)))
     assert not canary.exists(), done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == 3, done.stderr
@@ -70,25 +81,23 @@ def test_a_first_node_runs_nothing_on_the_others(tmp_path: Path, field: str, com
     ("launcher", "tool"),
     [("torchrun", "torchrun_tool"), ("deepspeed", "deepspeed_tool"), ("accelerate", "accelerate_tool")],
 )
-def test_a_tool_is_a_word(tmp_path: Path, launcher: str, tool: str) -> None:
+def test_a_tool_is_a_word(tmp_path: Path, start: Start, launcher: str, tool: str) -> None:
     canary = tmp_path / "canary"
     there = {"torch": "2.13", "accelerate": "1.15.0", "deepspeed": "0.19.8", "no_ssh": True}
     there["python"] = "/nowhere/python"
-    done = start(
-        tmp_path, launcher, {"facts": {"merge": {**there, tool: f"/$(touch {canary})/x' ; touch {canary} #"}}}
-    )
+    done = start(launcher, {"facts": {"merge": {**there, tool: f"/$(touch {canary})/x' ; touch {canary} #"}}})
     assert not canary.exists(), done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == 1, done.stderr
 
 
-def test_the_truth_is_launched(tmp_path: Path) -> None:
+def test_the_truth_is_launched(tmp_path: Path, start: Start) -> None:
     """So that what is refused above is refused for the lie."""
     changes = {
         "port": {"answer": {"port": 29999}},
         "resolve": {"answer": {"addresses": [], "own": ["127.0.0.1"]}},
     }
-    done = start(tmp_path, "command", changes)
+    done = start("command", changes)
     assert done.returncode == 0, done.stderr
     scripts = sorted(tmp_path.glob("cockpit-*/*/*/slots.sh"))
     assert len(scripts) == 2

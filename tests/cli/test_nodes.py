@@ -51,10 +51,10 @@ def fake_cuda(folder: Path, gpus: int, **more: str) -> str:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Verbs:
+def here(tmp_path: Path, quick_cockpit: tuple[str, ...]) -> Verbs:
     """Verbs on this machine."""
     (tmp_path / "work").mkdir()
-    return Verbs(tmp_path / "state", tmp_path / "work")
+    return Verbs(tmp_path / "state", tmp_path / "work", quick_cockpit)
 
 
 def launch(here: Verbs, name: str, *words: str) -> list[str]:
@@ -66,7 +66,7 @@ def launch(here: Verbs, name: str, *words: str) -> list[str]:
 def piped(here: Verbs, text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """A verb with a text on its stdin."""
     return subprocess.run(
-        [sys.executable, "-m", "cockpit", *words],
+        [*here.quick, *words],
         input=text,
         env={**os.environ, "XDG_STATE_HOME": str(here.state)},
         capture_output=True,
@@ -106,7 +106,7 @@ def test_a_job_is_looked_at_on_nodes_that_are_named(here: Verbs) -> None:
         assert "next: cockpit stacks -w localhost --job looked-at " in done.stdout
         watching = here.start("attach", "--headless", "-w", "localhost", *where)
         assert watching.stderr
-        assert "found: run looked-at, " in watching.stderr.readline()
+        assert any("found: run looked-at, " in line for line in watching.stderr)
     finally:
         here.call("stop", "looked-at", "--now")
         here.end(run)

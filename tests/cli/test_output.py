@@ -230,7 +230,7 @@ def test_a_run_shows_what_ranks_print_and_nodes_record(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["run", "plan", "ps", "attach", "logs", "stacks", "stop", "collect", "demo", "where"]
+    "verb", ["run", "plan", "ps", "attach", "logs", "metrics", "stacks", "stop", "collect", "demo", "where"]
 )
 def test_help_and_wrong_words(world: World, verb: str) -> None:
     code, shown = world.shows(verb, "--help")

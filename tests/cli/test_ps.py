@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 import pytest
 
-from cockpit.base.events import NodeLost
+from cockpit.base.events import (
+    NodeLost,
+    NodeSample,
+    Planned,
+    Progress,
+    RankProbe,
+    RankSample,
+    RankStarted,
+    Sample,
+    SupervisorStarted,
+)
+from cockpit.cli import run_details
 from cockpit.cli.verbs import ps
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
@@ -27,6 +41,7 @@ def listed(**more: Any) -> None:
         [
             {
                 **{"run": "otter", "state": "ended", "unreachable": [], "ranks": 2, "running": 0},
+                **{"step": None, "step_t": None, "step_estimated": False},
                 **{"started": 1_795_233_881.0, "nodes": ["zeus", "apollo"], "program": PROGRAM},
                 **more,
             }
@@ -90,3 +105,24 @@ def test_without_its_log_the_cause_is_unknown(capsys: pytest.CaptureFixture[str]
 
 def test_a_run_that_ended_well_has_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert details(capsys, ENDED, b"RuntimeError: survived\n")["findings"] == []
+
+
+def test_what_the_probe_of_a_rank_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0,)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    run.apply(Event(2.0, "gpu1", SupervisorStarted(probe="auto")))
+    run.apply(Event(2.0, "gpu1", RankProbe(0, 7, "2.13.0", handlers=("ping",), steps="OSError: no")))
+    sample = RankSample(progress=Progress("deepspeed", 1200, 0.25, 1.5))
+    run.apply(Event(3.0, "gpu1", Sample(NodeSample(), {0: sample})))
+    pace = Pace((0,))
+    pace.stepped(0, 1200, time.time(), span=1.5)
+    folder = RunFolder.find("otter")
+    run_details.show(folder, run, "running", pace, as_json=True)
+    (rank,) = json.loads(capsys.readouterr().out)["ranks"]
+    assert [rank[name] for name in ("step", "step_s", "step_source")] == [1200, 1.5, "deepspeed"]
+    why = "no steps: OSError: no"
+    assert rank["probe"] == {"state": "on", "why": why, "handlers": ["ping"], "torch": "2.13.0"}
+    run_details.show(folder, run, "running", pace, as_json=False)
+    header, row = capsys.readouterr().out.splitlines()[-2:]
+    assert header.index("STEP ") == row.index("1,200")
+    assert header.index("STEP TIME") == row.index("1.5 s")

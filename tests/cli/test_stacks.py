@@ -427,3 +427,24 @@ def test_whatever_is_in_a_folder_is_text(
         for text in capsys.readouterr():
             harmless(text)
             assert text
+
+
+def test_snapshots_of_single_nodes_are_shown_as_one(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = saved.load(folder)
+    for sample in later.samples:
+        sample.at += 60
+        del sample.dumps[0]
+    other = saved.new_folder(tmp_path / "later", later)
+    saved.save(later, other)
+    assert stacks.main([str(folder), str(other / "snapshot.json")]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert f"ranks 1-3: in {folder} and in {other}, which is newer and counts" in err
+    assert "taken 60 s apart" in err
+    assert "these snapshots were taken 60 s apart" in out
+    with pytest.raises(CockpitError, match="is not a snapshot"):
+        stacks.main([str(folder), str(tmp_path)])
+    monkeypatch.setattr("cockpit.cli.terminal.needed", lambda: None)
+    with pytest.raises(CockpitError, match="--tui shows one snapshot"):
+        stacks.main([str(folder), str(other), "--tui"])

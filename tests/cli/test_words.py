@@ -103,3 +103,10 @@ def test_a_choice_that_was_probably_meant(capsys: pytest.CaptureFixture[str]) ->
         main(["run", "--launcher", "deepsped", "h", "--", "x"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("; did you mean: deepspeed")
+
+
+def test_an_interface_is_for_the_test_of_torch(hostfile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", hostfile, "--iface", "eth0"])
+    assert ended.value.code == 2
+    assert "--iface goes with --deep" in capsys.readouterr().err

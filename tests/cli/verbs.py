@@ -43,10 +43,12 @@ class Verbs:
 
     :param state: the folder for ``XDG_STATE_HOME``
     :param work: where the job works; files of the runs on the node are there too
+    :param quick: the words that start a cockpit for a verb that is run to its end
     """
 
     state: Path
     work: Path
+    quick: tuple[str, ...] = (sys.executable, "-m", "cockpit")
 
     @property
     def runs(self) -> Path:
@@ -80,16 +82,16 @@ class Verbs:
         ]
 
     def start(
-        self, *words: str, env: Mapping[str, str] | None = None, limits: str = "", program: str = ""
+        self, *words: str, env: Mapping[str, str] | None = None, program: str = ""
     ) -> subprocess.Popen[str]:
         """Start a verb.
 
         :param program: in Python, in place of cockpit's own
-        :param limits: words of the shell before it: ``ulimit -f 0``
         """
         command = [sys.executable, *(["-c", program] if program else ["-m", "cockpit"]), *words]
-        if limits:
-            command = ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *command]
+        return self._start(command, env)
+
+    def _start(self, command: list[str], env: Mapping[str, str] | None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command,
             env={**os.environ, "XDG_STATE_HOME": str(self.state), **(env or {})},
@@ -110,6 +112,6 @@ class Verbs:
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 
-    def call(self, *words: str, env: Mapping[str, str] | None = None, limits: str = "") -> Done:
+    def call(self, *words: str, env: Mapping[str, str] | None = None) -> Done:
         """Run a verb to its end."""
-        return self.end(self.start(*words, env=env, limits=limits))
+        return self.end(self._start([*self.quick, *words], env))

@@ -354,3 +354,45 @@ def test_the_ranks_of_a_job_that_is_watched_are_meant_to_be_there() -> None:
     plants = {3: look(ranks=found), 4: look(ranks=found)}
     told = [line(each) for each in diagnosis(looks(plants, pids=pids))]
     assert told == ["gpu04: ranks 0-1 of a job run there"]
+
+
+def test_another_run_of_ones_own_is_no_fault_unless_both_use_a_gpu() -> None:
+    mine, other = rank(0, "otter"), rank(4, "heron")
+    there = look(ranks=SeekAnswer((mine, other)))
+
+    def using(index: int, *pids: int) -> Plant:
+        users = tuple(GpuUser(pid, name="python", user="alice") for pid in pids)
+        return gpu(index, memory_bytes=40 * GB, users=users)
+
+    def doctored(*plants: Plant, **more: Any) -> tuple[Finding, ...]:
+        def all_of_them(one: Look) -> Look:
+            for plant in (there, *plants):
+                one = plant(one)
+            return one
+
+        return diagnosis(looks({3: all_of_them}, run="otter", own=frozenset({"heron"}), **more))
+
+    slots = {"gpu03": frozenset({0, 1})}
+    (found,) = doctored(using(0, mine.pid), using(4, other.pid), slots=slots)
+    assert (found.id, found.severity) == ("own_run", "info")
+    assert line(found) == "gpu03: rank 4 of your run heron runs there too"
+    assert [step.command for step in found.steps] == ["cockpit attach heron"]
+    assert code([found]) is Exit.OK
+    shared, _ = doctored(using(0, mine.pid, other.pid), slots=slots)
+    assert (shared.id, shared.severity) == ("gpu_busy", "warning")
+    assert line(shared) == "gpu03: GPU 0 is used by your run heron as well"
+    taken, _ = doctored(using(1, other.pid), slots=slots)
+    assert line(taken) == "gpu03: GPU 1: 40 GB of 85 GB held by python (pid 4715, alice)"
+    # A run that is over, or that nobody here knows, is one that was left behind.
+    assert said({3: there}, run="otter") == ["gpu03: rank 4 of run heron runs there"]
+
+
+def test_counters_of_gpus_that_are_kept_from_users_count_where_a_profiler_is_to_run() -> None:
+    kept = dict.fromkeys(range(1, 9), part("profiling", gpu_counters=False))
+    assert said(kept) == []
+    (found,) = diagnosis(looks(kept, profiled=True))
+    assert line(found) == "gpu[01-08]: GPU performance counters are for root alone (ERR_NVGPUCTRPERM)"
+    assert found.severity == "info"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in found.steps[0].command
+    free = {number: part("profiling", gpu_counters=number != 3) for number in range(1, 9)}
+    assert said(free) == ["gpu03: GPU performance counters: for root alone, others for everybody"]

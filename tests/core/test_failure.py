@@ -7,8 +7,9 @@ import pytest
 from cockpit.base import events
 from cockpit.core.finding import Finding
 from cockpit.core.run.events import Event
-from cockpit.core.run.failure import failure
+from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.summary import summary
 
 LOG = b"""step 3
 Traceback (most recent call last):
@@ -50,6 +51,72 @@ def test_the_cause_is_in_the_log() -> None:
     (step,) = told.steps
     assert step.text == "cockpit logs 'my run' --rank 5: its log"
     assert step.in_app(str.upper) == "FAILED_LOG: its log"
+
+
+def went(*ranks: int) -> RunModel:
+    """Ranks of a job that others started are gone, one after the other."""
+    made = RunModel()
+    made.apply(Event(0.0, "", events.Planned({"a": (0, 1), "b": (5,)})))
+    for at, rank in enumerate(ranks):
+        node = "b" if rank == 5 else "a"
+        made.apply(Event(float(at), node, events.RankStarted(rank, pid=10 + rank)))
+        made.apply(Event(10.0 + at, node, events.RankGone(rank, pid=10 + rank)))
+    return made
+
+
+PEER = b"""Traceback (most recent call last):
+  File "/work/train.py", line 9, in <module>
+    dist.all_reduce(loss)
+RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4711
+"""
+ONLY_WORDS = b"ERROR: the cache is cold\nfinished after 100 steps\n"
+
+
+def test_the_rank_that_is_gone_and_whose_log_ends_with_a_cause() -> None:
+    """What it says of itself counts more than what it saw of others, which the first to go did."""
+    logs = {0: (ONLY_WORDS, True), 1: (PEER, True), 5: (LOG, True)}
+    told = gone(went(0, 1, 5), "my run", lambda rank: logs[rank.rank])
+    assert told is not None
+    assert (told.id, told.severity, told.certainty) == ("gone", "error", "likely")
+    assert (told.what, told.nodes) == ("rank 5 is gone; its log ends with an error", ("b",))
+    assert told.ranks == 1 << 5
+    assert told.detail == "RuntimeError: CUDA out of memory"
+    assert told.where == "attention.py:71 softmax"
+    assert told.steps[0].text == "cockpit logs 'my run' --rank 5: its log"
+    told = gone(went(0, 1, 5), "my run", lambda rank: ((PEER, True), (b"", True))[rank.rank == 5])
+    assert told is not None
+    assert told.ranks == 1
+
+
+def test_a_gone_rank_without_a_log_of_its_own_is_named_less_surely() -> None:
+    told = gone(went(0, 1), "my run", lambda rank: (LOG, False))
+    assert told is not None
+    assert told.what == "rank 0 is gone; its launcher's output ends with an error"
+    assert told.certainty == "unsure"
+
+
+@pytest.mark.parametrize("log", [b"", b"step 7\ndone\n", ONLY_WORDS, LOG + b"step %d loss 0.1\n" * 9])
+def test_a_gone_rank_whose_log_ends_well_is_not_named(log: bytes) -> None:
+    """It may have ended well: so do most."""
+    numbered = log % tuple(range(9)) if b"%d" in log else log
+    assert gone(went(0, 1), "my run", lambda rank: (numbered, True)) is None
+    assert gone(went(), "my run", lambda rank: (LOG, True)) is None
+
+
+@pytest.mark.parametrize(
+    ("probe", "number", "after", "suspect"),
+    [("auto", 11, 10, True), ("auto", 11, 400, False), ("off", 11, 10, False), ("on", None, 10, False)],
+)
+def test_a_rank_that_a_signal_killed_early_can_be_tried_without_the_probe(
+    probe: str, number: int | None, after: float, suspect: bool
+) -> None:
+    run = model(events.SupervisorStarted(probe=probe), events.RankStarted(5, pid=7))
+    code = None if number else 1
+    run.apply(Event(1.0 + after, "b", events.RankExited(5, code=code, signal=number)))
+    steps = [step.text for step in found(run, b"").steps][1:]
+    said = "--probe off: start it again with this, to rule out cockpit's probe in the rank"
+    assert steps == [said] * suspect
+    assert any("--probe off" in line for line in summary(run, "otter")) == suspect
 
 
 @pytest.mark.parametrize(

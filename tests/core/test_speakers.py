@@ -44,5 +44,11 @@ def test_labels_of_srun_are_ranks_only_in_its_jobs() -> None:
     assert Speakers(NODES, labels=True).of(b"  3: step 3", ["gpu01"]) == ("gpu02.cluster", 3)
 
 
+def test_what_a_node_with_one_rank_says_is_that_ranks() -> None:
+    nodes = {"gpu01": (0,), "gpu02": (1,), "login": ()}
+    assert Speakers(nodes).of(b"gpu02: step 3", ["login"]) == ("gpu02", 1)
+    assert Speakers(nodes).of(b"gpu02: [rank0]: step 3", ["login"]) == ("gpu01", 0)
+
+
 def test_a_place_on_several_nodes_names_no_rank() -> None:
     assert Speakers(NODES).of(b"[default1]: x", ["gpu01", "gpu02.cluster"]) is None

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import posixpath
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,7 +16,14 @@ from typing import Any
 import pytest
 
 from cockpit.base import verbs
-from cockpit.base.answers import DigestAnswer, ReadItem, ReportFile, ReportsAnswer
+from cockpit.base.answers import (
+    DigestAnswer,
+    FindAnswer,
+    NamedFile,
+    ReadItem,
+    ReportFile,
+    ReportsAnswer,
+)
 from cockpit.base.gate import Malformed, read
 from cockpit.config import Quotas
 from cockpit.engine import collect as collecting
@@ -275,3 +283,158 @@ def test_a_node_lists_no_end_of_reports(folder: RunFolder, tmp_path: Path) -> No
     assert not collected.complete
     assert [report.state for report in collected.reports].count("collected") == 4
     assert "lists more than 3 reports; the others are not fetched" in collected.missing["node1"]
+
+
+# Files that a person names
+
+
+class Named(Node):
+    """A node with files by path; of one it may say more than there is."""
+
+    def __init__(
+        self, files: dict[str, bytes], *, shared: bool = False, trouble: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__({posixpath.basename(path): data for path, data in files.items()})
+        self.files, self.shared, self.trouble = files, shared, trouble
+        self.grown = 0
+        self.endless = False
+
+    async def call(self, request: Any, **how: Any) -> Any:
+        if isinstance(request, verbs.Find):
+            words = [posixpath.join(request.cwd, word) for word in request.words]
+            there = [
+                NamedFile(
+                    path, posixpath.dirname(path), posixpath.basename(path), len(data), self.id_of(path)
+                )
+                for path, data in self.files.items()
+                if path in words
+            ]
+            absent = [word for word in request.words if posixpath.join(request.cwd, word) not in self.files]
+            return FindAnswer(tuple(there), tuple(absent), self.trouble)
+        assert request.named
+        data = self.files[posixpath.join(request.dir, request.file)][: request.size]
+        return DigestAnswer(hashlib.sha256(data).hexdigest(), len(data), changed=False, rest=self.grown)
+
+    async def stream(self, request: verbs.Read) -> Stream:
+        if not self.endless:
+            self.reports[request.file] = self.files[posixpath.join(request.dir, request.file)]
+        return await super().stream(request)
+
+    def id_of(self, path: str) -> str:
+        return f"nfs {path}" if self.shared else f"{id(self)} {path}"
+
+
+def named(folder: RunFolder, target: Path, *words: str, node1: Named, node2: Named) -> Collected:
+    """Collect these words."""
+
+    async def main() -> Collected:
+        return await collect(folder, Fakes({"node1": node1, "node2": node2}), target, words=words)
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Where files go."""
+    return tmp_path / "files"
+
+
+def tree(target: Path) -> dict[str, bytes]:
+    """Every file, by its path."""
+    found = {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    found.pop("manifest.json", None)
+    return found
+
+
+def test_files_of_one_name_lie_beside_each_other(folder: RunFolder, target: Path) -> None:
+    one = Named({"/out.txt": b"one", "/deep/out.txt": b"deep"})
+    two = Named({"/out.txt": b"two", "/only.txt": b"only"})
+    collected = named(folder, target, "out.txt", "/deep/out.txt", "only.txt", node1=one, node2=two)
+    assert collected.exit_code() == 0
+    assert tree(target) == {
+        "0000-node1/out.txt": b"one",
+        "0000-node1/deep/out.txt": b"deep",
+        "0001-node2/out.txt": b"two",
+        "0001-node2/only.txt": b"only",
+    }
+    assert collected.absent == {"node1": ("only.txt",), "node2": ("/deep/out.txt",)}
+    later = named(folder, target, "only.txt", node1=one, node2=two)
+    assert later.complete
+    told = json.loads((target / "manifest.json").read_text())["reports"]
+    assert sorted((each["node"], each["path"]) for each in told) == [
+        ("node1", "/deep/out.txt"),
+        ("node1", "/out.txt"),
+        ("node2", "/only.txt"),
+        ("node2", "/out.txt"),
+    ]
+    assert all(len(each["sha256"]) == 64 for each in told)
+
+
+def test_a_file_of_a_shared_file_system_is_fetched_once(folder: RunFolder, target: Path) -> None:
+    one, two = (Named({"/home/ada/x": b"same"}, shared=True) for _ in range(2))
+    collected = named(folder, target, "/home/ada/x", node1=one, node2=two)
+    assert collected.exit_code() == 0
+    assert len(tree(target)) == 1
+    assert sorted(report.state for report in collected.reports) == ["collected", "same"]
+
+
+def test_a_word_for_no_file_anywhere_and_what_may_not_be_read(folder: RunFolder, target: Path) -> None:
+    one, two = Named({"/a": b"a"}), Named({}, trouble=("/root/x: Permission denied",))
+    collected = named(folder, target, "a", "typo", node1=one, node2=two)
+    assert collected.exit_code() == 3
+    assert collected.missing == {
+        "node1": "no such file: typo",
+        "node2": "/root/x: Permission denied; no such file: typo",
+    }
+    assert tree(target) == {"0000-node1/a": b"a"}
+
+
+def test_a_file_that_has_grown_is_fetched_from_there_on(folder: RunFolder, target: Path) -> None:
+    one, two = Named({"/log": DATA}), Named({})
+    assert named(folder, target, "log", node1=one, node2=two).complete
+    one.sent.clear()
+    one.files["/log"] = DATA + b"more"
+    one.grown = 7
+    collected = named(folder, target, "log", node1=one, node2=two)
+    assert collected.complete
+    assert collected.reports[0].why == "it has grown by 7 bytes meanwhile; collect again for them"
+    assert one.sent == [("log", len(DATA), 4)]
+    assert tree(target)["0000-node1/log"] == DATA + b"more"
+    one.files["/log"] = b"new"
+    assert named(folder, target, "log", node1=one, node2=two).complete
+    assert tree(target) == {"0000-node1/log": b"new"}
+
+
+def test_more_than_was_listed_is_not_taken(folder: RunFolder, target: Path) -> None:
+    one, two = Named({"/endless": b"x"}), Named({})
+    one.endless, one.reports["endless"] = True, b"y" * 5 * CHUNK
+    collected = named(folder, target, "endless", node1=one, node2=two)
+    assert collected.reports[0].state == "failed"
+    assert "more than the 1 bytes it listed" in collected.reports[0].why
+    assert sum(map(len, tree(target).values())) <= 1
+
+
+def test_paths_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> None:
+    """Nothing is written outside of the node's folder; no two of them become one."""
+    place = tmp_path / "place"
+    words = [
+        "/../../../etc/cron.d/x",
+        "/a/../b",
+        "/.ssh/id",
+        "/ssh/id",
+        "/out.part",
+        "/out",
+        "/bell\x07/\x1b[2J",
+        "/\udc80/\ud800",
+        "/" + "n" * 250 + "1",
+        "/" + "n" * 250 + "2",
+        "/manifest.json",
+    ]
+    one, two = Named({word: word.encode(errors="surrogatepass") for word in words}), Named({})
+    collected = named(folder, place / "files", *words, node1=one, node2=two)
+    assert [report.why for report in collected.reports if report.state != "collected"] == []
+    assert [path.name for path in place.iterdir()] == ["files"]
+    found = tree(place / "files")
+    assert sorted(found.values()) == sorted(one.files.values())
+    assert all(path.startswith("0000-node1/") and path.isprintable() for path in found)
+    assert not [path for path in found if ".." in path.split("/")]

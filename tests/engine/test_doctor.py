@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from cockpit.base.shell import join
+from cockpit.cli import launch_options
+from cockpit.cli.verbs.doctor import _parser
 from cockpit.core.doctor.looks import Looks
 from cockpit.core.run.model import RunModel
-from cockpit.engine.doctor import Wanted, examine, unfit, wanted_again
+from cockpit.engine.doctor import Wanted, examine, unfit, wanted_again, words_again
 from cockpit.engine.links.pool import LinkPool
-from cockpit.engine.records.folder import Manifest, NodeEntry
+from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.nodes.hostfile import parse
 from cockpit.transport.base import Reach
@@ -67,3 +71,20 @@ def test_a_run_that_is_known_here() -> None:
     assert (wanted.run, wanted.launcher, wanted.port, wanted.scheduler) == ("otter", "torchrun", 0, False)
     assert (wanted.job.python, wanted.job.setup) == ("/opt/python", "true")
     assert [(host.name, host.slots) for host in wanted.job.hosts] == [("gpu01", (0, 1)), ("gpu02", (0,))]
+    command = "doctor -w gpu01:2,gpu02:1 --python /opt/python --setup true --launcher torchrun --cwd /work"
+    assert join(words_again(manifest)) == f"{command} -- train.py"
+    in_job = replace(manifest, transport="srun", transport_options={"job": "4711"})
+    assert "--slurm 4711" in join(words_again(in_job))
+    configured = {"config": "/home/ada/it's"}
+    words = words_again(replace(manifest, transport="openssh", transport_options=configured))
+    taken = launch_options.parse(_parser(), words[1:])
+    assert [(host.name, len(host.slots)) for host in taken.job.hosts] == [("gpu01", 2), ("gpu02", 1)]
+    assert (taken.job.python, taken.job.setup, taken.job.program) == ("/opt/python", "true", ("train.py",))
+    assert (taken.args.transport, taken.args.ssh_config) == ("openssh", "/home/ada/it's")
+
+
+def test_a_login_node_that_has_output_alone_need_not_be_like_the_others() -> None:
+    nodes = [NodeEntry("gpu01", "/work", [0]), NodeEntry("login", "/home/ada", [])]
+    manifest = Manifest("otter", 0.0, nodes, "torchrun", ["train.py"], cwd="", foreign=Foreign(["at"]))
+    assert [host.name for host in wanted_again(manifest, RunModel()).job.hosts] == ["gpu01"]
+    assert join(words_again(manifest)) == "doctor -w gpu01:1"

@@ -6,11 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -21,13 +24,17 @@ from cockpit.base.events import RankStarted
 from cockpit.base.gate import read
 from cockpit.config import Quotas
 from cockpit.core.run.events import Event
+from cockpit.core.run.jobs import Job, group
 from cockpit.core.run.model import RankState
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.foreign import ForeignSession
+from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.foreign import ForeignSession, session_of
 from cockpit.engine.run.outlets import Outlets
-from cockpit.transport.base import LinkError
+from cockpit.engine.run.session import Session
+from cockpit.engine.stacks.parties import find_job
+from cockpit.transport.base import LinkError, Reach
 from tests.engine.pools import Fakes, MadeUp
 from tests.engine.test_session import Heard
 from tests.engine.watched import Watched
@@ -73,9 +80,11 @@ class Node(MadeUp):
         self.why: dict[str, str] = {}
         self.scripts = list(scripts)
         self.asked: list[verbs.Watch] = []
+        self.called: list[str] = []
         self.clock = Clock()
 
     async def call(self, request: object, **how: Any) -> object:
+        self.called.append(type(request).__name__)
         if isinstance(request, verbs.Seek):
             return read(SeekAnswer, {"ranks": self.ranks})
         assert isinstance(request, verbs.Outputs)
@@ -183,6 +192,44 @@ def test_a_cut_link_goes_on_at_the_next_byte_and_the_end_is_gone_not_failed() ->
     assert RunFolder(folder.path).model().done
 
 
+@pytest.mark.parametrize("same_way", [True, False])
+def test_a_job_that_was_just_found_is_watched_over_the_same_links_and_not_looked_for_again(
+    same_way: bool,
+) -> None:
+    nodes = {
+        name: Node(
+            [rank(number, 100 + number)], [file(name, number)], [part((number, 0, b"x\n"), ranks=(number,))]
+        )
+        for number, name in enumerate("ab")
+    }
+
+    async def main() -> tuple[Fakes, Logs]:
+        pool, heard = Fakes(nodes), Logs()
+        job, _ = await find_job(["a", "b"], pool, "")
+        known = await foreign_jobs.make_known(job, pool, ["cockpit", "attach", "hosts"], "job")
+        assert known.pool is pool
+        if not same_way:  # with another one, the answers count all the same
+            known = replace(known, pool=Fakes(nodes))
+        session = session_of(known.folder, heard, known=known)
+        await session.rejoin()
+        session.watch()
+        await asyncio.wait_for(_until_both(session, heard), 20)
+        await session.close()
+        again = await foreign_jobs.make_known(job, Fakes(nodes), [], "")
+        assert (again.folder.name, again.told) == ("job", {})
+        pool.reach = Reach("local")
+        assert (await foreign_jobs.make_known(job, pool, [], "")).pool is None
+        return pool, heard
+
+    async def _until_both(session: Session, heard: Logs) -> None:
+        while len(heard.logs) < 2:
+            await session.wait(0.1)
+
+    pool, _ = asyncio.run(main())
+    assert pool.opened == ["a", "b"]
+    assert [node.called for node in nodes.values()] == [["Seek", "Outputs"]] * 2
+
+
 def test_a_node_sends_what_it_was_not_asked_for() -> None:
     evil: list[list[Part]] = [
         [part((7, 0, b"x"))],
@@ -212,6 +259,57 @@ def test_two_nodes_and_one_file() -> None:
     _, heard = watch(folder, a=a, b=b)
     assert heard.logs == {("b", 1): b"[rank1]: hi\n", ("a", 0): b"[rank0]: ho\n", ("a", None): b"hm\n"}
     assert [len(request.files) for request in b.asked] == [0] * len(b.asked)
+
+
+def test_a_node_claims_to_have_started_what_others_have() -> None:
+    """It is believed of ranks whose node says that their output leaves it, by a connection of their own."""
+
+    class Tells(Node):
+        def __init__(self, ranks: list[dict[str, Any]], answer: dict[str, Any]) -> None:
+            super().__init__(ranks, [])
+            self.answer = answer
+            self.outputs: list[verbs.Outputs] = []
+
+        async def call(self, request: object, **how: Any) -> object:
+            if isinstance(request, verbs.Outputs):
+                self.outputs.append(request)
+                return read(OutputsAnswer, self.answer)
+            return await super().call(request, **how)
+
+    ends = {"address": "10.0.0.9", "port": 40000, "to": "10.0.0.1", "to_port": 22}
+    evil = {"pid": 9, "ticks": 9, "ranks": [0, 1], "command": "ssh"}
+    nodes = {
+        "a": Tells([rank(0, 100)], {"files": [], "passed": [0, 1], "callers": [{"ranks": [0, 1], **ends}]}),
+        "b": Tells([rank(1, 101)], {"files": []}),
+        "c": Tells([], {"files": [file("evil", 0, 1, shared=True)], "launchers": [evil]}),
+        "d": Tells([], {"files": [file("worse", 0, shared=True)], "launchers": [{**evil, "ranks": [0]}]}),
+    }
+    nodes["d"].hello = SimpleNamespace(host=socket.gethostname())  # it says: I am the cockpit's machine
+
+    async def main() -> RunFolder:
+        async with Fakes(nodes) as pool:
+            asked = {name: read(SeekAnswer, {"ranks": nodes[name].ranks}) for name in ("a", "b")}
+            (job,) = group(asked)
+            known = await foreign_jobs.make_known(job, pool, ["cockpit", "attach"], asked=nodes)
+            return known.folder
+
+    folder = asyncio.run(main())
+    assert [one.ranks for one in nodes["c"].outputs[0].callers] == [(0,)]
+    assert folder.manifest.foreign is not None
+    launchers = folder.manifest.foreign.launchers
+    assert {node: [one.ranks for one in told] for node, told in launchers.items()} == {
+        "a": [],
+        "b": [],
+        "c": [(0,)],
+    }
+    assert [(node.name, list(node.ranks)) for node in folder.manifest.nodes] == [
+        ("a", [0]),
+        ("b", [1]),
+        ("c", []),
+    ]
+    nodes["c"].scripts = [[part((0, 0, b"[rank0]: x\n[rank1]: y\nb: z\n"), ranks=()), OVER]]
+    _, heard = watch(folder, **cast(dict[str, Any], nodes))
+    assert heard.logs == {("a", 0): b"[rank0]: x\n", ("c", None): b"[rank1]: y\nb: z\n"}
 
 
 def test_an_unwritten_ledger_takes_bytes_back() -> None:
@@ -368,3 +466,13 @@ def test_watched_killed_and_watched_again(job: str, tmp_path: Path) -> None:
     told = json.loads(subprocess.run(ps, capture_output=True, check=True, timeout=60).stdout)
     assert told["state"] == "ended"
     assert [rank["text"] for rank in told["ranks"]] == ["gone", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("12.3", "12"), ("--user=ada.0", ""), ("12 -u ada.0", ""), ("12345678901.0", ""), ("", "")],
+)
+def test_no_word_of_a_node_becomes_an_option_of_scancel(name: str, number: str) -> None:
+    job = Job(("id", name), "slurm", "", "ada", "python train.py", 2, "", name)
+    assert foreign_jobs.slurm_job(job) == number
+    assert foreign_jobs.slurm_job(replace(job, launcher="mpi")) == ""

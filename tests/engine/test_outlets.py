@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cockpit.base.answers import OpenFile
+from cockpit.base.fields import Caller
 from cockpit.core.logs.folding import Source
+from cockpit.engine.records.folder import Foreign
 from cockpit.engine.run import outlets as outlets_module
 from cockpit.engine.run.outlets import LEDGER, Outlet, Outlets
 
 NODES = {"a": [0, 1], "b": [2]}
+TWO = {"a": [0, 1], "b": [2, 3]}
 
 
 def seen(name: str, *ranks: int, shared: bool = False) -> OpenFile:
@@ -53,14 +56,45 @@ def test_lines_of_a_shared_file_go_to_whom_they_name(tmp_path: Path) -> None:
 
 
 def test_a_node_speaks_for_others_only_where_a_launcher_writes_for_all(tmp_path: Path) -> None:
-    outlets = Outlets(tmp_path, NODES)
+    outlets = Outlets(tmp_path, TWO, foreign=Foreign((), passed=[2], away=["b"]))
+    lines = b"[rank2]: y\n[rank3]: y\nb: z\n"
     one = known(outlets, "a", seen("all", 0, 1))
-    assert outlets.sort(one, b"[rank2]: y\nb: z\n") == [(("a", None), b"[rank2]: y\nb: z\n")]
+    assert outlets.sort(one, lines) == [(("a", None), lines)]
     slurm = known(outlets, "a", seen("slurm", 0, 1, shared=True))
-    assert outlets.sort(slurm, b"[rank2]: y\nb: z\n") == [
+    assert outlets.sort(slurm, lines) == [
         (("b", 2), b"[rank2]: y\n"),
+        (("a", None), b"[rank3]: y\n"),
         (("b", None), b"b: z\n"),
     ]
+
+
+def test_no_node_speaks_for_ranks_whose_own_node_has_their_output(tmp_path: Path) -> None:
+    """A node that lies about its files, and about the ranks that write there."""
+    outlets = Outlets(tmp_path, TWO)
+    for ranks in ((0,), (2,), (0, 1, 2, 3)):
+        evil = known(outlets, "a", seen(f"evil{ranks}", *ranks, shared=True))
+        lines = b"[rank2]: exitcode : 1\n[1,3]<stdout>:x\nb: [default0]: z\nb: w\n"
+        assert outlets.sort(evil, lines) == [(("a", None), lines)]
+        assert evil.ranks <= {0, 1}
+
+
+def test_where_a_launcher_has_the_connections_of_ranks_its_file_is_theirs(tmp_path: Path) -> None:
+    callers = {"a": [Caller((2, 3), "10.0.0.1", 40000, "10.0.0.2", 22)]}
+    foreign = Foreign((), callers=callers, passed=[2, 3], away=["b"])
+    outlets = Outlets(tmp_path, TWO, foreign=foreign)
+    ssh = known(outlets, "a", seen("ssh", 2, 3, 0))
+    assert outlets.sort(ssh, b"hm\n[rank3]: x\n[rank1]: x\n") == [
+        (("a", None), b"hm\n"),
+        (("b", 3), b"[rank3]: x\n"),
+        (("a", 1), b"[rank1]: x\n"),
+    ]
+    other = known(outlets, "a", seen("loop", 2, 3))
+    assert outlets.sort(other, b"hm\nb: ha\n[default1]: x\n") == [
+        (("b", None), b"hm\nb: ha\n"),
+        (("b", 3), b"[default1]: x\n"),
+    ]
+    own = known(outlets, "a", seen("own", 2))
+    assert outlets.sort(own, b"[rank0]: x\nhalf") == [(("b", 2), b"[rank0]: x\nhalf")]
 
 
 def test_a_bar_that_never_ends_its_line_is_shown(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cockpit.base import verbs
 from cockpit.base.answers import FollowItem, StopAnswer
 from cockpit.base.events import LinkChanged, StopAsked
 from cockpit.base.gate import read
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import NOTES
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -98,7 +99,7 @@ class Heard:
         self.text = b""
         self.events: list[Event] = []
 
-    def joined(self, model: RunModel) -> None:
+    def joined(self, model: RunModel, pace: Pace) -> None:
         """It asks the session itself."""
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:

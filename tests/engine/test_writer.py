@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from cockpit.engine.records import lock
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.engine.records.lock import Holder, Writer
 
@@ -44,6 +45,15 @@ def test_without_flock_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert two.take()
     two.give_up()
     assert {path.name for path in tmp_path.iterdir()} == {"lock"}
+
+
+def test_what_is_another_users_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 58_123)
+    monkeypatch.setattr(lock, "_user", lambda uid: "ada")
+    one = Writer(tmp_path)
+    assert not one.take()
+    assert one.held() == "its folder is ada's, and only ada can change it"
+    assert not list(tmp_path.iterdir())
 
 
 def test_with_flock_the_other_is_named(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ WHO = "golden"
 """The person who records and asks."""
 SCENARIOS = ("healthy", "failed", "stopped", "left", "lost", "profiled")
 
+COCKPIT: tuple[str, ...] = (sys.executable, "-m", "cockpit")
+"""What starts a verb."""
+
 AS_IT_IS = {".pyz", ".nsys-rep"}
 _OF_THE_MOMENT = {"link_since", "offset_s", "rtt_s", "sample", "gpus", "sampled_at", "t"}
 """Fields that say when or how quickly was asked, not what of."""
@@ -123,7 +126,7 @@ def environment(top: Path) -> dict[str, str]:
 def cockpit(top: Path, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """Run a verb of this tree as a person does."""
     done = subprocess.run(
-        [sys.executable, "-m", "cockpit", *words],
+        [*COCKPIT, *words],
         cwd=top / "work",
         env=environment(top),
         stdin=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ import pytest
 
 from cockpit.engine.links import payload
 from cockpit.node import procfs
+from tests.golden import folders
 from tests.golden.folders import (
     FORMATS,
     NODES,
@@ -33,6 +34,12 @@ from tests.golden.folders import (
 from tests.needs import lacking
 from tests.said import messages
 from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def quick(quick_cockpit: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "COCKPIT", quick_cockpit)
+
 
 formats = pytest.mark.parametrize("recorded", FORMATS, ids=lambda path: path.name)
 

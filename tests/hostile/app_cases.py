@@ -20,6 +20,7 @@ from cockpit.base.gate import (
     Maybe,
     Number,
     Of,
+    RowOf,
     Text,
     Whole,
     fields,
@@ -237,6 +238,8 @@ def _value(kind: FieldKind, rng: random.Random, mutation: str) -> Any:
         return {_value(kind.name, rng, mutation): _value(kind.value, rng, mutation) for _ in pairs}
     if isinstance(kind, Of):
         return {name: _value(each, rng, mutation) for name, each, _ in fields(kind.definition)}
+    if isinstance(kind, RowOf):
+        return [_value(each, rng, mutation) for _, each, _ in fields(kind.definition)]
     raise NotImplementedError(f"no hostile value for {kind!r}")
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from cockpit.cli.verbs import logs
+from cockpit.cli import catching_up
 from cockpit.engine import collect
 from cockpit.engine.links import pool
 from cockpit.engine.links.link import Link, LinkTimes
@@ -18,6 +20,7 @@ from cockpit.transport.base import Pipe, Transport
 from cockpit.transport.local import LocalTransport
 from cockpit.transport.registry import TRANSPORTS
 from tests.hostile.peer import Plan
+from tests.warm import warm
 
 REPO = Path(__file__).parents[2]
 BAD = "bad"
@@ -29,10 +32,31 @@ HOSTILE_LINKS = 2
 """So many links to the hostile node are rewritten; then it has come to its senses."""
 
 
+_peer: tuple[str, ...] = (
+    sys.executable,
+    "-S",
+    "-c",
+    f"import sys; sys.path.insert(0, {str(REPO)!r}); from tests.hostile.peer import main; main()",
+)
+"""The words that start a peer."""
+
+
+@contextmanager
+def warm_peers() -> Iterator[None]:
+    """Peers of this process and its copies begin as copies of one that has imported what they need."""
+    global _peer
+    usual = _peer
+    with warm("tests.hostile.mutations") as made:
+        _peer = (made.python, str(REPO / "tests/hostile/peer.py"))
+        try:
+            yield
+        finally:
+            _peer = usual
+
+
 def behind(plan: Plan, command: str) -> str:
     """The shell command that starts a peer, which starts a command."""
-    code = f"import sys; sys.path.insert(0, {str(REPO)!r}); from tests.hostile.peer import main; main()"
-    return "exec " + shlex.join([sys.executable, "-S", "-c", code, json.dumps(asdict(plan)), command])
+    return "exec " + shlex.join([*_peer, json.dumps(asdict(plan)), command])
 
 
 class Hostile(LocalTransport):
@@ -91,4 +115,4 @@ def install(plan: Plan) -> None:
     change(pool, "RETRY_S", (0.1, 0.3))
     change(pool, "SLOW_S", 0.5)
     change(collect, "_TRIES", 3)
-    change(logs, "_CONNECT_S", CALL_S)
+    change(catching_up, "PATIENCE_S", CALL_S)

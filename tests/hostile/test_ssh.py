@@ -44,14 +44,16 @@ def words(world: World, top: Path, config: Path, name: str) -> dict[str, list[st
     }
 
 
-async def cockpit(world: World, top: Path, config: Path, verb: str, name: str) -> tuple[int, bytes, bytes]:
+async def cockpit(
+    start: tuple[str, ...], world: World, top: Path, config: Path, verb: str, name: str
+) -> tuple[int, bytes, bytes]:
     """A whole verb; its exit code and what it printed."""
     state = top / verb
     if verb != "run":
         run = world.live if verb == "stacks" else world.over
         world.state(run, state, transport="ssh", transport_options={"config": str(config)})
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cockpit", *words(world, top, config, name)[verb]),
+        *(*start, *words(world, top, config, name)[verb]),
         cwd=REPO,
         env={**os.environ, "XDG_STATE_HOME": str(state)},
         stdin=asyncio.subprocess.DEVNULL,
@@ -65,7 +67,9 @@ async def cockpit(world: World, top: Path, config: Path, verb: str, name: str) -
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", ["dropped", "retyped", "text", "garbage"])
-def test_every_verb_ends_as_it_may(mutation: str, world: World, tmp_path: Path) -> None:
+def test_every_verb_ends_as_it_may(
+    mutation: str, world: World, quick_cockpit: tuple[str, ...], tmp_path: Path
+) -> None:
     report = tmp_path / "rewritten"
     plan = Plan(mutation, "ssh", share=0.5, report=str(report))
 
@@ -80,7 +84,7 @@ def test_every_verb_ends_as_it_may(mutation: str, world: World, tmp_path: Path) 
                 verbs.remove("collect")  # its own deadlines add up to 90 s; `make hostile` has shorter ones
             name = f"{world.over}-{mutation}"
             ended = await asyncio.gather(
-                *(cockpit(world, tmp_path, place.config, verb, name) for verb in verbs)
+                *(cockpit(quick_cockpit, world, tmp_path, place.config, verb, name) for verb in verbs)
             )
         for verb, (code, out, err) in zip(verbs, ended, strict=True):
             assert code in CODES[verb], (verb, code, out, err)

@@ -12,9 +12,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cockpit.base.answers import Address
 from cockpit.base.events import KINDS, RECORD, Fact, Recorded, RecordLine, RecordLines
-from cockpit.base.fields import LogName
+from cockpit.base.fields import Address, LogName
 from cockpit.base.gate import (
     Digits,
     FieldKind,

@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 
 from cockpit.base.record import ENV_RUN, EVENTS, LAUNCHER_LOG, SIZES, rank_log
+from cockpit.core.ranks import read_ranks
 from tests.hostile import quick
 from tests.hostile.frames import Outcome
 from tests.hostile.mutations import MUTATIONS
@@ -46,7 +47,7 @@ KILL_S = 75.0
 ROOM = 64 << 20
 """Bytes that a case may leave here."""
 
-WATCHES = ("run", "attach", "stop", "app", "logs")
+WATCHES = ("run", "attach", "stop", "app", "logs", "metrics")
 CODES = {
     "run": {0, 1, 3},
     "attach": {0, 1, 3},
@@ -56,6 +57,7 @@ CODES = {
     "collect": {0, 3},
     "stacks": {0, 1, 3},
     "logs": {0},
+    "metrics": {0},
     "app": {0},
 }
 """Exit codes of each verb (docs/exit-codes.md), without those of wrong words and of a full disk here."""
@@ -65,7 +67,7 @@ _TROUBLE = re.compile(
 )
 _OURS = re.compile(
     r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|journal\.jsonl|lock"
-    r"|reports/(manifest\.json|000[01]-(bad|good)/[\w.-]+)|stacks/[\w.-]+/[\w.-]+)"
+    r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+)"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
 )
@@ -349,8 +351,11 @@ def _stop(case: Case, rng: random.Random) -> list[str]:
     return ["stop", case.run, *rng.choice(([], ["--json"], ["--json"], ["--now"]))]
 
 
+_FILES = ("/etc/passwd", "no-such-*")
+
+
 def _collect(case: Case, rng: random.Random) -> list[str]:
-    return ["collect", case.run, *rng.choice(([], ["--json"]))]
+    return ["collect", case.run, *rng.choice(([], ["--json"], [*_FILES, "--json"]))]
 
 
 def _stacks(case: Case, rng: random.Random) -> list[str]:
@@ -363,6 +368,10 @@ def _logs(case: Case, rng: random.Random) -> list[str]:
     return ["logs", case.run, *rng.choice(([], *some))]
 
 
+def _metrics(case: Case, rng: random.Random) -> list[str]:
+    return ["metrics", case.run, *rng.choice(([], ["--csv"], ["--json"]))]
+
+
 _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "run": _run,
     "attach": _attach,
@@ -372,6 +381,7 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
     "collect": _collect,
     "stacks": _stacks,
     "logs": _logs,
+    "metrics": _metrics,
     "app": lambda case, rng: [],
 }
 _ASKED = {
@@ -379,6 +389,7 @@ _ASKED = {
     "run": ("facts", "resolve", "port", "launch", "follow"),
     "attach": ("follow",),
     "logs": ("follow",),
+    "metrics": ("follow", "status"),
     "app": ("follow",),
 }
 
@@ -390,7 +401,7 @@ def _healthy(case: Case, code: int, out: bytes) -> Iterator[str]:
     if case.verb in ("run", "attach", "logs", "app"):
         yield from _same_logs(case, whole=not case.left and not out.startswith(b"left"))
     elif case.verb == "collect":
-        yield from _same_reports(case)
+        yield from () if _FILES[0] in case.words else _same_reports(case)
     elif "--json" in case.words and not case.left:
         try:
             yield from _told(case, json.loads(out))
@@ -429,6 +440,8 @@ def _told(case: Case, told: Any) -> Iterator[str]:
         shown = [rank["text"] for rank in told["ranks"] if rank["rank"] in mine]
     elif case.verb == "stacks":
         shown = ["exited 0" if str(rank) not in told["missing"] else "no stack" for rank in mine]
+        if unheard := set(mine) - read_ranks(told["collectives"]["heard"] or "0"):
+            yield f"the recorders of {GOOD}'s ranks {unheard} are told to be silent"
     elif case.verb == "doctor":
         wrong = [each for each in told["findings"] if each["severity"] == "error" and GOOD in each["nodes"]]
         if GOOD not in told["nodes"] or any(each["id"] != "unreached" for each in wrong):
@@ -456,7 +469,7 @@ class Verbs(Outcome):
 
 def preload() -> None:
     """Import here what every child needs."""
-    for name in ("run", "attach", "ps", "doctor", "stop", "collect", "stacks", "logs"):
+    for name in ("run", "attach", "ps", "doctor", "stop", "collect", "stacks", "logs", "metrics"):
         import_module(f"cockpit.cli.verbs.{name}")
     for name in (
         "cockpit.cli.run_details",
@@ -486,6 +499,19 @@ def campaign(
     :param keep: the folders of cases with a fault stay
     """
     preload()
+    with quick.warm_peers():
+        return _campaign(top, wanted, seed, side_by_side, until, tell, keep)
+
+
+def _campaign(
+    top: Path,
+    wanted: Iterator[tuple[str, str]],
+    seed: int,
+    side_by_side: int,
+    until: float,
+    tell: Callable[[str], None],
+    keep: bool,
+) -> Verbs:
     outcome = Verbs()
     made = World(top / "world")
     running: dict[int, Case] = {}

@@ -32,8 +32,11 @@ for step in range(2000):
 with open(os.path.join(os.environ["COCKPIT_DIR"], "reports", f"rank{rank}.nsys-rep"), "wb") as file:
     file.write(bytes(range(256)) * 1200 + rank.encode())
 """
-LIVE = """
-import os, threading, time
+LIVE = f"""
+import os, sys, threading, time
+sys.path.insert(0, {str(REPO)!r})
+from tests.recorder.serving import serve_rank
+server = serve_rank()
 print("rank", os.environ["RANK"], "is ready", flush=True)
 time.sleep(3600)
 """

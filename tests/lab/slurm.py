@@ -159,7 +159,7 @@ class Slurm:
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0",
             *(["GresTypes=gpu"] if self._gpus else []),
             *(
-                f"NodeName={node} NodeAddr={address} CPUs=4 RealMemory=2000 {extra} State=UNKNOWN"
+                f"NodeName={node} NodeAddr={address} CPUs=8 RealMemory=2000 {extra} State=UNKNOWN"
                 for node, address in lab.addresses.items()
             ),
             f"PartitionName=lab Nodes={','.join(lab.nodes)} Default=YES MaxTime=INFINITE State=UP",
@@ -207,6 +207,12 @@ class Slurm:
         inside = f"mount -t tmpfs tmpfs {_ROOT}; {mounts}; exec {slurmd} -D -N {node}"
         enter = "; ".join(f"echo $$ >{path}/cgroup.procs" for path in groups)
         self._daemon(["sh", "-c", f"{enter}; exec unshare --cgroup --mount sh -ec '{inside}'"], node)
+
+    def kill_node(self, node: str) -> None:
+        """Kill the slurmd of a node: after a while of silence, the controller calls the node failed."""
+        for process in self.lab.processes(node):
+            if os.path.basename(process.cmdline[0]) == "slurmd":
+                os.kill(process.pid, 9)
 
     def _group(self, node: str) -> str:
         return f"ckplab-{self.lab.folder.name}-{node}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab.lab import Lab
+from tests.needs import require_module
 from tests.waiting import until
 
 pytestmark = pytest.mark.lab
@@ -97,3 +100,75 @@ def test_what_is_planted_is_named_and_nodes_that_are_alike_are_fit(make_lab: Cal
     assert code == 3
     assert lines(told)["unreachable"][:2] == ("error", [second])
     assert {first, third}.isdisjoint(lines(told)["unreachable"][1])
+
+
+BAD_HARDWARE = "02:00:00:00:00:99"
+"""An address that nobody has: what is sent there is lost without a word."""
+
+
+def plant_faults(lab: Lab) -> None:
+    """A dropped port of the first node, a wrong interface on the third, a bad link from second to fifth."""
+
+    def on(node: str, *commands: str) -> None:
+        lab.run(["sh", "-ec", "\n".join(commands)], node, "root", check=True)
+
+    on(lab.nodes[0], "ip rule add ipproto tcp sport 29500 blackhole")
+    on(
+        lab.nodes[1],
+        f"ip neigh replace {lab.addresses[lab.nodes[4]]} lladdr {BAD_HARDWARE} nud permanent dev eth0",
+    )
+    on(
+        lab.nodes[2],
+        "ip link add eth1 type veth peer name eth2",
+        "ip addr add 9.0.0.3/24 dev eth1",
+        "ip link set eth1 up",
+        "ip link set eth2 up",
+        "grep -v node3 /etc/hosts > /run/hosts",
+        "echo 9.0.0.3 node3 >> /run/hosts",
+        "mount --bind /run/hosts /etc/hosts",
+    )
+
+
+def torch_left(lab: Lab) -> list[str]:
+    """What runs on the nodes of a torch test, or is an agent."""
+    return [
+        f"{node}: {process.cmdline[:2]}"
+        for node in lab.nodes
+        for process in lab.processes(node)
+        if process.cmdline and "python" in process.cmdline[0]
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_torch_is_tried_between_nodes_and_who_is_to_blame_is_named(make_lab: Callable[[int], Lab]) -> None:
+    """Six nodes of which three things are wrong, all found at once; then whoever ends it leaves nothing."""
+    require_module("torch")
+    lab = make_lab(6)
+    plant_faults(lab)
+    deep = ("--python", sys.executable, "--deep", "--deep-timeout", "900", "--master-port", "29500")
+    code, told = doctor(lab, *deep, timeout=400)
+    found = {each["id"]: each for each in told["findings"]}
+    assert code == 3
+    assert found["deep_port"]["nodes"] == lab.nodes[1:]
+    assert "unreached" not in found
+    assert found["deep_member"]["nodes"] == [lab.nodes[2]]
+    assert "took eth1 (9.0.0.3), most others eth0" in found["deep_member"]["what"]
+    assert found["deep_link"]["nodes"] == [lab.nodes[1], lab.nodes[4]]
+    assert {node: each["name"] for node, each in told["deep"]["interfaces"].items()} == {
+        node: "eth1" if node == lab.nodes[2] else "eth0" for node in lab.nodes
+    }
+    assert told["deep"]["backend"] == "gloo"
+    assert len(told["deep"]["pairs"]) >= 3
+    until(lambda: not torch_left(lab), "nothing is left", timeout=60)
+
+    two = ["cockpit", "doctor", "-w", ",".join(lab.nodes[:2]), "--timeout", "60", *deep]
+    for number in (signal.SIGINT, signal.SIGKILL):
+        process = lab.popen(two, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until(
+                lambda: any("-c" in each for each in torch_left(lab)), "torch is being imported", timeout=90
+            )
+        finally:
+            process.send_signal(number)
+            process.wait(60)
+        until(lambda: not torch_left(lab), "nothing is left", timeout=60)

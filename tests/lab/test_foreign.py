@@ -44,11 +44,12 @@ def launch(lab: Lab, node: str, index: int, launcher: str, program: list[str], u
     if launcher == "deepspeed":
         words = [str(Path(lab.python).parent / "deepspeed"), "--no_ssh", "--hostfile", str(hostfile(lab))]
         words += ["--node_rank", str(index), "--master_addr", lab.nodes[0], "--master_port", PORT]
+        words += ["--enable_each_rank_log", str(lab.home(user) / f"logs-{launcher}-{index}")]
     elif launcher == "torchrun":
         # Unbuffered, or what it repeats of its ranks' files comes late.
         words = ["-u", "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(index)]
         words += ["--nproc-per-node", "2", "--master-addr", lab.nodes[0], "--master-port", PORT]
-        words += ["--tee", "3", "--log-dir", str(lab.home(user) / f"logs-{index}")]
+        words += ["--tee", "3", "--log-dir", str(lab.home(user) / f"logs-{launcher}-{index}")]
     else:
         words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "2"]
         words += ["--num_processes", "4", "--machine_rank", str(index), "--main_process_ip", lab.nodes[0]]
@@ -63,32 +64,35 @@ def hostfile(lab: Lab) -> Path:
     return path
 
 
+def output(lab: Lab, launcher: str, index: int, user: str = USER) -> Path:
+    """The file that has what a launcher prints on the node with that index."""
+    return lab.home(user) / f"out-{launcher}-{index}"
+
+
 @contextlib.contextmanager
 def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = USER) -> Iterator[None]:
     """A job of ``user``, from the line of its first node that has ``sign`` to its end."""
+    into = ["sh", "-c", 'exec "$@" >"$0" 2>&1']
     jobs = [
         lab.popen(
-            launch(lab, node, index, launcher, program, user),
+            [*into, output(lab, launcher, index, user), *launch(lab, node, index, launcher, program, user)],
             node=node,
             user=user,
             env=ENV,
             cwd=EXAMPLES,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
         )
         for index, node in enumerate(lab.nodes)
     ]
     try:
-        output = jobs[0].stdout
-        assert output is not None
-        said = []
-        for line in output:
-            said.append(line)
-            if sign in line:
-                break
-        else:
-            raise AssertionError("".join(said))
+        logs = lab.home(user) / f"logs-{launcher}-0"
+
+        def said() -> bool:
+            files = [output(lab, launcher, 0, user), *logs.rglob("*.log")]
+            text = "".join(path.read_text() for path in files if path.exists())
+            assert jobs[0].poll() is None, text
+            return sign in text
+
+        until(said, sign, timeout=200)
         yield
     finally:
         for node in lab.nodes:
@@ -97,50 +101,78 @@ def running(lab: Lab, launcher: str, program: list[str], sign: str, user: str = 
                     lab.run(["kill", "-KILL", str(process.inner)], node=node, user="root")
         for job in jobs:
             job.kill()
-            job.communicate()
+            job.wait()
 
 
-def watch_like_a_run(lab: Lab) -> None:
-    """Ranks of torchrun that write to files of their own: measured, and their logs read byte for byte."""
-    words = ["cockpit", "attach", str(hostfile(lab)), "--name", "theirs", "--headless", "--json"]
+def watch_like_a_run(lab: Lab, launcher: str) -> None:
+    """Its ranks are measured, and what it writes is read byte for byte."""
+    words = ["cockpit", "attach", str(hostfile(lab)), "--name", launcher, "--headless", "--json"]
     cockpit = lab.popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert cockpit.stdout is not None
-        wanted = {("log", rank) for rank in range(4)} | {("sample", node) for node in lab.nodes}
+        ranks = range(4)
+        logs: set[tuple[str, str, int | None]] = {("log", node, None) for node in lab.nodes}
+        if launcher != "accelerate":
+            logs = {("log", lab.nodes[rank // 2], rank) for rank in ranks}
+        wanted = logs | {("sample", node, None) for node in lab.nodes}
         seen: list[dict[str, Any]] = []
         for line in cockpit.stdout:
             event = json.loads(line)
             seen.append(event)
-            if event["event"] == "log":
-                wanted.discard(("log", event["rank"]))
+            if event["event"] == "log" and "loss" in event["text"]:
+                wanted.discard(("log", event["node"], event["rank"]))
             if event["event"] == "sample" and len(event["ranks"]) == 2:
-                wanted.discard(("sample", event["node"]))
+                wanted.discard(("sample", event["node"], None))
             if not wanted:
                 break
         assert not wanted, seen
+        until(lambda: spooled(lab, launcher) == written(lab, launcher), f"all output of {launcher}")
     finally:
         cockpit.terminate()
         cockpit.communicate()
-    told = json.loads(lab.run(["cockpit", "ps", "theirs", "--json"], timeout=60).stdout)
+    told = json.loads(lab.run(["cockpit", "ps", launcher, "--json"], timeout=60).stdout)
     assert told["state"] == "running", told
     assert {rank["text"] for rank in told["ranks"]} == {"running"}
     assert all(rank["sample"]["rss_bytes"] > 1e6 for rank in told["ranks"])
-    for index in range(len(lab.nodes)):
-        for local in range(2):
-            folder = f"{lab.home()}/logs-{index}"
-            files = f"cat {folder}/*/attempt_0/{local}/stdout.log {folder}/*/attempt_0/{local}/stderr.log"
-            theirs = lab.run(["sh", "-c", files], node=lab.nodes[index]).stdout
-            logs = ["cockpit", "logs", "theirs", "--rank", str(2 * index + local), "--raw"]
-            ours = lab.run(logs, timeout=60).stdout
-            assert "loss" in ours
-            assert sorted(ours.splitlines()) == sorted(theirs.splitlines())
-    refused = lab.run(["cockpit", "stop", "theirs"], timeout=60)
+    refused = lab.run(["cockpit", "stop", launcher], timeout=60)
     assert refused.returncode == 2
-    assert "torch.distributed.run" in refused.stderr
+    assert {"deepspeed": "deepspeed.launcher.launch", "torchrun": "torch.distributed.run"}.get(
+        launcher, "accelerate.commands.launch"
+    ) in refused.stderr
     assert "--foreign" in refused.stderr
-    done = lab.run(["cockpit", "stop", "theirs", "--foreign", "--grace", "5"], timeout=90)
+    done = lab.run(["cockpit", "stop", launcher, "--foreign", "--grace", "5"], timeout=90)
     assert done.returncode == 0, done.stderr
     assert "processes have ended" in done.stdout
+
+
+def spooled(lab: Lab, name: str) -> dict[tuple[str, str], list[bytes]]:
+    """The lines here of each log that is not empty, in order of the alphabet if it is of two files."""
+    folder = lab.home() / ".local/state/cockpit/runs" / name / "spool"
+    return {
+        (node, path.stem): in_order(name, path.stem, path.read_bytes())
+        for index, node in enumerate(lab.nodes)
+        for path in (folder / f"{index:04d}-{node}").glob("*.log")
+        if path.stat().st_size
+    }
+
+
+def written(lab: Lab, launcher: str) -> dict[tuple[str, str], list[bytes]]:
+    """The same of the files that a job has written."""
+    found = {}
+    for index, node in enumerate(lab.nodes):
+        found[node, "launcher"] = output(lab, launcher, index).read_bytes()
+        logs = lab.home() / f"logs-{launcher}-{index}"
+        for local in range(2):
+            rank = 2 * index + local
+            files = [*logs.glob(f"*/attempt_0/{local}/std*.log"), *logs.glob(f"*_rank{rank}.log")]
+            found[node, f"rank-{rank}"] = b"".join(path.read_bytes() for path in sorted(files))
+    return {(node, log): in_order(launcher, log, data) for (node, log), data in found.items() if data}
+
+
+def in_order(launcher: str, log: str, data: bytes) -> list[bytes]:
+    """Lines of a log; of torchrun's ranks sorted, which have a file for output and one for errors."""
+    lines = data.splitlines(keepends=True)
+    return sorted(lines) if launcher == "torchrun" and log != "launcher" else lines
 
 
 def stacks(lab: Lab, *words: str) -> tuple[int, dict[str, Any], str]:
@@ -164,8 +196,7 @@ def test_a_job_of_ones_own_is_found_and_its_hung_rank_named(lab2: Lab, launcher:
             return found if found["verdict"]["certainty"] == "sure" else None
 
         found = until(judged, "a sure verdict", timeout=60)
-        if launcher == "torchrun":
-            watch_like_a_run(lab2)
+        watch_like_a_run(lab2, launcher)
     assert found is not None
     assert found["verdict"]["ranks"] == "0", found["verdict"]
     assert "hang" in found["verdict"]["where"]
@@ -181,11 +212,14 @@ def test_a_job_of_somebody_else_is_refused_by_name(lab2: Lab) -> None:
     program = ["train_plain.py", "--steps", "100000", "--step-time", "1"]
     with running(lab2, "torchrun", program, "step 1/", user=OTHER):
         code, found, said = stacks(lab2)
+        attached = lab2.run(["cockpit", "attach", str(hostfile(lab2)), "--headless"], timeout=60)
     assert code == 3
     assert not found
-    assert OTHER in said
-    assert "root" in said
-    assert "Traceback" not in said
+    assert attached.returncode == 3
+    for words in (said, attached.stderr):
+        assert f"no job of yours on node[1-2], but of {OTHER}" in words
+        assert f"only {OTHER} or root may look at it" in words
+        assert "Traceback" not in words
 
 
 @pytest.mark.timeout(300)

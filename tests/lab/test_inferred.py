@@ -42,22 +42,29 @@ def running(lab: Lab, *words: str) -> Iterator[None]:
     lab.write(None, path, PROGRAM)
     jobs = [
         lab.popen(
-            [lab.python, str(path), *words, str(index)],
+            [
+                "sh",
+                "-c",
+                'exec "$@" >"$0" 2>&1',
+                output(lab, index),
+                lab.python,
+                str(path),
+                *words,
+                str(index),
+            ],
             node=node,
             env={**ENV, "GLOO_SOCKET_IFNAME": ""},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
         )
         for index, node in enumerate(lab.nodes)
     ]
     try:
-        for job in jobs:
-            assert job.stdout is not None
-            said: list[str] = []
-            while said.count("ready\n") < 2:
-                said.append(job.stdout.readline())
-                assert said[-1], "".join(said)
+
+        def ready() -> bool:
+            said = [path.read_text() if path.exists() else "" for path in (output(lab, 0), output(lab, 1))]
+            assert all(job.poll() is None for job in jobs), said
+            return all(text.count("ready\n") == 2 for text in said)
+
+        until(ready, "its ranks have met", timeout=200)
         yield
     finally:
         for node in lab.nodes:
@@ -66,7 +73,38 @@ def running(lab: Lab, *words: str) -> Iterator[None]:
                     lab.run(["kill", "-KILL", str(process.inner)], node=node, user="root")
         for job in jobs:
             job.kill()
-            job.communicate()
+            job.wait()
+
+
+def output(lab: Lab, index: int) -> Path:
+    """What the node with this index prints."""
+    return lab.home() / f"out-spawns-{index}"
+
+
+def attached(lab: Lab) -> None:
+    """Its output is here, and it is ended by request."""
+    words = ["cockpit", "attach", str(lab.home() / "hostfile-inferred"), "--name", "spawns", "--headless"]
+    cockpit = lab.popen([*words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    lines: list[dict[str, Any]] = []
+    try:
+        assert cockpit.stdout is not None
+        heard: set[str] = set()
+        while heard != set(lab.nodes):
+            line = cockpit.stdout.readline()
+            assert line, cockpit.wait()
+            lines.append(json.loads(line))
+            if lines[-1]["event"] == "log":
+                heard.add(lines[-1]["node"])
+        done = lab.run(["cockpit", "stop", "spawns", "--foreign", "--grace", "5"], timeout=90)
+        assert done.returncode == 0, done.stderr
+        lines += [json.loads(line) for line in cockpit.communicate(timeout=90)[0].splitlines()]
+    finally:
+        cockpit.kill()
+        cockpit.wait()
+    assert lines[0]["nodes"] == {lab.nodes[0]: [0, 1], lab.nodes[1]: [2, 3]}
+    assert {line["rank"] for line in lines if line["event"] == "rank_gone"} == {0, 1, 2, 3}
+    for index, folder in enumerate(sorted((lab.home() / ".local/state/cockpit/runs/spawns/spool").iterdir())):
+        assert (folder / "launcher.log").read_bytes() == output(lab, index).read_bytes()
 
 
 def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
@@ -82,6 +120,7 @@ def stacks(lab: Lab) -> tuple[dict[str, Any], str]:
 def test_the_odd_one_of_inferred_ranks_is_named(lab2: Lab) -> None:
     with running(lab2, "--node_rank"):
         answer = until(lambda: judged(lab2), "a likely verdict", timeout=60)
+        attached(lab2)
     assert answer is not None
     found, said = answer
     assert "4 inferred ranks on 2 nodes" in said

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import USER, Lab
-from tests.lab.terminals import terminal
+from tests.lab.terminals import Terminal, terminal
 from tests.needs import lacking, require
 from tests.waiting import until
 
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.lab
 
 SECRET = "Correct-Horse-7"
 WANTS = ("PasswordAuthentication yes", "AuthorizedKeysFile none")
+KBDINT = ("UsePAM yes", "KbdInteractiveAuthentication yes", "AuthorizedKeysFile none")
+NO_SSHD = "connection refused: no sshd listens there"
 PLAIN = str(EXAMPLES / "train_plain.py")
 
 
@@ -121,49 +124,79 @@ def one_time_codes(lab: Lab, node: str, codes: list[str]) -> None:
     pam = lab.folder / "nodes" / node / "pam"
     pam.write_text("\n".join([*rules, *rest, ""]))
     lab.run(["mount", "--bind", pam, "/etc/pam.d/sshd"], node=node, user="root", check=True)
-    kbdint = "UsePAM yes", "KbdInteractiveAuthentication yes"
-    lab.restart_sshd(node, *kbdint, "AuthorizedKeysFile none")
+    lab.restart_sshd(node, *KBDINT)
 
 
 def test_a_login_host_that_wants_a_one_time_code(make_lab: Callable[[int], Lab]) -> None:
     """Asked once for all nodes behind it; after a lost link nobody is asked before a person wants it."""
     lab = make_lab(3)
     give_password(lab)
-    codes = ["12345678", "23456789"]
+    codes = [f"{number}2345678" for number in range(1, 7)]
     one_time_codes(lab, "node1", codes)
     own = (lab.home() / ".ssh/config").read_text()
     behind = "".join(f"Host {node}\n  ProxyJump node1\n" for node in ("node2", "node3"))
     lab.write(None, lab.home() / ".ssh/config", behind + own, mode=0o600)
-    cockpits = Cockpits(lab, "codes")
     nodes = "node2 slots=1\nnode3 slots=1\n"
     program = [PLAIN, "--steps", "100000"]
-    words = cockpits.words("--plain", "--launcher", "command", program=program, nodes=nodes)
-    with terminal(lab, words) as screen:
-        screen.wait_for(") Password: ")
-        screen.type(f"{SECRET}\r")
-        screen.wait_for("Verification code: ")
-        screen.type(f"{codes[0]}\r")
-        screen.wait_for("step 3/100000", timeout=90)
-        assert screen.text.count("Verification code: ") == 1
-        log = lab.sshd_log("node1")
-        lab.stop_sshd("node1", sessions=True)
-        kbdint = "UsePAM yes", "KbdInteractiveAuthentication yes"
-        lab.start_sshd("node1", *kbdint, "AuthorizedKeysFile none")
-        screen.wait_for("node[2-3]: login required again (Ctrl-C, then r)")
-        assert screen.text.count("Verification code: ") == 1
-        assert "keyboard-interactive" not in lab.sshd_log("node1")[len(log) :]
-        screen.type("\x03")
-        screen.wait_for("[r] log in again")
-        screen.type("r\r")
-        until(lambda: screen.text.count("Verification code: ") == 2, "asked for a code again")
-        assert screen.text.count(") Password: ") == 1, "it is known"
-        screen.type(f"{codes[1]}\r")
-        screen.wait_for("node3: link is back")
-        screen.wait_for("node2: link is back")
-        screen.type("\x03")
-        until(lambda: screen.text.count("[Enter] leave") == 2, "asked how to leave")
-        screen.type("s\r")
-        assert screen.end(90) == 1
-        assert SECRET not in screen.text
-    assert found(lab.home(), SECRET) == []
-    assert found(lab.home(), codes[1]) == []
+    for transport in ("ssh", "openssh"):
+        cockpits = Cockpits(lab, f"codes-{transport}")
+        words = cockpits.words(
+            *("--plain", "--launcher", "command", "--transport", transport), program=program, nodes=nodes
+        )
+        first, second, *rest = codes if transport == "ssh" else codes[2:]
+        with terminal(lab, words) as screen:
+            screen.wait_for(") Password: ")
+            screen.type(f"{SECRET}\r")
+            screen.wait_for("Verification code: ")
+            screen.type(f"{first}\r")
+            screen.wait_for("step 3/100000", timeout=90)
+            assert screen.text.count("Verification code: ") == 1
+            log = lab.sshd_log("node1")
+            lab.stop_sshd("node1", sessions=True)
+            lab.start_sshd("node1", *KBDINT)
+            screen.wait_for("node[2-3]: login required again (Ctrl-C, then r)")
+            assert screen.text.count("Verification code: ") == 1
+            assert "keyboard-interactive" not in lab.sshd_log("node1")[len(log) :]
+            screen.type("\x03")
+            screen.wait_for("[r] log in again")
+            back = {node: screen.text.count(f"{node}: link is back") for node in ("node2", "node3")}
+            screen.type("r\r")
+            until(lambda: screen.text.count("Verification code: ") == 2, "asked for a code again")
+            assert screen.text.count(") Password: ") == 1, "it is known"
+            screen.type(f"{second}\r")
+            for node, before in back.items():
+                until(partial(more_often, screen, f"{node}: link is back", before), "the link is back")
+            if transport == "openssh":
+                assert sshs(lab), "there is something to leave behind"
+                screen.process.kill()
+                until(lambda: not sshs(lab), "its ssh processes end with it")
+            else:
+                screen.type("\x03")
+                until(lambda: screen.text.count("[Enter] leave") == 2, "asked how to leave")
+                screen.type("s\r")
+                assert screen.end(90) == 1
+            assert SECRET not in screen.text
+    lab.stop_sshd("node3", sessions=True)
+    for code, verb, said in zip(rest, (["ps"], ["stop", "--now"]), (NO_SSHD, "stopped"), strict=True):
+        with terminal(lab, ["cockpit", *verb, cockpits.name]) as screen:
+            screen.wait_for(") Password: ")
+            screen.type(f"{SECRET}\r")
+            screen.wait_for("Verification code: ")
+            screen.type(f"{code}\r")
+            screen.end(90)
+            assert said in screen.text, screen.text
+            assert screen.text.count("Verification code: ") == 1
+        if verb == ["ps"]:
+            lab.start_sshd("node3")
+    assert not [path for path in lab.home().rglob("*") if path.is_socket()]
+    for secret in (SECRET, *codes):
+        assert found(lab.home(), secret) == []
+
+
+def more_often(screen: Terminal, text: str, before: int) -> bool:
+    return screen.text.count(text) > before
+
+
+def sshs(lab: Lab) -> list[tuple[str, ...]]:
+    """The ssh processes on the login node."""
+    return [process.cmdline for process in lab.processes(None) if process.cmdline[:1] == ("ssh",)]

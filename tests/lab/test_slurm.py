@@ -273,19 +273,24 @@ def test_a_run_whose_job_is_over_is_said_to_be_over(
 def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
     text = "#!/bin/sh\nsleep 600\n"
     slurm.lab.write(None, slurm.lab.home() / "array.sh", text)
-    words = ["sbatch", "--parsable", "--array=3", "-N2", "--ntasks-per-node=1", "--output=/dev/null"]
+    words = ["sbatch", "--parsable", "--array=3,5", "-N2", "--ntasks-per-node=1", "--output=/dev/null"]
     array = slurm.run(*words, str(slurm.lab.home() / "array.sh")).strip()
     try:
-        until(lambda: slurm.state(f"{array}_3") == "RUNNING", "it runs", timeout=60)
+        element = f"{array}_5"  # which has the array's number
+        until(lambda: slurm.state(f"{array}_3") == slurm.state(element) == "RUNNING", "both run", timeout=60)
         python = ["--python", slurm.lab.python]
-        said = ["--", "/bin/sh", "-c", "echo in $SLURM_ARRAY_JOB_ID"]
-        job = ["--slurm", f"{array}_3", "--name", cockpits.name, "--launcher", "command"]
+        said = ["--", "/bin/sh", "-c", "echo in ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"]
+        job = ["--slurm", element, "--name", cockpits.name, "--launcher", "command"]
         done = cockpits.cockpit("run", *job, *python, *said)
         assert done.returncode == 0, done.stderr
         assert "2 ranks on 2 nodes" in done.stderr
-        again = cockpits.cockpit("logs", "--slurm", f"{array}_3")
-        assert "| in" in again.stdout, again.stderr
-        wrong = cockpits.cockpit("stacks", "--slurm", f"{array}_3.5")
+        again = cockpits.cockpit("logs", "--slurm", element)
+        assert again.stdout.endswith(f"| in {element}\n"), again.stdout + again.stderr
+        inside = {f"SLURM_{name}_ID": array for name in ("JOB", "ARRAY_JOB")}
+        inside |= {"SLURM_ARRAY_TASK_ID": "5"}
+        planned = cockpits.cockpit("plan", "--slurm", *job[2:], *python, "--", "true", env=inside)
+        assert planned.returncode == 0, planned.stderr
+        wrong = cockpits.cockpit("stacks", "--slurm", f"{element}.5")
         assert "has no running step 5" in wrong.stderr
     finally:
         slurm.run("scancel", array)
@@ -296,8 +301,10 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
     slurm: Slurm, cockpits: Cockpits
 ) -> None:
     home = slurm.lab.home()
-    rank = "import time; [(print('step', n), time.sleep(0.1)) for n in range(100000)]"
-    text = f'#!/bin/sh\nsrun --label /usr/bin/python3 -u -c "{rank}"\n'
+    rank = "import time\nfor n in range(100000):\n    print('step', n)\n    time.sleep(0.1)\n"
+    slurm.lab.write(None, home / "batch.py", rank)
+    # Each rank is below a shell, as it would be below torchrun.
+    text = f"#!/bin/sh\nsrun --label sh -c '/usr/bin/python3 -u {home}/batch.py; exit'\n"
     slurm.lab.write(None, home / "batch.sh", text)
     words = ["sbatch", "--parsable", "-N2", "--ntasks-per-node=2", f"--output={home}/batch.out"]
     job = slurm.run(*words, str(home / "batch.sh")).strip()
@@ -326,8 +333,8 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
         assert refused.returncode == 2
         assert f"scancel {job}" in refused.stderr
         done = cockpits.cockpit("stop", "batch", "--foreign")
-        assert done.returncode == 0, done.stderr
-        until(lambda: slurm.state(job) != "RUNNING", "it was cancelled", timeout=60)
+        assert (done.returncode, slurm.state(job)) == (0, ""), done.stderr
+        assert f"stopped: SLURM job {job} is over" in done.stdout
     finally:
         if watch is not None:
             watch.kill()

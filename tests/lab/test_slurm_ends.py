@@ -122,37 +122,52 @@ ENDS = {
     "step": End(allocated(), cancel_step, "which held the run, was cancelled; SLURM job {job} goes on"),
     "node": End(
         allocated(),
-        as_root("scontrol", "update", "nodename=node2", "state=down", "reason=test"),
+        lambda slurm, job: slurm.kill_node("node2"),
         "SLURM ended job {job}: node2 failed",
     ),
 }
 
 
+TOGETHER = (("scancel", "script", "limit", "requeue", "step"), ("preempted", "queued-again"), ("node",))
+"""Jobs that run at the same time, and end so: most of what each takes is waiting for SLURM."""
+
+
 def test_every_end_of_a_job_is_called_by_its_name(slurm: Slurm) -> None:
-    for name, end in ENDS.items():
-        if slurm.tracking != "cgroup" and name not in ("scancel", "node"):
-            continue  # the words are the same
-        cockpits = Cockpits(slurm.lab, name, slurm.env)
-        job = end.job(slurm)
-        process = started(cockpits, job)
-        if name == "scancel":
-            told_by_a_signal(slurm, cockpits, job)
-        end.fault(slurm, job)
-        _, said = process.communicate(timeout=90)
-        assert process.returncode == 1
-        sentence = end.said.format(job=job)
-        assert sentence in said, f"{name}: {said}"
-        assert "first to fail" not in said, "what SLURM ended has not failed"
-        if name == "step":
-            slurm.cancel(job)
-        else:
-            recorded(cockpits)
-            slurm.run("scancel", job, check=False)  # it may be queued again
-            over(slurm, job)
-        assert not cockpits.left_over(), name
-        if name in ("node", "step"):
-            shown_afterwards(cockpits, sentence)
-    unwatched(slurm)
+    assert sorted(ENDS) == sorted(name for names in TOGETHER for name in names)
+    for names in TOGETHER:
+        # The words are the same, however processes are tracked.
+        chosen = [name for name in names if slurm.tracking == "cgroup" or name in ("scancel", "node")]
+        jobs = {name: ENDS[name].job(slurm) for name in chosen}
+        runs = {name: started(Cockpits(slurm.lab, name, slurm.env), jobs[name]) for name in chosen}
+        unwatched = unwatched_run(slurm) if "scancel" in chosen else None
+        if "scancel" in chosen:
+            told_by_a_signal(slurm, Cockpits(slurm.lab, "scancel", slurm.env), jobs["scancel"])
+        for name in chosen:
+            ENDS[name].fault(slurm, jobs[name])
+        for name in chosen:
+            ends_as_it_should(slurm, name, jobs[name], runs[name])
+        if unwatched:
+            known_later(slurm, unwatched)
+
+
+def ends_as_it_should(slurm: Slurm, name: str, job: str, process: subprocess.Popen[str]) -> None:
+    cockpits = Cockpits(slurm.lab, name, slurm.env)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    if name == "node":
+        slurm.start_node("node2")  # a slurmd that comes back ends what is left of jobs that are over
+    sentence = ENDS[name].said.format(job=job)
+    assert sentence in said, f"{name}: {said}"
+    assert "first to fail" not in said, "what SLURM ended has not failed"
+    if name == "step":
+        slurm.cancel(job)
+    else:
+        recorded(cockpits)
+        slurm.run("scancel", job, check=False)  # it may be queued again
+        over(slurm, job)
+    assert not cockpits.left_over(), name
+    if name in ("node", "step"):
+        shown_afterwards(cockpits, sentence)
 
 
 def started(cockpits: Cockpits, job: str) -> subprocess.Popen[str]:
@@ -186,11 +201,15 @@ def over(slurm: Slurm, job: str) -> None:
 
 
 def recorded(cockpits: Cockpits) -> None:
-    """Each node has recorded how its ranks ended before SLURM's SIGKILL."""
+    """Each node records how its ranks ended before SLURM's SIGKILL; a failed one does once it is back."""
+
+    def ended(node: str) -> bool:
+        return cockpits.count(node, "ended") == 1
+
     for node in cockpits.lab.nodes:
+        until(partial(ended, node), "all of it is recorded", timeout=60)
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
         assert [event["signal"] for event in exits] == [signal.SIGTERM] * 2
-        assert cockpits.count(node, "ended") == 1
 
 
 def shown_afterwards(cockpits: Cockpits, sentence: str) -> None:
@@ -205,15 +224,20 @@ def shown_afterwards(cockpits: Cockpits, sentence: str) -> None:
     assert over["first_failure"] is None
 
 
-def unwatched(slurm: Slurm) -> None:
-    """Nobody watches: what srun has said is enough to know it later, and so is the controller."""
-    cockpits = Cockpits(slurm.lab, "unwatched", slurm.env)
+def unwatched_run(slurm: Slurm) -> str:
+    """A run that nobody watches any more, in a job that is at its time limit; returns the job."""
     job = slurm.allocate("-N2", "-t", "10")
-    process = started(cockpits, job)
+    process = started(Cockpits(slurm.lab, "unwatched", slurm.env), job)
     process.kill()
     process.communicate()
     as_root("scontrol", "update", "jobid={job}", "EndTime=now+1")(slurm, job)
+    return job
+
+
+def known_later(slurm: Slurm, job: str) -> None:
+    """What srun has said is enough to know how that job ended, and so is the controller."""
     over(slurm, job)
+    cockpits = Cockpits(slurm.lab, "unwatched", slurm.env)
     said = f"SLURM ended job {job} at its time limit"
     listed = json.loads(cockpits.cockpit("ps", "--json", "--no-connect").stdout)
     assert [run["state"] for run in listed if run["run"] == "unwatched"] == [said], listed

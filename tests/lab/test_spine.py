@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from cockpit.base.progress import ring
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.needs import require, require_module
 from tests.waiting import until
@@ -30,6 +31,11 @@ def test_trains_and_says_so(cockpits: Cockpits, launcher: str) -> None:
     for node in cockpits.lab.nodes:
         exits = [event for event in cockpits.events(node) if event["e"] == "rank_exited"]
         assert [(event["code"], event["by"]) for event in exits] == [(0, "wrapper")] * 2
+        told = [event for event in cockpits.events(node) if event["e"] == "rank_probe"]
+        assert {(event["server"], event["steps"]) for event in told} == {("", "")}
+        rings = [ring.read(path.read_bytes()) for path in cockpits.node_folder(node).glob("probe/*.ring")]
+        source = "deepspeed" if launcher == "deepspeed" else "optimizer"
+        assert [(one.source, one.steps[-1].step) for one in rings] == [(source, 5)] * 2
     cockpits.assert_spools_equal()
 
 

@@ -192,3 +192,36 @@ def test_the_driver_as_its_kernel_module_says(monkeypatch: pytest.MonkeyPatch) -
     told = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
     monkeypatch.setattr(procfs, "contents", lambda path: told)
     assert checked("driver").driver == "570.86.15"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\nPreserveVideo: 0\n", False),
+        ("RmProfilingAdminOnly: 0\n", True),
+        ("RmProfilingAdminOnly: yes\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_whether_nvidia_s_driver_lets_users_read_counters(
+    text: str | None, expected: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = tmp_path / "params"
+    if text is not None:
+        params.write_text(text)
+    monkeypatch.setattr(machine, "_NVIDIA", str(params))
+    found = checked("profiling")
+    assert found.profiling is not None
+    assert found.profiling.gpu_counters is expected
+
+
+def test_addresses_of_an_interface_that_has_only_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = (
+        "fd000000000000000000000000000002 02 40 00 80     ib7\n"
+        "fe800000000000000000000000000002 02 40 20 80     ib7\n"
+        "fd000000000000000000000000000003 03 40 00 80     ib8\n"
+    )
+    monkeypatch.setattr(procfs, "contents", lambda path: lines.encode())
+    assert network.addresses_of("ib7") == ["fd00::2"]
+    assert "127.0.0.1" in network.addresses_of("lo")

@@ -65,6 +65,7 @@ def test_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         "memory_bytes": 40 << 30,
         "memory_total_bytes": 80 << 30,
         "processes": {"4711": 39 << 30},
+        "xids": [],
     }
     assert (second["utilisation_percent"], second["memory_bytes"], second["processes"]) == (0, 1 << 30, {})
     assert second["name"] == "NVIDIA H100 80GB HBM3"
@@ -87,3 +88,31 @@ def test_no_driver_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     broken.nvmlInit = fails
     monkeypatch.setattr(gpu, "NVML", broken)
     assert gpu.Gpus(b"").sample() == []
+
+
+def test_what_ails_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of the driver (Xid), each once; the rest only when it is asked for."""
+    nvml = recorded()
+    waiting = [SimpleNamespace(device=1, eventData=79), SimpleNamespace(device=0, eventData=31)]
+    registered: list[tuple[int, int]] = []
+
+    def wait(events: str, milliseconds: int) -> Any:
+        assert (events, milliseconds) == ("set", 0)
+        if not waiting:
+            raise NVMLError("Timeout")
+        return waiting.pop(0)
+
+    nvml.nvmlEventSetCreate = lambda: "set"
+    nvml.nvmlDeviceRegisterEvents = lambda handle, kind, events: registered.append((handle, kind))
+    nvml.nvmlEventSetWait_v2 = wait
+    nvml.nvmlDeviceGetIndex = lambda handle: handle
+    nvml.nvmlDeviceGetTotalEccErrors = lambda handle, kind, counter: 2 * handle
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x5 | 0x60 * handle
+    monkeypatch.setattr(gpu, "NVML", nvml)
+    gpus = gpu.Gpus(b"")
+    assert registered == [(0, 8), (1, 8)]
+    first, second = gpus.sample(health=True)
+    assert (first["xids"], first["errors"], first["slowed"]) == ([31], 0, [])
+    assert (second["xids"], second["errors"], second["slowed"]) == ([79], 2, ["heat", "heat (hardware)"])
+    assert [one["xids"] for one in gpus.sample()] == [[], []]
+    assert "slowed" not in gpus.sample()[0]

@@ -171,6 +171,47 @@ def test_processes_of_different_parents_are_one_job_of_unknown_ranks(made: Made)
     assert made.how() == {("pid", "other")}
 
 
+def alone(**facts: Any) -> Made:
+    """The only rank of a node, which meets the others on another one; it has other connections too."""
+    made = Made()
+    made.above[10] = Above("bash", (b"bash",))
+    made.worker(21, 10, words=TRAIN, **facts)
+    for port in (443, 29500, 41234, 6379):
+        made.hold(21, (LAN, 50000 + port % 1000), (FAR, port))
+    return made
+
+
+def test_the_only_rank_of_each_node() -> None:
+    """Where they meet is the same for all nodes; which rank it is nobody knows."""
+    guest, host = alone(), Made()
+    host.worker(31, 10, words=TRAIN)
+    host.connect(31, 29500, 31, address=FAR)
+    host.hold(31, (FAR, 29500), (LAN, 50500))
+    for made in (guest, host):
+        (found,) = made.found()
+        assert (found.how, found.addr, found.port) == ("pid", "10.0.0.2", "29500")
+
+
+def test_a_process_alone_without_enough_evidence() -> None:
+    """Connections alone are none, nor a GPU and torch alone; with torch's own port they are."""
+    assert alone(joined=False).found() == []
+    serving = alone(joined=False, gpus=frozenset({0}))
+    assert serving.found() == []
+    serving.torch.add(21)
+    assert [one.worker.pid for one in serving.found()] == [21]
+    quiet = Made()
+    quiet.worker(21, 10)
+    quiet.hold(21, (LAN, 50000), (FAR, 443))
+    assert quiet.found() == []
+    helped = alone()
+    helped.worker(22, 21)
+    helped.hold(22, (LAN, 50001), (FAR, 29500))
+    assert [one.worker.pid for one in helped.found()] == [21]
+    known = alone()
+    known.given[21] = Given(21, 3, 8)
+    assert known.found() == []
+
+
 def test_a_dead_rank_keeps_its_number(made: Made) -> None:
     dead = (("python3", 22, 22), ("git", 20, 20))
     made.above[10] = Above("python3.11", TRAIN, dead)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from cockpit.base.answers import EndAnswer, OutputsAnswer, WatchItem
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
+from cockpit.node.stacks import launchers
+from tests.needs import require
 from tests.waiting import until
 
 RANK = """
@@ -137,6 +140,87 @@ def test_why_there_is_none(ranks: Ranks) -> None:
     os.close(main)
 
 
+def test_through_the_terminal_of_script(ranks: Ranks) -> None:
+    """It writes what it reads from the terminal that it has made to a file that it opened."""
+    require("script")
+    words = "script -qf -c '$RANK_0 & $RANK_1 & wait' typed.out </dev/null >/dev/null &"
+    ranks.shell(words)
+    (file,) = answered(ranks.found()).files
+    assert (Path(file.path).name, file.ranks, file.shared) == ("typed.out", (0, 1), True)
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        ("10.0.0.9 40000 10.0.0.1 22", ("10.0.0.9", "40000", "10.0.0.1", "22")),
+        ("fe80::1%eth0 40000 fe80::2 22", ("fe80::1%eth0", "40000", "fe80::2", "22")),
+        ("UNKNOWN 65535 UNKNOWN 65535", ()),
+        ("10.0.0.9 0 10.0.0.1 22", ()),
+        ("10.0.0.9 99999 10.0.0.1 22", ()),
+        ("10.0.0.9 1", ()),
+        ("", ()),
+    ],
+)
+def test_what_an_environment_says_of_an_ssh_connection(said: str, ends: tuple[str, ...]) -> None:
+    assert outputs._caller(said.split()) == ends
+
+
+def test_who_has_the_near_end_of_a_connection(ranks: Ranks) -> None:
+    """As ssh has, whose output is what ranks elsewhere write."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()[1]
+        ranks.shell(f"sh -c 'exec sleep 1000' 5<>/dev/tcp/127.0.0.1/{place} >ssh.out 2>&1 &")
+        far = server.accept()[0]
+        with far:
+            ends = {"address": "127.0.0.1", "port": far.getpeername()[1], "to": "127.0.0.1", "to_port": place}
+            call = {"id": 1, "do": "outputs", "callers": [{"ranks": [2, 3], **ends}]}
+            answer = gate.read(OutputsAnswer, outputs.outputs(Call(call, b"", lambda head, data: None)))
+            other = {**call, "callers": [{"ranks": [2, 3], **ends, "to_port": 1}]}
+            nothing = gate.read(OutputsAnswer, outputs.outputs(Call(other, b"", lambda head, data: None)))
+    assert [(Path(file.path).name, file.ranks, file.shared) for file in answer.files] == [
+        ("ssh.out", (2, 3), False)
+    ]
+    assert [one.ranks for one in answer.launchers] == [(2, 3)]
+    assert not nothing.files
+    assert not nothing.launchers
+
+
+MASTER = """
+import socket, sys
+wire = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+server = socket.socket(socket.AF_UNIX)
+server.bind("control")
+server.listen()
+kept = []
+while True:
+    kept.append(server.accept()[0])
+    kept[-1].send(b"x")
+"""
+
+
+def test_a_connection_that_several_ssh_share_is_nobodys_output(ranks: Ranks) -> None:
+    """As with ControlMaster: its own output is that of one session, and which is not known."""
+    (ranks.folder / "master.py").write_text(MASTER)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()[1]
+        ranks.shell(f"{sys.executable} master.py {place} >first.out 2>&1 &")
+        far = server.accept()[0]
+        ends = {"address": "127.0.0.1", "port": far.getpeername()[1], "to": "127.0.0.1", "to_port": place}
+        call = {"id": 1, "do": "outputs", "callers": [{"ranks": [2], **ends}]}
+
+        def files() -> int:
+            answer = gate.read(OutputsAnswer, outputs.outputs(Call(call, b"", lambda head, data: None)))
+            assert [one.ranks for one in answer.launchers] == [(2,)]
+            return len(answer.files)
+
+        with far, socket.socket(socket.AF_UNIX) as client:
+            until((ranks.folder / "control").exists, "it listens", timeout=20)
+            assert files() == 1
+            until(lambda: not client.connect_ex(str(ranks.folder / "control")), "connected", timeout=20)
+            assert client.recv(1) == b"x"
+            assert files() == 0
+
+
 def test_a_file_that_is_only_read_is_no_output(ranks: Ranks) -> None:
     (ranks.folder / "secret").write_text("x")
     process = ranks.shell("sleep 1000 1<secret 2>/dev/null &")
@@ -247,3 +331,20 @@ def test_what_has_started_the_agent_is_not_ended() -> None:
     request = {"id": 1, "do": "end", "processes": [{"pid": above, "ticks": procfs.ticks(above)}]}
     with pytest.raises(NodeError, match="has started this agent too"):
         ending.end(Call(request, b"", lambda head, data: None))
+
+
+@pytest.mark.parametrize(
+    ("command", "typed_into"),
+    [
+        ("-bash", True),
+        ("/usr/bin/zsh -i -l", True),
+        ("/bin/bash --init-file /usr/share/code/scripts/shellIntegration-bash.sh", True),
+        ("bash --rcfile x -i", True),
+        ("bash --rcfile x train.sh", False),
+        ("bash -l train.sh", False),
+        ("bash -c train", False),
+        ("python train.py", False),
+    ],
+)
+def test_a_shell_that_a_person_types_into_started_nothing(command: str, typed_into: bool) -> None:
+    assert launchers.is_typed_into(command.encode().split()) == typed_into

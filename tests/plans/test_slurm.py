@@ -70,7 +70,6 @@ def test_gpus_differ_from_node_to_node() -> None:
         ({"state": "PENDING", "reason": "Resources", "nodes": "(null)"}, "PENDING (Resources)"),
         ({"state": "TIMEOUT"}, "has ended: TIMEOUT"),
         ({"uid": os.getuid() + 1}, "its owner alone"),
-        ({"more": "HetJobId=2 HetJobOffset=0 "}, "heterogeneous"),
         ({"nodes": "-oProxyCommand=x"}, "oProxyCommand"),
         ({"nodes": "node[1-999999999]"}, "999999999"),
         ({"nodes": ""}, "cannot be"),
@@ -80,6 +79,12 @@ def test_a_job_that_cannot_be_used_says_why(fields: dict[str, object], says: str
     with pytest.raises(CockpitError) as caught:
         slots(shown(**fields))
     assert says in str(caught.value)
+
+
+def test_a_heterogeneous_job_is_refused_in_words() -> None:
+    parts = [shown(job=2 + n, more=f"HetJobId=2 HetJobOffset={n} ") for n in (0, 1)]
+    with pytest.raises(CockpitError, match="heterogeneous jobs are not supported"):
+        slots("".join(parts))
 
 
 def test_an_array_wants_an_element() -> None:

@@ -18,8 +18,9 @@ from cockpit.base import verbs
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link
 from cockpit.transport.base import LinkError, Progress
-from cockpit.transport.openssh import HANDSHAKES_PER_HOP, OpensshWays
+from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_config import OpensshConfig
+from cockpit.transport.openssh_process import HANDSHAKES_PER_HOP
 from cockpit.transport.openssh_words import Failure, Said
 from tests.needs import require
 from tests.transport.sshserver import Place
@@ -45,6 +46,7 @@ async def refused(ways: OpensshWays, name: str) -> LinkError:
     with pytest.raises(LinkError) as caught:
         await transport.open("true")
     await transport.close()
+    await ways.close()
     return caught.value
 
 
@@ -132,10 +134,12 @@ def test_through_a_jump_host(tmp_path: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)
         async with place.server("jump") as jump, place.server("alpha", "ProxyJump jump") as alpha:
-            transport = await ways(place).to("alpha")
+            made = ways(place)
+            transport = await made.to("alpha")
             pipe = await transport.open("echo there; cat")
             assert await pipe.read(100) == b"there\n"
             await transport.close()
+            await made.close()
             assert (jump.connections, alpha.connections) == (1, 1)
 
     asyncio.run(main())
@@ -196,7 +200,7 @@ def test_a_refused_key_names_who_was_refused(tmp_path: Path) -> None:
         async with place.server("alpha", admits=False):
             error = await refused(ways(place), "alpha")
             assert error.what == "login refused: tester is not accepted"
-            assert "ssh-copy-id alpha" in error.hint
+            assert f"ssh-copy-id -F {place.config} alpha" in error.hint
             assert not error.retry
 
     asyncio.run(main())

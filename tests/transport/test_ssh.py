@@ -13,7 +13,7 @@ import pytest
 from cockpit.base import verbs
 from cockpit.engine.links import payload
 from cockpit.engine.links.link import Link
-from cockpit.transport.base import LinkError
+from cockpit.transport.base import LinkError, NoLogin
 from cockpit.transport.ssh import HANDSHAKES_PER_HOP, SshHops, SshOptions
 from cockpit.transport.sshfaults import jump_host, typed
 from tests.transport.sshserver import Place
@@ -87,6 +87,21 @@ def test_nothing_is_forwarded(tmp_path: Path) -> None:
             assert connection._options.agent_forward_path is None
             assert connection._options.x11_forwarding is False
             connection.abort()
+
+    asyncio.run(main())
+
+
+def test_a_pkcs11_provider_that_asyncssh_cannot_use_hides_no_other_key(tmp_path: Path) -> None:
+    """The agent may hold the card, too."""
+
+    async def main() -> None:
+        place = Place(tmp_path)
+        async with place.server("alpha", "PKCS11Provider /usr/lib/none.so") as counts:
+            (await place.hops().connect("alpha")).abort()
+            assert counts.connections == 1
+        async with place.server("beta", "PKCS11Provider /usr/lib/none.so", admits=False):
+            with pytest.raises(NoLogin, match=r"PKCS11Provider needs ssh-add -s"):
+                await place.hops().connect("beta")
 
     asyncio.run(main())
 

@@ -116,6 +116,33 @@ def trains(stage: Stage, steps: int = 26) -> None:
         stage.prints(rank, "[INFO] [logging.py:96:log_dist] [Rank 0] step=1216, skipped=0, lr=[1e-04]\n")
 
 
+def slows(stage: Stage) -> None:
+    """Rank 13 works half as long again since step 1170; a checkpoint took 11 s in between."""
+    assert stage.board is not None
+    paces(stage, 1010, 1217, slow=13, since=1170, checkpoints=(1200,))
+
+
+def paces(
+    stage: Stage, first: int, last: int, *, slow: int, since: int, checkpoints: Sequence[int] = ()
+) -> None:
+    """Every rank notes its steps, of 2 s, or as long as the slow one works."""
+    assert stage.board is not None
+    pace = stage.board.pace
+    spans = [(2.96 if step >= since else 1.99) + 11 * (step in checkpoints) for step in range(first, last)]
+    at = time.time() - 0.9 - sum(spans)
+    for step, span in zip(range(first, last), spans, strict=True):
+        at += span
+        for rank in stage.model.ranks:
+            ripple = (rank * 37 + step * 11) % 17 / 400
+            late = 0.97 if rank == slow and step >= since else 0.0
+            pace.stepped(rank, step, at + (ripple + late if step == last - 1 else ripple))
+            pace.worked(rank, step, 1.97 + late + ripple)
+        loss = 2.9 - (step - first) * 0.002 + (step * 7 % 13) / 100
+        text = f"step {step}/5000 loss {loss:.3f} lr 1e-4 tokens/s {3_080_000 - 900_000 * (step >= since)}\n"
+        stage.board.metrics.feed(0, text.encode(), at)
+    trains(stage)
+
+
 def everyone_trains(stage: Stage) -> None:
     """Every rank prints its own numbers; rank 29 odd ones, and ranks 8 to 15 run out of memory."""
     for rank in stage.model.ranks:
@@ -306,6 +333,10 @@ SCENES: dict[str, Scene] = {
     "detail": Scene(keys=("down", "right", "3")),
     "events": Scene(play=fails, keys=("4",)),
     "commands": Scene(keys=("5",)),
+    "pace": Scene(play=slows, keys=("6",)),
+    "pace-ranks": Scene(play=slows, keys=("6", "z")),
+    "pace-log-only": Scene(keys=("6",)),
+    "pace-unknown": Scene(play=nothing, keys=("6",)),
     "filtered": Scene(keys=("slash", *"loss 2.3")),
     "frozen": Scene(keys=("p",)),
     "help": Scene(keys=("question_mark",)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.base.verbs import Environ
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.engine.launch.start import Stages
@@ -60,6 +61,7 @@ class Stage:
         self.name = run
         self.nodes = list(nodes)
         self.model = RunModel()
+        self.pace = Pace(rank for entry in entries for rank in entry.ranks)
         self.behind: dict[str, int] = {}
         self.stops_at: float | None = None
         self.stops: list[bool] = []
@@ -84,7 +86,7 @@ class Stage:
         if self.fails is not None:
             raise self.fails
         listener = stages.listener(self.folder)
-        listener.joined(self.model)
+        listener.joined(self.model, self.pace)
         assert isinstance(listener, Board)
         self.board = listener
         for event in self._early:
@@ -168,6 +170,9 @@ class Stage:
         self.happens(node, kind="rank_exited", at=time.time() - 4.4, rank=rank, code=1, signal=None)
 
     # The session
+
+    def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
+        task.close()  # there are no nodes to ask
 
     def watch(self, *, policy: bool = True) -> None:
         """Nothing comes by itself."""

@@ -22,6 +22,8 @@ from textual.selection import SELECT_ALL, Selection
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.trackers import Tracker
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import Entry
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
@@ -193,6 +195,27 @@ def row(lines: list[str], label: str) -> str:
 # A rank
 
 
+def test_a_slow_rank_says_how_slow_it_is_and_since_when() -> None:
+    pace = Pace(range(4))
+    for step in range(40):
+        for rank in range(4):
+            late = 1.0 if rank == 3 and step >= 20 else 0.0
+            pace.stepped(rank, step, T0 + 2.0 * step + 0.5 * late)
+            pace.worked(rank, step, 2.0 + late)
+    page = Tracker("W&B", "https://wandb.ai/ada/gpt/runs/3k1x9s2a")
+    lines = shown(Run().running(), 3, pace=pace, pages=[(("gpu01", 0), page)])
+    assert lines[0] == "rank 3  gpu02:1  pid 4003  ● running  ▲ slow"
+    assert row(lines, "work").endswith("3.00 s  others 2.00 s")
+    assert row(lines, "last step") == "39, 42 s ago"
+    assert row(lines, "slow") == "+50 % over the median rank since step 20"
+    assert "W&B: https://wandb.ai/ada/gpt/runs/3k1x9s2a" in lines
+    assert "  in the log of rank 0 on gpu01" in lines
+    calm = shown(Run().running(), 2, pace=pace)
+    assert calm[0] == "rank 2  gpu02:0  pid 4002  ● running"
+    assert row(calm, "work").endswith("2.00 s  others 2.00 s")
+    assert not any("slow" in line for line in calm)
+
+
 @pytest.mark.parametrize("width", [45, 90])
 def test_a_running_rank(width: int) -> None:
     lines = shown(Run().running(), 3, width)
@@ -333,6 +356,23 @@ def test_a_node(width: int) -> None:
     assert "- something odd" in lines
     assert "NCCL_DEBUG=INFO" in lines
     assert not any(line.startswith("nsys ") for line in lines)
+
+
+def test_what_the_probe_says() -> None:
+    run = Run().running()
+    run.tell(121, "supervisor_started", "gpu02", probe="auto")
+    assert "probe      waiting: torch is not imported yet" in shown(run, 3)
+    run.tell(122, "rank_probe", "gpu02", rank=3, pid=4003, torch="2.13.0", server=HOSTILE)
+    told = {"source": "deepspeed", "step": 1234, "age_s": 2.0, "step_s": 0.5, "steps": []}
+    ranks = {"3": {"rss_bytes": 1, "progress": told}}
+    run.tell(123, "sample", "gpu02", sample={}, ranks=ranks)
+    lines = shown(run, 3)
+    assert "step       1,234 of 5,000, ended 2.0 s ago" in lines
+    assert "step time  500 ms" in lines
+    assert any(line.startswith("probe      on: no recorder: ") for line in lines)
+    told["source"] = "optimizer"
+    run.tell(124, "sample", "gpu02", sample={}, ranks=ranks)
+    assert "step       29 of 5,000, ended 2.0 s ago" in shown(run, 3), "the log's own count goes on"
 
 
 # What nodes send may be anything

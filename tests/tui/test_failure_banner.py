@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cockpit.core.run.failure import failure
+from cockpit.core.run.failure import failure, gone
 from cockpit.core.run.model import RunModel
 from cockpit.tui.panes.line import Part, fit
 from cockpit.tui.run.failure_banner import FailureBanner
@@ -67,6 +67,81 @@ def crashed() -> RunModel:
 
 def test_nothing_failed_nothing_shown() -> None:
     assert shown(running(2, 2)) == []
+
+
+def test_memory_that_is_about_to_be_full_until_a_rank_fails() -> None:
+    model = running(4, 8)
+    for number, node in enumerate(("gpu02", "gpu01", "gpu04")):
+        filling = {"used_bytes": 91e9, "limit_bytes": 96e9, "bytes_s": 5e8, "over_s": 700}
+        sizes = {name: int(size) for name, size in filling.items()}
+        ranks = {str(8 + rank): 6e7 for rank in range(8)} if node == "gpu02" else {}
+        at = NOW + 120 * (1 + number)
+        happens(model, node, "filling", of="/job_7/step_0", full_at=at, ranks=ranks, **sizes)
+    assert [line.rstrip() for line in shown(model, width=178)] == [
+        "▌ memory of gpu02 is full in about 2 min (limit of SLURM step 7.0: 96 GB)"
+        "  ranks 8-15 grow by 3.6 GB a minute each",
+        "▌ memory of gpu01 is full in about 4 min (limit of SLURM step 7.0: 96 GB)",
+        "▌ and 1 more",
+    ]
+    assert shown(model, width=40)[0] == "▌ memory of gpu02 is full in about 2 m…"
+    exits(model, 9, None, 9)
+    lines = shown(model, b"step 4\n")
+    assert lines[0].startswith("▌ rank 9 failed first")
+    why = "▌ killed by the kernel, as it seems: its memory headed for the limit of SLURM step 7.0 (91 GB"
+    assert lines[1].startswith(why)
+
+
+def test_notices_the_worst_first() -> None:
+    model = running(2, 2)
+    evidence = ["1.2 steps/s, usually 1.94 in this run", "rank 3 is 52% slower than the median rank"]
+    slow: dict[str, Any] = {
+        "what": "throughput is 38% below usual",
+        "evidence": evidence,
+        "certainty": "likely",
+    }
+    happens(model, "", "notice", id="throughput", since=NOW, **slow)
+    full: dict[str, Any] = {
+        "what": "the disk of the run folder on gpu01 is full",
+        "due": NOW + 720,
+        "certainty": "likely",
+    }
+    happens(model, "", "notice", id="disk", of="gpu01", since=NOW, **full)
+    lost: dict[str, Any] = {
+        "what": "the loss is NaN since step 4,120",
+        "certainty": "sure",
+        "severity": "error",
+    }
+    happens(model, "", "notice", id="loss", of="nan", since=NOW, **lost)
+    lines = [line.rstrip() for line in shown(model)]
+    assert lines[0].startswith("▌ the loss is NaN since step 4,120  since ")
+    assert lines[1].startswith("▌ the disk of the run folder on gpu01 is full in about 12 min")
+    assert lines[2] == "▌ and 1 more"
+    happens(model, "", "notice", id="loss", of="nan", over=True)
+    lines = [line.rstrip() for line in shown(model)]
+    assert lines[1] == (
+        "▌ throughput is 38% below usual  rank 3 is 52% slower than the median rank"
+        "  1.2 steps/s, usually 1.94 in this run"
+    )
+
+
+def test_a_rank_of_a_foreign_job_that_is_gone() -> None:
+    model = running(2, 2)
+    happens(model, "gpu02", "rank_gone", NOW - 60, rank=3, pid=41_003)
+    assert shown(model) == []
+    cause = gone(model, "run", lambda rank: (LOG, True))
+    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+
+    async def main() -> list[str]:
+        async with app.run_test(size=(140, 10)) as pilot:
+            app.widget.show(model, cause, None, NOW)
+            await pilot.pause()
+            return app.lines()
+
+    assert [line.rstrip() for line in asyncio.run(main())] == [
+        "▌ rank 3 is gone; its log ends with an error  gpu02, local rank 1 · at 04:03:41.0"
+        "  how it ended is not known",
+        "▌ RuntimeError: CUDA out of memory  train.py:188 forward → attention.py:71 softmax  F: its log",
+    ]
 
 
 def test_what_the_end_of_a_job_killed_has_not_failed() -> None:

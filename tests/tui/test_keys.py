@@ -124,6 +124,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "events": ("panes", (), lambda app: shown(app) == "events"),
     "log": ("panes", (), lambda app: shown(app) == "log" and app.focused is log(app)),
     "commands": ("panes", (), lambda app: shown(app) == "commands"),
+    "pace": ("panes", (), lambda app: shown(app) == "pace"),
     "nodes": ("panes", ("2",), lambda app: app.focused is grid(app)),
     "previous_pane": ("panes", (), lambda app: app.focused is not None and app.focused.id == "log"),
     "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),

@@ -117,6 +117,21 @@ def test_the_first_failure_stands_out_among_those_that_followed() -> None:
     assert "■■■● ●✖●●" in lines(model)[2]
 
 
+def test_a_slow_rank_is_marked_but_hides_no_state() -> None:
+    model = running(2, 8)
+    exits(model, 1, 1)
+    exits(model, 2, 0)
+
+    async def slow(grid: RankGrid, pilot: Pilot[None]) -> None:
+        grid.slow = frozenset({1, 2, 13})
+        grid.update_model(model, None, NOW)
+
+    _, first, second = lines(model, play=slow)
+    assert first.split()[1:3] == ["●✖✓●", "●●●●"]
+    assert second.split()[1:3] == ["●●●●", "●▲●●"]
+    assert lines(model, play=slow, glyphs=ASCII)[2].split()[1:3] == ["oooo", "o!oo"]
+
+
 def test_states_have_signs_in_ascii_too() -> None:
     model = RunModel()
     happens(model, "", "planned", nodes={"a": [0, 1, 2, 3], "b": [4]})

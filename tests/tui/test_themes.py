@@ -34,7 +34,10 @@ OURS = {
     if table != "base"
     for name in names
 }
-BEHIND = ("frame", "notice")
+CELLS = tuple(f"pace-{name}" for name in themes.TABLES["pace"])
+"""Cells of ranks × time, from *no step* to *twice as long*."""
+
+BEHIND = ("frame", "notice", *CELLS)
 """Variables that no text is drawn in."""
 
 
@@ -147,6 +150,19 @@ def test_no_two_states_of_the_colour_blind_theme_look_alike(eyes: str) -> None:
         < 20
     ]
     assert alike == []
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_cells_of_a_map_can_be_told_apart(name: str) -> None:
+    cells = [Color.parse(shipped(name).variables[cell]) for cell in CELLS]
+    for eyes in EYES:
+        places = [seen(cell, eyes) for cell in cells]
+        near = [
+            f"{CELLS[at]} and {CELLS[at + 1]}, {eyes}: {distance:.0f}"
+            for at, (one, other) in enumerate(itertools.pairwise(places))
+            if (distance := sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5) < 10
+        ]
+        assert near == []
 
 
 def test_the_terminals_own_theme_has_no_colour_of_ours() -> None:

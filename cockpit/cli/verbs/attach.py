@@ -14,7 +14,7 @@ from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
 from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.run.foreign import session_of
-from cockpit.engine.run.foreign_jobs import make_known
+from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
 from cockpit.errors import Exit
 
@@ -55,23 +55,27 @@ def main(words: list[str]) -> int:
     if not source and os.path.isfile(args.target) and not job_options.names_run(args.target):
         source = [args.target]
     if source:
-        args.target = asyncio.run(_attach_job(source, args))
+        return asyncio.run(_attach_job(source, args))
     folder = RunFolder.find(args.target)
     asyncio.run(started(folder))
+    return asyncio.run(_watch(folder, args))
+
+
+async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | None = None) -> int:
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Joining
 
-        return terminal.fly(Joining(folder), read_only=args.read_only)
-    return asyncio.run(_attach(folder, Output(args.json, args.headless, args.give_up)))
+        return await terminal.flown(Joining(folder, known), read_only=args.read_only)
+    return await _attach(folder, Output(args.json, args.headless, args.give_up), known)
 
 
-async def _attach(folder: RunFolder, output: Output) -> Exit:
+async def _attach(folder: RunFolder, output: Output, known: Known | None) -> Exit:
     live = Live(folder.manifest, output)
     writer = folder.lock()
     if not writer:
         say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
     missed = Missed(folder, live) if writer else None
-    session = session_of(folder, missed or live, writer=writer)
+    session = session_of(folder, missed or live, writer=writer, known=known)
     try:
         await session.rejoin()
         roll = session.pool.roll
@@ -81,17 +85,19 @@ async def _attach(folder: RunFolder, output: Output) -> Exit:
         await session.close()
 
 
-async def _attach_job(source: list[str], args: argparse.Namespace) -> str:
-    """The name under which the job on these nodes is known here: a run's own, or one that it gets."""
+async def _attach_job(source: list[str], args: argparse.Namespace) -> int:
+    """Watch the job on these nodes, under a run's own name, or under one that it gets."""
     async with job_options.job_party(source, args) as (party, _):
         name = party.job.run
         if name:
             async with telling(lambda: party.pool.roll, failures=False):
                 await adopt(party.pool, party.nodes, "")
-        if any(folder.name == name for folder in list_runs()):
-            return name
-        words = ["cockpit", "attach", *party.source]
-        folder = await make_known(party.job, party.pool, words, args.name)
-        why = "its run folder is not found there" if name else "cockpit did not start it"
-        say(f"{why}; its name here: {folder.name}")
-        return folder.name
+        if not any(folder.name == name for folder in list_runs()):
+            words = ["cockpit", "attach", *party.source]
+            known = await make_known(party.job, party.pool, words, args.name, party.nodes)
+            why = "its run folder is not found there" if name else "cockpit did not start it"
+            say(f"{why}; its name here: {known.folder.name}")
+            return await _watch(known.folder, args, known)
+    folder = RunFolder.find(name)
+    await started(folder)
+    return await _watch(folder, args)

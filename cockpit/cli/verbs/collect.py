@@ -1,12 +1,13 @@
-"""``cockpit collect RUN``: fetch and verify the profiler reports of all nodes."""
+"""``cockpit collect RUN [FILE…]``: fetch and verify profiler reports, or named files, of all nodes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cockpit.base.shell import quote
+from cockpit.base.shell import join
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, say
 from cockpit.cli.parsing import Parser
@@ -24,29 +25,48 @@ def main(words: list[str]) -> int:
     """Fetch reports."""
     parser = Parser(
         "collect",
-        "Fetch a run's profiler reports from all nodes at once, checked by sha256 on both sides. "
-        "If interrupted, run it again: it resumes where it stopped.",
-        "Exit codes: 0 every node's report is here and verified, 3 something is missing (it says what).",
+        "Fetch a run's profiler reports from all nodes at once, or the files named, checked by sha256 on "
+        "both sides. If interrupted, run it again: it resumes where it stopped.",
+        "FILE is a path on the nodes, or a pattern with * ? [ ] (in quotes, so that this shell leaves it as "
+        "it is); relative to where the ranks work. A node that lacks a file which another one has is said, "
+        "no error. "
+        "Exit codes: 0 everything is here and verified, 3 something is missing (it says what).",
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    parser.add_argument("files", metavar="FILE", nargs="*", help="files on the nodes to fetch instead")
     add_option(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="where to (default: the run's folder)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
-    args = parser.parse_args(words)
-    return asyncio.run(_fetch(run_folder(args.run, args.slurm), args.output, as_json=args.json))
+    args, more = parser.parse_known_args(words)
+    for word in more:
+        if word.startswith("-"):
+            parser.refuse(word)
+    args.files += more  # those after an option
+    if args.slurm is not None and args.run is not None:  # the job names the run: these are files
+        args.run, args.files = None, [args.run, *args.files]
+    folder = run_folder(args.run, args.slurm)
+    return asyncio.run(_fetch(folder, args.output, args.files, as_json=args.json))
 
 
-async def _fetch(folder: RunFolder, target: Path | None, *, as_json: bool) -> Exit:
+async def _fetch(folder: RunFolder, target: Path | None, files: list[str], *, as_json: bool) -> Exit:
     async with pool_for(folder.manifest) as pool:
-        return await fetch(folder, pool, target, as_json=as_json)
+        return await fetch(folder, pool, target, files, as_json=as_json)
 
 
 async def fetch(
-    folder: RunFolder, pool: LinkPool, target: Path | None = None, *, as_json: bool = False
+    folder: RunFolder,
+    pool: LinkPool,
+    target: Path | None = None,
+    files: Sequence[str] = (),
+    *,
+    as_json: bool = False,
 ) -> Exit:
-    """Collect with progress on stderr and the outcome on stdout."""
+    """Collect with progress on stderr and the outcome on stdout.
+
+    :param files: what to fetch on the nodes; none: reports
+    """
     progress = StatusLine()
     pool.roll.call(node.name for node in folder.manifest.nodes)
 
@@ -59,7 +79,8 @@ async def fetch(
 
     try:
         async with telling(lambda: pool.roll):
-            collected = await collect(folder, pool, target or folder.path / "reports", show, lost)
+            where = target or folder.path / ("files" if files else "reports")
+            collected = await collect(folder, pool, where, show, lost, words=files)
     finally:
         progress.clear()
     if as_json:
@@ -67,19 +88,26 @@ async def fetch(
         out_json({"event": "collected", **fields})
         return collected.exit_code()
     for report in collected.reports:
+        name = report.path or report.name
         if report.state == "collected":
             path, size = collected.folder / report.file, report.size / 1e6
-            out(f"{report.node}: {path}  {size:.1f} MB  sha256 verified")
+            more = f"; {report.why}" if report.why and report.path else ""
+            out(f"{report.node}: {path}  {size:.1f} MB  sha256 verified{more}")
+        elif report.state == "same":
+            out(f"{report.node}: {name}: {report.why}")
         else:
-            out(f"{report.node}: {report.name}: {report.state}: {report.why}")
+            out(f"{report.node}: {name}: {report.state}: {report.why}")
     for node, why in collected.missing.items():
-        out(f"{node}: no report: {why}")
+        out(f"{node}: {why}" if files else f"{node}: no report: {why}")
+    for node, words in collected.absent.items():
+        if rest := [word for word in words if f"no such file: {word}" not in collected.missing.get(node, "")]:
+            say(f"{node}: has no {', '.join(rest)}")
     for node, names in collected.passed_over.items():
         say(f"{node}: not fetched (not reports): {', '.join(map(repr, names))}")
-    if collected.reports:
+    if collected.reports and not files:
         say(WARNING)
-    if not collected.complete and (collected.reports or folder.manifest.profile):
-        say(f"not complete; to try again: cockpit collect {quote(folder.name)}")
+    if not collected.complete and (collected.reports or folder.manifest.profile or files):
+        say(f"not complete; to try again: cockpit collect {join([folder.name, *files])}")
     return collected.exit_code()
 
 
@@ -96,5 +124,6 @@ def _how_far(collected: Collected) -> str:
         if report.state == "fetching"
     ]
     share = 100 * here // max(total, 1)
-    text = f"collect: {done}/{len(collected.reports)} reports, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
+    what = "files" if any(report.path for report in collected.reports) else "reports"
+    text = f"collect: {done}/{len(collected.reports)} {what}, {here / 1e6:.0f}/{total / 1e6:.0f} MB"
     return f"{text} ({share} %)  {', '.join(under_way[:4])}"

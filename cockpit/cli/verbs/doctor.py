@@ -8,16 +8,22 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from cockpit.cli import launch_options
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, table
+from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.parsing import Parser, add_seconds, reach
+from cockpit.cli.status_line import StatusLine
 from cockpit.core.doctor import memory
-from cockpit.core.doctor.diagnosis import code, line, verdict
+from cockpit.core.doctor.deep import Rehearsed, summary
+from cockpit.core.doctor.deep import found as findings_of
+from cockpit.core.doctor.diagnosis import code, line, verdict, worst_first
 from cockpit.core.doctor.looks import size
 from cockpit.core.finding import Finding
 from cockpit.core.text import counted
+from cockpit.engine.deep import TIMEOUT_S as DEEP_S
+from cockpit.engine.deep import Deep, rehearse
 from cockpit.engine.doctor import TIMEOUT_S, Wanted, examine
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.pool import PYTHONS, LinkPool
@@ -29,8 +35,10 @@ EPILOG = """examples:
   cockpit doctor -w 'gpu[01-04]' --python /opt/venv/bin/python
   cockpit doctor hostfile --params 70e9      also: which stages of ZeRO hold such a model here
   cockpit doctor hostfile -- train.py        also compares the Python files beside train.py
+  cockpit doctor hostfile --deep             also: do all nodes reduce together with torch, and how fast?
 
-Takes the options of `cockpit run`, and looks at the nodes as such a run would find them. Nothing is started.
+Takes the options of `cockpit run`, and looks at the nodes as such a run would find them. Without --deep,
+nothing is started.
 Exit code: 0 fit, 1 warnings, 3 unfit.
 """
 
@@ -46,8 +54,15 @@ def main(words: list[str]) -> int:
     model = Model.of(args.params, args.ds_config)
     scheduler = args.slurm is not None
     wanted = Wanted(launch.job, args.launcher, args.node_dir, scheduler, timeout_s=args.timeout)
+    deep = Deep(args.iface, args.deep_timeout) if args.deep else None
+    if deep is None and args.iface:
+        made.error("--iface goes with --deep")
     began = time.monotonic()
-    found = asyncio.run(_examine(args, wanted))
+    found, done = asyncio.run(_examine(args, wanted, deep))
+    if done is not None:
+        # That the port cannot be reached is known better by now.
+        seen = [each for each in found.findings if each.id != "unreached" or done.dropped is None]
+        found = replace(found, findings=worst_first((*seen, *findings_of(done))))
     rows: tuple[memory.Need, ...] = ()
     if model is not None:
         there = memory.have(found.looks, [len(host.slots) for host in wanted.job.hosts])
@@ -56,10 +71,13 @@ def main(words: list[str]) -> int:
         found = replace(found, findings=(*found.findings, *([lacking] if lacking else [])))
     if args.json:
         needs = [{**asdict(row), "fits": there.fits(row)} for row in rows]
-        out_json({**as_json(found), **({"memory": needs} if rows else {})})
+        told = {"memory": needs} if rows else {}
+        out_json({**as_json(found), **told, **({"deep": done.as_json()} if done else {})})
     else:
         if rows:
             _print_memory(rows, there, args.params)
+        if done is not None and (lines := summary(done)):
+            out_lines([*lines, ""])
         _print(found, time.monotonic() - began)
     return int(code(found.findings))
 
@@ -80,6 +98,17 @@ def _parser() -> Parser:
         "--ds-config", metavar="FILE", default="", help="with --params: check the ZeRO setup of FILE"
     )
     add_seconds(made, "--timeout", TIMEOUT_S, f"seconds for a node to answer ({TIMEOUT_S:g})")
+    group = made.add_argument_group("torch test")
+    group.add_argument(
+        "--deep",
+        action="store_true",
+        help="test torch.distributed between all nodes where nothing runs (gloo, NCCL on free GPUs); if it "
+        "fails, find the node or link",
+    )
+    group.add_argument(
+        "--iface", metavar="NAME", default="", help="with --deep: the network interface that ranks must take"
+    )
+    add_seconds(group, "--deep-timeout", DEEP_S, f"seconds for all of that ({DEEP_S:g})")
     made.add_argument("--node-dir", metavar="DIR", default="", help="as given to run")
     return made
 
@@ -133,10 +162,27 @@ def _print_memory(rows: Sequence[memory.Need], there: memory.Have, params: str) 
     out()
 
 
-async def _examine(args: argparse.Namespace, wanted: Wanted) -> Diagnosis:
+async def _examine(
+    args: argparse.Namespace, wanted: Wanted, deep: Deep | None
+) -> tuple[Diagnosis, Rehearsed | None]:
     pythons = [*([wanted.job.python] if wanted.job.python else []), *PYTHONS]
-    async with LinkPool(pythons, reach(args)) as pool, telling(lambda: pool.roll, failures=False):
-        return await examine(pool, wanted)
+    async with LinkPool(pythons, reach(args)) as pool:
+        async with telling(lambda: pool.roll, failures=False):
+            found = await examine(pool, wanted)
+        if deep is None:
+            return found, None
+        progress = StatusLine()
+        try:
+            return found, await rehearse(pool, found.looks, wanted, deep, partial(_say_progress, progress))
+        finally:
+            progress.clear()
+
+
+def _say_progress(progress: StatusLine, text: str) -> None:
+    if progress.on:
+        progress.show(text)
+    else:
+        say(text)
 
 
 def as_json(found: Diagnosis) -> dict[str, object]:

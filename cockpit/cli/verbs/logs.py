@@ -8,7 +8,8 @@ import re
 import time
 
 from cockpit.base.record import rank_log
-from cockpit.cli.awaiting import started, telling
+from cockpit.cli.awaiting import started
+from cockpit.cli.catching_up import catch_up
 from cockpit.cli.merged import Show
 from cockpit.cli.output import raw, say
 from cockpit.cli.parsing import Parser, rank_set
@@ -23,9 +24,6 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.session import Listener, Session
 from cockpit.errors import CockpitError, Exit
-
-_CONNECT_S = 15.0
-"""How long a node may take to send what is missing here, before what we have is shown without it."""
 
 
 def main(words: list[str]) -> int:
@@ -174,30 +172,11 @@ async def _joined(folder: RunFolder, feed: _Feed, *, reading: bool) -> Session |
         await session.rejoin()
         session.watch(policy=False)
         if writer:
-            await _catch_up(session)
+            await catch_up(session)
     except BaseException:
         await session.close()
         raise
     return session
-
-
-async def _catch_up(session: Session) -> None:
-    deadline = time.monotonic() + _CONNECT_S
-    names = set(session.model.nodes)
-    async with telling(lambda: session.pool.roll, failures=False):
-        while names and time.monotonic() < deadline:
-            await session.wait(TICK_S)
-            names = {
-                name
-                for name, node in session.model.nodes.items()
-                if session.behind.get(name) != 0 and not node.done and node.link != "gone"
-                if name not in session.paused
-            }
-    for name, node in session.model.nodes.items():
-        if name in names or (node.link in ("gone", "stale") and not node.done):
-            say(f"{name}: no answer, its output may be incomplete here: {node.link_why}")
-    for name, why in session.paused.items():
-        say(f"{name}: its output is incomplete here: {why}")
 
 
 def _raw(folder: RunFolder, query: Query) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,15 +15,21 @@ from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.summary import state_text
 from cockpit.errors import CockpitError, Exit
+from cockpit.slurm import own_job
+from cockpit.tui.look.units import span_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from cockpit.core.pace.pace import Pace
     from cockpit.core.run.model import RunModel
     from cockpit.engine.links.pool import LinkPool
     from cockpit.engine.records.folder import RunFolder
     from cockpit.engine.run.join import Pools
 
+
+OLD_S = 180.0
+"""A step of a live run that ended so long ago has its age beside it: nothing newer is known here."""
 
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
 
@@ -53,7 +58,7 @@ def main(words: list[str]) -> int:
     if args.slurm is not None:
         from cockpit.cli import slurm_options
 
-        within = args.slurm or os.environ.get("SLURM_JOB_ID", "")
+        within = args.slurm or own_job()
         slurm_options.take_step(args)
     if args.run:
         from cockpit.cli.run_details import show
@@ -69,7 +74,7 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str]:
+async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str, Pace]:
     from cockpit.cli.run_details import now
     from cockpit.engine.records.folder import RunFolder
 
@@ -139,10 +144,13 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
             "state": state,
             "program": [],
             "started": folder.created,
+            **{"step": None, "step_t": None, "step_estimated": False},
         }
 
 
 async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
+    from cockpit.engine.run.paces import front_here
+
     manifest = folder.manifest
     model = folder.model()
     state, unreachable = "", list[str]()
@@ -168,6 +176,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         "foreign": manifest.foreign is not None,
         "program": manifest.program,
         "started": manifest.created,
+        **front_here(folder, model),
     }
 
 
@@ -185,8 +194,17 @@ async def _ask(
     return model, "", [name for name in errors if not model.nodes[name].lost]
 
 
+def _step(row: dict[str, Any]) -> str:
+    """The step of the front, and of a live run when that was, if it was long ago."""
+    if row["step"] is None:
+        return ""
+    text = f"{'~' if row['step_estimated'] else ''}{row['step']:,}"
+    age = time.time() - row["step_t"]
+    return f"{text} ({span_text(age)} ago)" if row["running"] and age > OLD_S else text
+
+
 def _table(rows: list[dict[str, Any]]) -> None:
-    lines = [("RUN", "STATE", "RUNNING", "NODES", "STARTED", "PROGRAM")]
+    lines = [("RUN", "STATE", "RUNNING", "STEP", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
         state = row["state"]
         if row["unreachable"]:
@@ -194,7 +212,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
         started = time.strftime("%m-%d %H:%M", time.localtime(row["started"]))
         alive = f"{row['running']}/{row['ranks']}"
         program = " ".join(row["program"])
-        lines.append((row["run"], state, alive, nodes_text(row["nodes"]), started, program))
+        lines.append((row["run"], state, alive, _step(row), nodes_text(row["nodes"]), started, program))
     table(lines, cut=True)
     live = [row for row in rows if row["state"] in ("running", "starting")]
     if live:

@@ -23,14 +23,17 @@ from cockpit.cli.status_line import StatusLine
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
+from cockpit.core.recorder import text as recorder_text
 from cockpit.core.stacks.classes import RankClass, classes
 from cockpit.core.stacks.evidence import state_of
 from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
+from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.page import as_page
 from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links.roll import Roll
+from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, Party
@@ -38,12 +41,16 @@ from cockpit.engine.stacks.parties import open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
+RECENT = 200
+"""Calls of each rank that are looked at: who is missing follows from the last of each group."""
+
 EPILOG = """examples:
   cockpit stacks last                        the run that was started last
   cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
   cockpit stacks last --native --ranks 13    C and C++ frames of one rank
   cockpit stacks last --json | jq .verdict
   cockpit stacks ~/.local/state/cockpit/runs/…/stacks/20261121-040000
+  cockpit stacks from-gpu01/ from-gpu02/     two snapshots, each taken on one node, as one
 
 Plain stacks do not disturb training: a rank is held for about a millisecond. --native holds it longer.
 Exit codes: 0 every rank answered, 1 some are missing, 3 none answered.
@@ -59,7 +66,10 @@ def main(words: list[str]) -> int:
     if args.tui:
         terminal.needed()
     ask = "give a run (see: cockpit ps), a HOSTFILE, a SNAPSHOT, or -w NODES"
-    meant = job_options.names_nodes(args.target, args, ask) or _meant(args.target)
+    nodes = job_options.names_nodes(args.target, args, ask)
+    if args.more:
+        return _merge([args.target, *args.more], args)
+    meant = nodes or _meant(args.target)
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
     return asyncio.run(_take(meant, args))
@@ -97,6 +107,12 @@ def _parser() -> Parser:
         nargs="?",
         help="a run's name, a part of it, or: last; a hostfile (-: stdin), for any job; a snapshot's folder",
     )
+    parser.add_argument(
+        "more",
+        metavar="SNAPSHOT",
+        nargs="*",
+        help="snapshots taken on single nodes: they are merged",
+    )
     group = parser.add_argument_group("what is asked of the ranks")
     group.add_argument("--ranks", type=rank_set, metavar="SET", help="only these: 0-3,7")
     group.add_argument("--samples", type=int, default=2, metavar="N", help="looks at every rank (2)")
@@ -133,6 +149,31 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
     if args.tui:
         return asyncio.run(terminal.show_stacks(ReplayedStacks(path)))
     snapshot = saved.load(path)
+    return _show(snapshot, path, verdict(snapshot), args)
+
+
+def _merge(targets: list[str], args: argparse.Namespace) -> int:
+    if args.tui:
+        raise CockpitError("--tui shows one snapshot", hint="leave it out, or merge them as --html FILE")
+    parts = {}
+    for target in targets:
+        path = Path(target)
+        path = path.parent if path.suffix == ".json" else path
+        if not saved.is_snapshot(path):
+            hint = "several snapshots are merged; of runs and hostfiles, give one"
+            raise CockpitError("is not a snapshot", where=target, hint=hint)
+        parts[str(path)] = saved.load(path)
+    whole = merged(parts)
+    for text in whole.notes:
+        say(text)
+    return _show(whole.snapshot, Path(targets[0]), whole.judged(verdict(whole.snapshot)), args)
+
+
+def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespace) -> int:
+    """Print a snapshot that was taken before.
+
+    :param found: the verdict over all its ranks: what one waits for is known from those not shown, too
+    """
     _check_ranks(snapshot.ranks, args.ranks, snapshot.title)
     at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
@@ -141,8 +182,6 @@ def _reopen(path: Path, args: argparse.Namespace) -> int:
     lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
     if lacking:
         say(f"it was taken without {' and '.join(lacking)}")
-    # What a rank waits for is known from the others, including those not shown.
-    found = verdict(snapshot)
     if args.ranks is not None:
         for sample in snapshot.samples:
             sample.dumps = {rank: dump for rank, dump in sample.dumps.items() if rank in args.ranks}
@@ -161,13 +200,18 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         stacks = Sampler(party, ask, args.output or root)
         if args.tui:
             return await terminal.show_stacks(stacks)
-        whole = await _samples(stacks, args, progress)
+        asking = asyncio.create_task(Recorders(party).look(rows=RECENT))
+        try:
+            whole = await _samples(stacks, args, progress)
+            heard = await asking if whole else None
+        finally:
+            asking.cancel()
         try:
             folder = str(await stacks.kept())
         except CockpitError as error:
             trouble = error
     try:
-        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, stacks.command, args)
+        code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, stacks.command, args, heard)
     finally:
         if folder:
             say(f"snapshot: {folder}")
@@ -256,9 +300,17 @@ def _how_far(stacks: Sampler, which: str) -> str:
     return f"{which}: {len(sample.dumps)} of {len(asked)} ranks{rest}"
 
 
-def _tell(snapshot: Snapshot, found: Finding, folder: str, command: str, args: argparse.Namespace) -> Exit:
+def _tell(
+    snapshot: Snapshot,
+    found: Finding,
+    folder: str,
+    command: str,
+    args: argparse.Namespace,
+    heard: Heard | None = None,
+) -> Exit:
     if args.json:
-        out_json(_as_json(snapshot, found, folder))
+        told = recorder_text.as_json(heard.look, heard.silent) if heard else None
+        out_json({**_as_json(snapshot, found, folder), "collectives": told})
     elif args.folded is not None:
         _put(args.folded, to_folded(snapshot))
     elif args.speedscope is not None:
@@ -268,6 +320,8 @@ def _tell(snapshot: Snapshot, found: Finding, folder: str, command: str, args: a
     else:
         threads = "all" if args.threads == "all" else "main" if args.locals or args.children else ""
         lines = as_lines(snapshot, found, threads=threads, command=command)
+        if heard and heard.probed:
+            lines += ["", *recorder_text.as_lines(heard.look, heard.silent)]
         out_lines(lines if shows_unicode() else map(ascii_text, lines))
     missing = snapshot.missing()
     if not missing:

@@ -32,7 +32,12 @@ def diagnosis(looks: Looks, unfit: Iterable[Finding] = ()) -> tuple[Finding, ...
         for found in findings(DIFFERENCES, {"looks": looks})
         if found.id.removeprefix("differs_") not in missing
     )
-    return tuple(sorted((*refused, *faults, *differ), key=lambda found: _ORDER.index(found.severity)))
+    return worst_first((*refused, *faults, *differ))
+
+
+def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors, then warnings; those that are as bad in their order."""
+    return tuple(sorted(found, key=lambda each: _ORDER.index(each.severity)))
 
 
 def code(found: Sequence[Finding]) -> Exit:

@@ -282,6 +282,18 @@ _NETWORK = (
     Trait("rdma", _rdma, "InfiniBand:", step=Step("ibstat", "is a cable out, or a port down?")),
 )
 
+COUNTERS = Step(
+    "options nvidia NVreg_RestrictProfilingToAdminUsers=0",
+    "a line for /etc/modprobe.d; then load the driver again, as root",
+)
+"""How everybody gets them."""
+
+
+def _counters(look: Look) -> str | None:
+    free = look.condition.profiling and look.condition.profiling.gpu_counters
+    return None if free is None else "for everybody" if free else "for root alone"
+
+
 _LIMITS = (
     Trait("open_files", _limit("limits", "open_files"), "ulimit -n:", step=Step("ulimit -n N", "in --setup")),
     Trait("processes", _limit("limits", "processes"), "ulimit -u:", step=Step("ulimit -u N", "in --setup")),
@@ -320,6 +332,12 @@ _LIMITS = (
         _part("profiling", "perf_event_paranoid"),
         "kernel.perf_event_paranoid =",
         step=Step("sudo sysctl -w kernel.perf_event_paranoid=2"),
+    ),
+    Trait(
+        "gpu_counters",
+        _counters,
+        "GPU performance counters:",
+        step=COUNTERS,
     ),
     Trait(
         "uid",

@@ -8,6 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from cockpit.base.condition import Disk
+from cockpit.core.doctor.differences import COUNTERS
 from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order, size
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text, ranks_named
@@ -238,9 +239,9 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
 
 @_fault("leftover_ranks", source="DeepSpeed#1016")
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
-    """Ranks that are there already: a run under way, or what is left of one."""
+    """Ranks that are there already: somebody's run under way, or what is left of one."""
     for node, look in looks.answered.items():
-        meant = looks.meant(node)
+        meant = {*looks.meant(node), *looks.runs_of_own(node)}
         there = [rank for rank in look.ranks.ranks if rank.pid not in meant] if look.ranks else []
         for run in dict.fromkeys(rank.run for rank in there):
             ranks = [rank for rank in there if rank.run == run]
@@ -250,6 +251,19 @@ def _leftover_ranks(looks: Looks) -> Iterator[Told]:
             else:
                 step = Step(f"ps -fp {ranks[0].pid}", "what is it? cockpit attach -w NODES shows it", node)
             yield Told(node, f"{what} {'runs' if len(ranks) == 1 else 'run'} there", (step,))
+
+
+@_fault("own_run", severity="info", detail="They share cores, memory and network.")
+def _own_run(looks: Looks) -> Iterator[Told]:
+    """Another run that this machine knows."""
+    for node, look in looks.answered.items():
+        runs = looks.runs_of_own(node)
+        found = look.ranks.ranks if look.ranks else ()
+        for run in dict.fromkeys(runs.values()):
+            ranks = [rank.rank for rank in found if runs.get(rank.pid) == run]
+            verb = "runs" if len(ranks) == 1 else "run"
+            step = Step(f"cockpit attach {clean(run)}", "shows it")
+            yield Told(node, f"{ranks_named(ranks)} of your run {clean(run)} {verb} there too", (step,))
 
 
 @_on_each("others_job", Step("--exclude NODES", "or ask them: GPUs, memory and ports are shared"))
@@ -266,15 +280,22 @@ def _others_job(look: Look) -> Iterator[str]:
     source="DeepSpeed#1016, EgoVerse#682",
 )
 def _gpu_busy(looks: Looks) -> Iterator[Told]:
-    """Memory of a GPU is taken, and not by the run that is meant to be there."""
+    """Memory of a GPU is taken, and not by the run that is meant to be there alone."""
     for node, look in looks.answered.items():
-        yield from (Told(node, text) for text in _taken(look, looks.meant(node)))
+        yield from (Told(node, text) for text in _taken(looks, node, look))
 
 
-def _taken(look: Look, ours: set[int]) -> Iterator[str]:
+def _taken(looks: Looks, node: str, look: Look) -> Iterator[str]:
+    meant, own = looks.meant(node), looks.runs_of_own(node)
     for gpu in look.condition.gpus or ():
         used, total = gpu.memory_bytes or 0, gpu.memory_total_bytes or 0
-        if total and used >= GPU_BUSY * total and not ours & {user.pid for user in gpu.users}:
+        pids = {user.pid for user in gpu.users}
+        if meant & pids:
+            for run in dict.fromkeys(own[pid] for pid in sorted(pids & own.keys())):
+                yield f"GPU {gpu.index} is used by your run {clean(run)} as well"
+        elif pids and pids <= own.keys() and gpu.index not in looks.slots.get(node, {gpu.index}):
+            continue  # another run of one's own, on GPUs that this one does not take
+        elif total and used >= GPU_BUSY * total:
             users = [
                 f"{clean(user.name or '?')} (pid {user.pid}, {clean(user.user or '?')})" for user in gpu.users
             ]
@@ -438,6 +459,21 @@ def _no_stacks(look: Look) -> Iterator[str]:
     profiling = look.condition.profiling
     if profiling and (profiling.ptrace_scope or 0) >= 2:
         yield f"kernel.yama.ptrace_scope = {profiling.ptrace_scope}: no stacks can be taken"
+
+
+@_fault(
+    "no_gpu_counters",
+    COUNTERS,
+    source="failure catalogue P13",
+    severity="info",
+    detail="nsys traces CUDA as usual; with --gpu-metrics-devices it fails, and so does ncu.",
+)
+def _no_gpu_counters(looks: Looks) -> Iterator[Told]:
+    """NVIDIA's driver keeps counters from users, by default: said where a profiler is to run."""
+    for node, look in looks.answered.items() if looks.profiled else ():
+        profiling = look.condition.profiling
+        if profiling and profiling.gpu_counters is False and look.uid != 0:
+            yield Told(node, "GPU performance counters are for root alone (ERR_NVGPUCTRPERM)")
 
 
 @_fault(

@@ -60,6 +60,9 @@ class Looks:
     :param scheduler: whether a run there ends with its job, not at logout
     :param run: the run that is meant to be there already; empty: none is
     :param pids: processes by node that are meant to be there, of a job that others started
+    :param own: runs that this machine knows and that are not over: their ranks are no leftovers
+    :param slots: by node, which the launch, or the run that is there, takes; none: not known
+    :param profiled: whether a profiler is to run with it
     """
 
     nodes: Mapping[str, Look]
@@ -70,12 +73,21 @@ class Looks:
     scheduler: bool = False
     run: str = ""
     pids: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    slots: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    profiled: bool = False
 
     def meant(self, node: str) -> set[int]:
         """The processes of ranks that are meant to be on a node already."""
         ranks, known = self.nodes[node].ranks, self.pids.get(node, frozenset())
         found = ranks.ranks if ranks else ()
         return {one.pid for one in found if one.pid in known or (self.run and one.run == self.run)}
+
+    def runs_of_own(self, node: str) -> dict[int, str]:
+        """The processes of other runs that are known on this machine, with the run of each."""
+        ranks, meant = self.nodes[node].ranks, self.meant(node)
+        found = ranks.ranks if ranks else ()
+        return {one.pid: one.run for one in found if one.run in self.own and one.pid not in meant}
 
     @property
     def answered(self) -> dict[str, Look]:

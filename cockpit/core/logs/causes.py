@@ -65,6 +65,12 @@ _LETTERS = re.compile(rb"[^A-Za-z]+")
 
 
 def find_cause(tail: bytes) -> Finding | None:
+    """The cause as of :func:`weighed_cause`, whatever its weight."""
+    found = weighed_cause(tail)
+    return None if found is None else found[1]
+
+
+def weighed_cause(tail: bytes) -> tuple[Weight, Finding] | None:
     """The cause at the end of a failed rank's log; None if nothing in it looks like one.
 
     Its sentence is one line of the log: ``RuntimeError: CUDA out of memory. …``. Its evidence is where in the
@@ -85,7 +91,10 @@ def find_cause(tail: bytes) -> Finding | None:
     bursts = list(_bursts(left, talk, progress))
     ended = next((burst for burst in bursts if _heaviest(burst) >= Weight.VICTIM), None)
     burst = ended or max(bursts, key=_heaviest, default=None)
-    return None if burst is None else _cause(lines, _first(burst))
+    if burst is None:
+        return None
+    event = _first(burst)
+    return event.weight, _cause(lines, event)
 
 
 def _bursts(events: Sequence[_Event], talk: Sequence[int], progress: Sequence[int]) -> Iterator[list[_Event]]:

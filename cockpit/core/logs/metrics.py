@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -39,6 +39,11 @@ _HINTED = re.compile(b"loss|step|epoch|iter|batch|lr|learning|update|it/s|s/it|p
 _FILLING = b"0123456789 ,\t\b" + bytes(range(0x80, 0xC0)) + b"\xe2"
 _DRAWN = bytes(range(0x80, 0xC0)) + b"\xe2\b"
 _STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
+
+
+def hinted(line: bytes) -> bool:
+    """Whether a line may have numbers of training; quick."""
+    return _HINTED.search(line[-LONG:].lower()) is not None
 
 
 def read_line(line: bytes) -> Reading | None:
@@ -86,6 +91,10 @@ class Metrics:
     def latest_of(self, rank: int) -> Reading:
         """The newest value of every field that this rank printed."""
         return self._ranks[rank].latest if rank in self._ranks else Reading()
+
+    def said(self, rank: int | None) -> Mapping[str, float]:
+        """The fields that the last chunk with numbers of this log had, by name; a loss may be NaN."""
+        return self._ranks[rank].last if rank in self._ranks else {}
 
     def series(self, name: str, rank: int | None = None) -> Sequence[tuple[float, float]]:
         """Finite values of a field with their times (unix seconds), oldest first.

@@ -41,6 +41,8 @@ class Speakers:
     def of(self, line: bytes, writers: Collection[str]) -> tuple[str, int | None] | None:
         """The node and rank that a line names, or only the node; None: neither.
 
+        What a node with one rank says is that rank's.
+
         :param writers: the nodes whose ranks write to the file: ``[default3]:`` is a number on one of them
         """
         head = line[:HEAD]
@@ -56,6 +58,8 @@ class Speakers:
             place = int(local[1])
             if len(homes) == 1 and place < len(self.nodes[homes[0]]):
                 rank = self.nodes[homes[0]][place]
+        if rank is None and host and len(self.nodes[host]) == 1:
+            rank = self.nodes[host][0]
         home = self._home(rank)
         if home is not None:
             return home, rank

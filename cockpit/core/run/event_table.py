@@ -5,6 +5,7 @@ Definitions with their bounds are in :mod:`cockpit.base.events`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 
 from cockpit.base import events
 from cockpit.base.events import Fact
+from cockpit.core.run import memory
 from cockpit.core.run.events import Event
+from cockpit.core.run.notices import words
 from cockpit.core.run.states import LIVE, Node, Rank, RankState, Run
 
 NOTES = 200
@@ -20,6 +23,9 @@ NOTES = 200
 
 REPORTS = 1000
 """Reports kept per node."""
+
+NOTICES = 256
+"""Notices kept at a time; further ones are only told."""
 
 STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
@@ -124,6 +130,17 @@ def _launched(run: Run, node: Node, at: float, fact: Fact) -> Iterator[Node | Ra
     yield from _each_rank(run, node, {RankState.WAITING}, state=RankState.STARTING)
 
 
+def _supervised(run: Run, node: Node, at: float, fact: events.SupervisorStarted) -> Iterator[Node | Rank]:
+    yield replace(node, launched=True, probe=fact.probe)
+    yield from _each_rank(run, node, {RankState.WAITING}, state=RankState.STARTING)
+
+
+def _probed(run: Run, node: Node, at: float, fact: events.RankProbe) -> Iterator[Rank]:
+    rank = _rank(run, node, fact.rank)
+    if rank is not None:
+        yield replace(rank, probe=fact)
+
+
 def _each_rank(run: Run, node: Node, before: Iterable[RankState], **changes: Any) -> Iterator[Rank]:
     return (replace(rank, **changes) for rank in run.on(node.name) if rank.state in before)
 
@@ -134,6 +151,23 @@ def _sample(run: Run, node: Node, at: float, fact: events.Sample) -> Iterator[No
         rank = _rank(run, node, number)
         if rank is not None and rank.state in LIVE:
             yield replace(rank, sample=sample)
+
+
+def _filling(run: Run, node: Node, at: float, fact: events.Filling) -> Iterator[Node]:
+    others = {of: seen for of, seen in node.filling.items() if of != fact.of}
+    if fact.full_at is None:
+        yield replace(node, filling=others)
+    elif len(others) < memory.LIMITS:
+        yield replace(node, filling={**others, fact.of: (at, fact)})
+
+
+def _noticed(run: Run, node: Node, at: float, fact: events.Notice) -> tuple[()]:
+    key = fact.id, fact.of
+    if fact.over:
+        run.notices.pop(key, None)
+    elif key in run.notices or len(run.notices) < NOTICES:
+        run.notices[key] = at, fact
+    return ()
 
 
 def _rank(run: Run, node: Node, number: int) -> Rank | None:
@@ -325,6 +359,36 @@ def _tell_note(run: Run, said: set[str], node: str, at: float, fact: events.Note
     return _of_node(at, node, fact.text, "warning")
 
 
+def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.Filling) -> Entry | None:
+    text = memory.sentence(node, fact, at)
+    before = f"filling {node} {fact.of} "
+    if fact.full_at is None:
+        known = {each for each in said if each.startswith(before)}
+        said -= known
+        return Entry(at, text, "info", node) if known else None
+    # Again when a quarter of the time is left.
+    left = _quarters(fact.full_at - at)
+    return Entry(at, text, "warning", node) if _first(said, f"{before}{left}") else None
+
+
+def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.Notice) -> Entry | None:
+    before = f"notice {fact.id} {fact.of} "
+    name = fact.nodes[0] if len(fact.nodes) == 1 else ""
+    if fact.over:
+        known = {each for each in said if each.startswith(before)}
+        said -= known
+        return Entry(at, fact.what, "info", name) if known and fact.what else None
+    left = "" if fact.due is None else _quarters(fact.due - at)
+    if not _first(said, f"{before}{left}"):
+        return None
+    return Entry(at, words.sentence(fact, at), fact.severity, name)
+
+
+def _quarters(left_s: float) -> int:
+    """Falls by one each time three quarters of the time left have passed: a warning is then repeated."""
+    return int(math.log(max(60.0, left_s) / 60, 4))
+
+
 def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.Damaged) -> Entry | None:
     if not _first(said, f"damaged {node}"):
         return None
@@ -334,11 +398,12 @@ def _tell_damaged(run: Run, said: set[str], node: str, at: float, fact: events.D
 NODE, OURS = WhoseClock
 
 TABLE: dict[type[Fact], EventKind] = {
-    events.SupervisorStarted: EventKind(NODE, _launched, None),
+    events.SupervisorStarted: EventKind(NODE, _supervised, None),
     events.LauncherStarted: EventKind(NODE, None, None),
     events.RankStarted: EventKind(NODE, _rank_started, _tell_started),
     events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
     events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
+    events.RankProbe: EventKind(NODE, _probed, None),
     events.LauncherExited: EventKind(
         NODE,
         _node(
@@ -375,6 +440,8 @@ TABLE: dict[type[Fact], EventKind] = {
         OURS, _node(lambda node, at, fact: replace(node, offset_s=fact.offset_s, rtt_s=fact.rtt_s)), None
     ),
     events.Sample: EventKind(OURS, _sample, None),
+    events.Filling: EventKind(OURS, _filling, _tell_filling),
+    events.Notice: EventKind(OURS, _noticed, _tell_notice, whole=True),
     events.SupervisorGone: EventKind(
         OURS,
         _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),

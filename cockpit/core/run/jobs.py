@@ -404,7 +404,10 @@ def _none(jobs: Sequence[Job]) -> CockpitError:
         hint = f"only {' or '.join(dict.fromkeys((*users[:5], 'root')))} may look at it"
         return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
-    hint = "ranks of torch.multiprocessing.spawn, notebooks or Ray are found once they are connected"
+    hint = (
+        "ranks of torch.multiprocessing.spawn, notebooks, Ray, or scripts started on each node by hand are "
+        "found once they are connected"
+    )
     return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
 
 

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cockpit.base.events import GpuSample, NodeSample, RankSample, Report, Survivor
+from cockpit.base.events import (
+    Filling,
+    GpuSample,
+    NodeSample,
+    Notice,
+    RankProbe,
+    RankSample,
+    Report,
+    Survivor,
+)
 from cockpit.errors import Exit
 
 
@@ -53,6 +62,8 @@ class Rank:
     ended_at: float | None = None
     why: str = ""
     sample: RankSample | None = None
+    probe: RankProbe | None = None
+    """What its probe can do; None: it has not said so, and does not before torch is imported."""
 
     @property
     def failed(self) -> bool:
@@ -93,6 +104,8 @@ class Node:
     offset_s: float = 0.0
     rtt_s: float | None = None
     launched: bool = False
+    probe: str = ""
+    """How its ranks are probed: ``auto``, ``on`` or ``off``; empty: not known."""
     stage: str = ""
     """Stage of a stop: term, finalising, kill, sweep."""
     launcher_code: int | None = None
@@ -117,6 +130,8 @@ class Node:
     sample: NodeSample | None = None
     gpus: tuple[GpuSample, ...] = ()
     sampled_at: float | None = None
+    filling: Mapping[str, tuple[float, Filling]] = field(default_factory=dict)
+    """Memory that heads for its limit, by what it is of; and when that was seen (unix seconds)."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -151,6 +166,8 @@ class Run:
         """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""
         self.job_ended_at = 0.0
         """When that was seen, on our clock (unix seconds)."""
+        self.notices: dict[tuple[str, str], tuple[float, Notice]] = {}
+        """What rules have seen and not taken back, by rule and of what; and when last (unix seconds)."""
 
     @property
     def over(self) -> bool:

@@ -162,6 +162,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str) -> dict[str, 
         "ranks": list(plan.ranks),
         "launcher": plan.launcher,
         "profile": profile(plan),
+        "probe": plan.probe,
         "grace_s": times.grace,
         "finalise_s": times.finalise,
     }

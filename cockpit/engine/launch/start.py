@@ -173,6 +173,7 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         hostfile=request.hostfile and str(Path(request.hostfile).absolute()),
         pythons=pythons,
         profile=profile,
+        probe=job.probe,
         on_failure=request.on_failure,
         failure_wait_s=request.failure_wait_s,
         transport=request.reach.kind,

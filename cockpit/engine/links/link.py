@@ -415,6 +415,7 @@ class Stream(Generic[Answer, Item]):
         self.number = number
         self._link = link
         self._pending = pending
+        self._done: _Done | None = None
 
     async def parts(self) -> AsyncIterator[tuple[Item, bytes]]:
         """Each part with its bytes; ends with the answer.
@@ -423,15 +424,17 @@ class Stream(Generic[Answer, Item]):
         """
         while isinstance(part := await self._pending.next(), tuple):
             yield part
+        self._done = part
 
     async def result(self) -> Answer:
         """The final answer; parts are skipped.
 
         :raises CockpitError: the agent says no, or the link broke
         """
-        while isinstance(part := await self._pending.next(), tuple):
-            pass
-        answer: Answer = part.answer
+        while self._done is None:
+            part = await self._pending.next()
+            self._done = None if isinstance(part, tuple) else part
+        answer: Answer = self._done.answer
         return answer
 
     async def credit(self, size: int) -> None:

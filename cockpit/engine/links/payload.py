@@ -99,8 +99,10 @@ READ_HERE = (
     "base/answers.py",
     "base/condition.py",
     "base/events.py",
+    "base/recorder/unpacking.py",
     "base/replies.py",
     "base/stacks/unpacking.py",
+    "base/trials.py",
 )
 """Definitions of what nodes write. Only we read it: nodes do not check what they say."""
 

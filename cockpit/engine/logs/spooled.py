@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,10 +14,13 @@ from cockpit.base.gate import TIME, bound, read
 from cockpit.base.record import LAUNCHER_LOG, SIZES, logged_rank, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
-from cockpit.engine.files import OpenFiles, lines
+from cockpit.engine.files import OpenFiles, lines, open_regular
 from cockpit.engine.logs.recent import Recent
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.errors import CockpitError, os_error
+
+LAST_TIMES = 64 << 10
+"""Bytes at the end of a time index: minutes of a node that prints all the time."""
 
 OPEN_FILES = 32
 """Files kept open: a run may have more logs than a process may have files."""
@@ -171,7 +174,22 @@ def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapp
 
     :raises CockpitError: it cannot be read
     """
-    for line in lines(folder.spool_dir(node) / SIZES):
+    return _entries(lines(folder.spool_dir(node) / SIZES))
+
+
+def last_times(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
+    """The last lines of a node's time index, as :func:`time_index` gives them; none if it cannot be read."""
+    try:
+        with os.fdopen(open_regular(folder.spool_dir(node) / SIZES), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_TIMES))
+            found = file.read(LAST_TIMES)
+    except OSError:
+        return iter(())
+    return _entries(found.split(b"\n")[:-1])
+
+
+def _entries(found: Iterable[bytes]) -> Iterator[tuple[float, Mapping[str, int]]]:
+    for line in found:
         try:
             entry = read(_Sizes, json.loads(line))
         except (ValueError, RecursionError):

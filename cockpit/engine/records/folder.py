@@ -20,10 +20,13 @@ from typing import Any
 from cockpit import __version__, paths
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
+from cockpit.base.fields import CALLERS, Caller
 from cockpit.base.gate import (
     COUNT,
     NODE_NAME,
     PATH,
+    RANK,
+    RANK_LIMIT,
     RANKS,
     RANKS_A_NODE,
     RUN_NAME,
@@ -151,6 +154,9 @@ class Foreign:
     :param key: tells it from other jobs on its nodes, see :class:`cockpit.core.run.jobs.Job`
     :param slurm: the SLURM job that it runs in; empty: none
     :param launchers: what started its ranks, by node; command lines are without secrets
+    :param callers: the ssh connections by which ranks elsewhere were started, by the node that has them
+    :param passed: ranks whose node says that their output leaves it
+    :param away: nodes that say so of a rank or a launcher
     """
 
     key: Sequence[str] = bound(ListOf(_FILE, 10))
@@ -158,6 +164,9 @@ class Foreign:
     launchers: Mapping[str, Sequence[Launching]] = bound(
         MapOf(NODE_NAME, ListOf(Of(Launching), RANKS_A_NODE), 1 << 16), {}
     )
+    callers: Mapping[str, Sequence[Caller]] = bound(MapOf(NODE_NAME, CALLERS, 1 << 16), {})
+    passed: Sequence[int] = bound(ListOf(RANK, RANK_LIMIT), ())
+    away: Sequence[str] = bound(ListOf(NODE_NAME, 1 << 16), ())
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,7 @@ class Manifest:
     hostfile: str = bound(_FILE, "")
     pythons: Sequence[str] = bound(ListOf(_FILE, 1000), ())
     profile: dict[str, Any] | None = maybe(_OBJECT)
+    probe: str = bound(Text(4, "auto|on|off"), "off")
     on_failure: str = bound(Text(4, "stop|wait"), "stop")
     failure_wait_s: float = bound(SECONDS, 30.0)
     transport: str = bound(_TRANSPORT, "auto")

@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import pwd
 import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -72,6 +73,8 @@ class Writer:
         self._number: int | None = None
         self._own: Path | None = None
         self._other = Holder()
+        self.owner = ""
+        """The user who alone can write there, once :meth:`take` has found that it is not this one."""
         self._other_file: Path | None = None  # None: flock says so, and it is right
 
     @property
@@ -80,12 +83,15 @@ class Writer:
         return self._number is not None or self._own is not None
 
     def take(self) -> bool:
-        """Become the one writer; False where another cockpit is: see :meth:`held`.
+        """Become the one writer; False where another cockpit is, or only another user can: see :meth:`held`.
 
         :raises CockpitError: the folder cannot be written
         """
         if self.taken:
             return True
+        self.owner = _other_owner(self.folder)
+        if self.owner:
+            return False
         number = self._open(self._lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,6 +169,8 @@ class Writer:
 
     def held(self) -> str:
         """Who writes in place of us, and what to type where nobody does any more."""
+        if self.owner:
+            return f"its folder is {self.owner}'s, and only {self.owner} can change it"
         who = f" ({self._other})" if str(self._other) else ""
         end = "" if self._other_file is None else f"; if it is gone: rm {self._other_file}"
         return f"another cockpit{who} writes here{end}"
@@ -184,6 +192,22 @@ class Writer:
             with suppress(OSError):
                 self._own.unlink()
         self._number = self._own = None
+
+
+def _other_owner(folder: Path) -> str:
+    """The user whose folder it is; empty: we are, or nobody keeps root from it, or it is not there."""
+    try:
+        uid = folder.stat().st_uid
+    except OSError:
+        return ""
+    return "" if os.geteuid() in (0, uid) else _user(uid)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _record() -> bytes:

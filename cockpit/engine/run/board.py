@@ -12,14 +12,17 @@ from cockpit.base.events import ClockMeasured, Note
 from cockpit.core.finding import Finding
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.logs.trackers import HEAD
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
-from cockpit.core.run.failure import TAIL, failure
-from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.run.failure import TAIL, failure, gone
+from cockpit.core.run.model import Rank, RankState, RunModel
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.said import Pages
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
@@ -33,6 +36,21 @@ def source_of(logs: SpooledLogs, first: Rank, *, foreign: bool) -> Source:
     """Whose log may say why a rank failed: its own; if it has none, as in a foreign job, its launcher's."""
     own = (first.node, first.rank)
     return (first.node, None) if foreign and not logs.size(logs.number(own)) else own
+
+
+def last_cause(model: RunModel, folder: RunFolder, logs: SpooledLogs) -> Finding | None:
+    """Why a rank failed, or, of a job that others started, is gone, as far as its log says that."""
+    foreign = folder.manifest.foreign is not None
+    first = model.first_failure()
+    if first is not None:
+        # Without a byte of it here, its log says neither what the cause is nor that there is none.
+        return failure(model, folder.name, logs.tail(source_of(logs, first, foreign=foreign), TAIL) or None)
+
+    def last_words(rank: Rank) -> tuple[bytes, bool]:
+        source = source_of(logs, rank, foreign=True)
+        return logs.tail(source, TAIL), source[1] is not None
+
+    return gone(model, folder.name, last_words) if foreign else None
 
 
 class Board:
@@ -49,11 +67,15 @@ class Board:
         self.book = Logbook(folder)
         self.metrics = Metrics()
         self.trends = Trends()
+        self.pace = Pace()
+        self.pages = Pages()
+        """Pages of W&B and TensorBoard that its logs name."""
         self.cause: Finding | None = None
         """Which rank failed first, and why, according to its log."""
         self.building: tuple[str, float] | None = None
         """The extension that a rank is compiling, and since when (unix seconds): minutes without output."""
         self._cause_of: tuple[Rank, int] | None = None
+        self._gone_of = (0, 0)
         self._changed: set[str | int] = set()
 
     async def recall(self) -> None:
@@ -80,9 +102,12 @@ class Board:
         for entry in self.manifest.nodes:
             consoles = (None,) if self.manifest.foreign else ()
             for rank in (*entry.ranks, *consoles):
-                tail = self.book.logs.tail((entry.name, rank), TAIL)
+                source = (entry.name, rank)
+                tail = self.book.logs.tail(source, TAIL)
                 if tail:
                     self.metrics.feed(rank, tail, time.time())
+                    for data in (self.book.logs.read(self.book.logs.number(source), 0, HEAD), tail):
+                        self.pages.read(source, data)
                     await asyncio.sleep(0)
         for (node, _), error in self.book.logs.unreadable.items():
             note = witnessed(self.model, time.time(), node, Note(str(error)))
@@ -91,20 +116,29 @@ class Board:
 
     # The listener of the session
 
-    def joined(self, model: RunModel) -> None:
-        """The model that the session keeps."""
+    def joined(self, model: RunModel, pace: Pace) -> None:
+        """The model and the pace that the session keeps."""
         self.model = model
+        self.pace = pace
         self.timeline = Timeline(model)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
         self.book.feed(node, rank, offset, data)
+        self.pages.read((node, rank), data)
         if rank is None and self.manifest.foreign:
             self.metrics.feed(None, data, time.time())  # its ranks may have no other output
         if rank is not None:
-            self.metrics.feed(rank, data, time.time())
+            self._read_numbers(rank, data, time.time())
             if b" extension module " in data:
                 self._note_building(data)
+
+    def _read_numbers(self, rank: int, data: bytes, at: float) -> None:
+        if not self.metrics.feed(rank, data, at):
+            return
+        reading = self.metrics.latest_of(rank)
+        if reading.step is not None:
+            self.pace.stepped(rank, int(reading.step), at, exact=False)
 
     def _note_building(self, data: bytes) -> None:
         found = _EXTENSION.findall(data)
@@ -129,15 +163,26 @@ class Board:
     def find_cause(self) -> None:
         """Look for the cause of the first failure, again if its log has grown since."""
         first = self.model.first_failure()
-        if first is None:
-            self.cause = None
-            return
         logs = self.book.logs
+        if first is None:
+            self._find_gone()
+            return
         source = source_of(logs, first, foreign=self.manifest.foreign is not None)
         size = logs.size(logs.number(source))
         if self._cause_of != (first, size):
             self._cause_of = (first, size)
             self.cause = failure(self.model, self.folder.name, logs.tail(source, TAIL))
+
+    def _find_gone(self) -> None:
+        """The same where nobody saw how a rank ended; again if more are gone, or their logs have grown."""
+        logs = self.book.logs
+        went = [rank for rank in self.model.ranks.values() if rank.state is RankState.GONE]
+        sizes = [logs.size(logs.number(source_of(logs, rank, foreign=True))) for rank in went]
+        if not went:
+            self.cause = None
+        elif self._gone_of != (len(went), sum(sizes)):
+            self._gone_of = (len(went), sum(sizes))
+            self.cause = last_cause(self.model, self.folder, logs)
 
     def entry(self, node: str) -> NodeEntry:
         """What the manifest says about a node."""

@@ -10,11 +10,11 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cockpit.base import events, verbs
-from cockpit.base.answers import Launching, WatchItem
+from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
 from cockpit.base.fields import Identity, Target
 from cockpit.base.gate import Malformed
 from cockpit.base.record import SIZES, logged_rank
@@ -43,14 +43,25 @@ _SAID = 512
 REFUSED = "cockpit did not start this job and stops it only with --foreign"
 
 
-def session_of(folder: RunFolder, *listeners: Listener, writer: bool = True) -> Session:
-    """The session with a run, or with a job that others started."""
-    kind = ForeignSession if folder.manifest.foreign else Session
-    return kind(folder, *listeners, writer=writer)
+def session_of(
+    folder: RunFolder, *listeners: Listener, writer: bool = True, known: foreign_jobs.Known | None = None
+) -> Session:
+    """The session with a run, or with a job that others started.
+
+    :param known: how such a job was just made known here
+    """
+    if folder.manifest.foreign is None:
+        return Session(folder, *listeners, writer=writer)
+    if known is None:
+        return ForeignSession(folder, *listeners, writer=writer)
+    return ForeignSession(folder, *listeners, pool=known.pool, writer=writer, told=known.told)
 
 
 class ForeignSession(Session):
-    """A job that others started; see :class:`Session` for the parameters."""
+    """A job that others started; see :class:`Session` for the parameters.
+
+    :param told: what its nodes have just said of their processes' files: they are not asked again
+    """
 
     def __init__(
         self,
@@ -59,8 +70,10 @@ class ForeignSession(Session):
         pool: LinkPool | None = None,
         writer: bool = True,
         quotas: Quotas | None = None,
+        told: Mapping[str, OutputsAnswer] | None = None,
     ) -> None:
         super().__init__(folder, *listeners, pool=pool, writer=writer, quotas=quotas)
+        self._told = dict(told or {})
         assert self.manifest.foreign is not None
         self._foreign: Foreign = self.manifest.foreign
         self._outlets = Outlets.of(folder)
@@ -128,17 +141,27 @@ class ForeignSession(Session):
     async def _find(self, name: str, link: Link) -> None:
         """Look for ranks that were started again, and for the files that they write."""
         self._looked[name] = time.monotonic()
-        job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign, self.model)
-        for event in foreign_jobs.restarts(self.model, name, job):
-            self._emit(event)
-        answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name)))
+        own = self.model.nodes[name].ranks
+        answer = self._told.pop(name, None)
+        if answer is None:
+            if own:
+                job = foreign_jobs.job_on(name, await link.call(verbs.Seek()), self._foreign, self.model)
+                for event in foreign_jobs.restarts(self.model, name, job):
+                    self._emit(event)
+            callers = tuple(self._foreign.callers.get(name, ()))
+            answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name), callers))
         if answer.launchers:
             self._launchers[name] = answer.launchers
         for file in answer.files:
             self._outlets.known(name, file)
-        own = self.model.nodes[name].ranks
-        self._silent.update({rank: f"none: it {why}" for rank, why in answer.why.items() if rank in own})
-        for text in foreign_jobs.remarks(answer):
+        # What another machine writes for them is read there.
+        silent = {
+            rank: why
+            for rank, why in answer.why.items()
+            if rank in own and not self._outlets.written_by(rank)
+        }
+        self._silent.update({rank: f"none: it {why}" for rank, why in silent.items()})
+        for text in foreign_jobs.remarks(silent, every=not answer.files):
             self._remark(name, text)
 
     def _remark(self, name: str, text: str) -> None:
@@ -301,7 +324,8 @@ class ForeignSession(Session):
         own = [one for one in self._outlets.written_by(rank.rank) if not one.shared]
         found = own or self._outlets.written_by(rank.rank)
         if found:
-            return ", ".join(f"{one.node}:{one.place.path}" for one in found)
+            # In a shared one, whoever writes it says whose its lines are.
+            return ", ".join(f"{one.node}:{one.place.path}{' (shared)' * one.shared}" for one in found)
         return self._silent.get(rank.rank, "not known")
 
     async def stop(self, reason: str, *, hard: bool = False, by: str = "a person") -> list[CockpitError]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
-from cockpit.base.fields import Identity, Target
+from cockpit.base.fields import Caller, Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -19,6 +24,7 @@ from cockpit.engine.links.pool import LinkPool, settle
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder, list_runs, new_name
 from cockpit.engine.run.outlets import Outlets
 from cockpit.errors import CockpitError
+from cockpit.transport.local import is_here
 
 GONE = "cockpit did not start it, so how it ended is not known"
 
@@ -26,38 +32,113 @@ _SHOWN = 20
 """Sentences about outputs of one node."""
 
 
-async def make_known(job: Job, pool: LinkPool, command: Sequence[str], name: str = "") -> RunFolder:
-    """The folder of a job: that under which it was watched before, or a new one.
+@dataclass(frozen=True)
+class Known:
+    """A job that was made known here.
+
+    :param pool: lends links to its nodes; None: they are reached in another way than when it was first seen
+    :param told: what the processes of each node write, where that was asked just now
+    """
+
+    folder: RunFolder
+    pool: LinkPool | None = None
+    told: Mapping[str, OutputsAnswer] = field(default_factory=dict)
+
+
+Answers = dict[str, tuple[str, OutputsAnswer]]
+"""What nodes say about the outputs of a job, each with the name of its machine."""
+
+
+async def make_known(
+    job: Job, pool: LinkPool, command: Sequence[str], name: str = "", asked: Iterable[str] = ()
+) -> Known:
+    """Give a job a folder: that under which it was watched before, or a new one.
 
     :param command: the words that name it on the command line
+    :param asked: nodes where it may have been started, besides this machine
     :param name: what a new one is called; empty: date, time and a word
     :raises CockpitError: it cannot be made, or a node does not tell what its processes write
     """
     for folder in reversed(list_runs()):
         if _is_of(folder, job):
-            return folder
+            return Known(folder, _taken_over(pool, folder.manifest))
 
     async def ask(node: str) -> tuple[str, OutputsAnswer]:
-        link = await pool.lend(node)
         targets = [Target(rank, one.pid, one.ticks) for rank, one in job.ranks.items() if one.node == node]
-        return link.hello.host, await link.call(verbs.Outputs(tuple(targets)))
+        return await _outputs(pool, node, verbs.Outputs(tuple(targets)))
 
     answers, errors = await settle({node: ask(node) for node in job.nodes})
     if errors:
         raise next(iter(errors.values()))
-    folder = RunFolder.create(_manifest(name or new_name(), job, pool, answers, command))
+    callers = _callers(job, answers)
+    abroad = await _started_from(pool, callers, [*answers, *asked]) if callers else {}
+    folder = RunFolder.create(_manifest(name or new_name(), job, pool, answers, abroad, command))
     try:
         for event in _starts(job):
             folder.write(event)
         outlets = Outlets.of(folder)
-        for node, (_, answer) in answers.items():
+        for node, (_, answer) in chain(answers.items(), abroad.items()):
             for file in answer.files:
                 outlets.known(node, file)
         outlets.save()
         outlets.close()
     finally:
         folder.close()
-    return RunFolder(folder.path)
+    folder = RunFolder(folder.path)
+    # Where its output arrives as well, more has to be asked.
+    told = {node: answer for node, (_, answer) in answers.items() if node not in abroad}
+    return Known(folder, _taken_over(pool, folder.manifest), told)
+
+
+def _taken_over(pool: LinkPool, manifest: Manifest) -> LinkPool | None:
+    """The pool, for the nodes of this run alone; None: it is not the way to them."""
+    hosts = {node.name: node.host for node in manifest.nodes}
+    same = (pool.reach.kind, pool.reach.lasting) == (manifest.transport, manifest.transport_options)
+    if not same or not pool.leads_to(hosts):
+        return None
+    pool.hosts.update(hosts)
+    pool.roll.call(hosts)
+    return pool
+
+
+async def _outputs(pool: LinkPool, node: str, request: verbs.Outputs) -> tuple[str, OutputsAnswer]:
+    link = await pool.lend(node)
+    return link.hello.host, await link.call(request)
+
+
+def _callers(job: Job, answers: Answers) -> list[Caller]:
+    """The connections by which output leaves its node; a node speaks of its own ranks only."""
+    told = [(node, caller) for node, (_, answer) in answers.items() for caller in answer.callers]
+    own = {node: {rank for rank, one in job.ranks.items() if one.node == node} for node in answers}
+    return [replace(one, ranks=tuple(rank for rank in one.ranks if rank in own[node])) for node, one in told]
+
+
+async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterable[str]) -> Answers:
+    """Where the near ends of these connections are, and what has them there.
+
+    Each is on one machine: this one is believed first, then the nodes in their order.
+    """
+    request = verbs.Outputs(callers=tuple(callers))
+    names = list(dict.fromkeys(asked))
+    told, _ = await settle({node: _outputs(pool, node, request) for node in names})
+    own = {name for name, here in zip(names, await asyncio.gather(*map(is_here, names)), strict=True) if here}
+    answers: Answers = {}
+    if pool.reach.kind == "auto" and not own:
+        here = socket.gethostname()
+        answers, _ = await settle({here: _outputs(pool, here, request)})
+    # By name: what a node says it is called may be anything.
+    order = sorted((node for node in names if node in told), key=lambda node: node not in own)
+    answers.update({node: told[node] for node in order})
+    left = {rank for caller in callers for rank in caller.ranks}
+    found: Answers = {}
+    for node, answer in answers.items():
+        host, outputs = answer
+        launchers = [replace(one, ranks=tuple(sorted(left & {*one.ranks}))) for one in outputs.launchers]
+        launchers = [one for one in launchers if one.ranks]
+        if launchers:
+            found[node] = host, replace(outputs, launchers=tuple(launchers))
+        left.difference_update(*(one.ranks for one in launchers))
+    return found
 
 
 def _is_of(folder: RunFolder, job: Job) -> bool:
@@ -81,19 +162,18 @@ def _manifest(
     name: str,
     job: Job,
     pool: LinkPool,
-    answers: Mapping[str, tuple[str, OutputsAnswer]],
+    answers: Answers,
+    abroad: Answers,
     command: Sequence[str],
 ) -> Manifest:
-    ranks: dict[str, list[int]] = {node: [] for node in answers}
+    told = {**answers, **{node: answer for node, answer in abroad.items() if node not in answers}}
+    ranks: dict[str, list[int]] = {node: [] for node in told}
     for rank, found in sorted(job.ranks.items()):
         ranks[found.node].append(rank)
-    in_slurm = job.name.partition(".")[0] if job.launcher == "slurm" else ""
     return Manifest(
         run=name,
         created=min(job.started, time.time()),
-        nodes=[
-            NodeEntry(node, answer.cwd, ranks[node], host=host) for node, (host, answer) in answers.items()
-        ],
+        nodes=[NodeEntry(node, answer.cwd, ranks[node], host=host) for node, (host, answer) in told.items()],
         launcher=job.launcher[:100],
         program=[job.command],
         cwd="",
@@ -104,10 +184,34 @@ def _manifest(
         command=command,
         foreign=Foreign(
             list(job.key),
-            pool.reach.lasting.get("job", "") or in_slurm,
-            {node: answer.launchers for node, (_, answer) in answers.items()},
+            pool.reach.lasting.get("job", "") or slurm_job(job),
+            {node: _launchers(node, answers, abroad) for node in told},
+            {node: _held(answer, _callers(job, answers)) for node, (_, answer) in abroad.items()},
+            [rank for node, (_, answer) in answers.items() for rank in answer.passed if rank in ranks[node]],
+            [node for node, (_, answer) in answers.items() if answer.passed or answer.callers],
         ),
     )
+
+
+def _launchers(node: str, *answers: Answers) -> list[Launching]:
+    """What started ranks on this node, or on others from here; a script may have started both."""
+    told = [one for each in answers if node in each for one in each[node][1].launchers]
+    return list({one.pid: one for one in told}.values())
+
+
+def slurm_job(job: Job) -> str:
+    """The number of the SLURM job that it runs in; empty: none.
+
+    ``scancel`` is given it, and its nodes say it: words that are options would end other jobs.
+    """
+    number = job.name.partition(".")[0] if job.launcher == "slurm" else ""
+    return number if re.fullmatch("[0-9]{1,10}", number) else ""
+
+
+def _held(answer: OutputsAnswer, callers: Sequence[Caller]) -> list[Caller]:
+    """The connections that a node has, by the ranks that it says were started by them."""
+    ranks = {rank for one in answer.launchers for rank in one.ranks}
+    return [caller for caller in callers if ranks.issuperset(caller.ranks)]
 
 
 def _starts(job: Job) -> list[Event]:
@@ -206,12 +310,15 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
     return told
 
 
-def remarks(answer: OutputsAnswer) -> list[str]:
-    """Why ranks have no output here, one sentence for those that are alike."""
+def remarks(reasons: Mapping[int, str], *, every: bool) -> list[str]:
+    """Why ranks have no output here, one sentence for those that are alike.
+
+    :param every: the node has no output at all
+    """
     alike: dict[str, list[int]] = {}
-    for rank, why in sorted(answer.why.items()):
+    for rank, why in sorted(reasons.items()):
         alike.setdefault(why, []).append(rank)
-    if len(alike) == 1 and not answer.files:
+    if len(alike) == 1 and every:
         # The same words for every such node: they are said once.
         return [f"no output here: each rank {why}" for why in alike]
     found = [f"{ranks_named(ranks)}: no output here: it {why}" for why, ranks in alike.items()]

@@ -25,6 +25,8 @@ from cockpit.transport.base import Reach, Reclaimed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from cockpit.engine.run.paces import PaceBook
+
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
 
@@ -94,12 +96,18 @@ async def ask_all(
 
 
 async def model_now(
-    pool: LinkPool, manifest: Manifest, *, measure: bool = False, only: Collection[str] | None = None
+    pool: LinkPool,
+    manifest: Manifest,
+    *,
+    measure: bool = False,
+    only: Collection[str] | None = None,
+    paces: PaceBook | None = None,
 ) -> tuple[RunModel, Errors]:
     """The state of a run as its nodes report it now, and an error for each node that did not answer.
 
-    :param measure: take a sample of every node too; it takes a second
+    :param measure: take samples of every node too; it takes a second
     :param only: names of the nodes to ask, where not all are
+    :param paces: is told what they report
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
@@ -107,11 +115,14 @@ async def model_now(
         if measure and alive:
             model = RunModel.of([planned(manifest), *found])
             targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
-            found.append(await _sample(link, verbs.Samples(node.dir, targets=targets)))
+            found += await _samples(link, verbs.Samples(node.dir, targets=targets))
         return found
 
     answers, errors = await ask_all(pool, manifest, ask, only)
     model = RunModel.of([planned(manifest), *chain(*answers.values())])
+    if paces is not None:
+        for event in chain(*answers.values()):
+            paces.event(model, event)
     vanished = any(node.supervisor_gone for node in model.nodes.values())
     if vanished or any(isinstance(error, Reclaimed) for error in errors.values()):
         folder = RunFolder(paths.runs() / manifest.run)
@@ -182,23 +193,21 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
     return [Event(time.time() + node.offset_s, name, fact) for fact in facts]
 
 
-async def _sample(link: Link, request: verbs.Samples) -> Event:
-    """The second sample: CPU shares are those since the first.
+async def _samples(link: Link, request: verbs.Samples) -> list[Event]:
+    """Two: the first has the last steps of all ranks, the second their CPU shares since.
 
     :raises CockpitError: the node cannot measure
     """
     stream = await link.stream(request)
-    fact: events.Fact = events.Note("no measurements")
-    number = 0
+    found: list[Event] = []
     try:
         async for item, _ in stream.parts():
-            fact = events.Sample(item.node, item.ranks, item.gpus)
-            number += 1
-            if number == 2:
+            found.append(Event(time.time(), link.node, events.Sample(item.node, item.ranks, item.gpus)))
+            if len(found) == 2:
                 break
     finally:
         await stream.close()
-    return Event(time.time(), link.node, fact)
+    return found or [Event(time.time(), link.node, events.Note("no measurements"))]
 
 
 async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:

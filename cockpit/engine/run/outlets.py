@@ -3,8 +3,10 @@
 A run of ours has one log a rank. A job that others started has files of its own making: one for all ranks,
 two for each, one on a server that every node sees. Their bytes go into the spool as if they were logs of
 ours: a file that one rank writes becomes that rank's log, byte for byte; lines of a shared one go to whom
-they name, or else to the console of the node that reads it. The *ledger* says how far each file was taken,
-and how long each log was then, so that whoever continues neither loses nor doubles a byte.
+they name, or else to the console of the node that reads it. A line that one node reads goes to a rank of
+another one only if that node has said that the rank's output leaves it, or gets into this file. The *ledger*
+says how far each file was taken, and how long each log was then, so that whoever continues neither loses nor
+doubles a byte.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from cockpit.base.record import LAUNCHER_LOG, logged_rank, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.speakers import HEAD, Speakers
 from cockpit.engine.files import append, lines, open_regular, replace
-from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.folder import Foreign, RunFolder
 from cockpit.errors import os_error
 
 LEDGER = "outlets.jsonl"
@@ -99,13 +101,27 @@ class Outlets:
     :param folder: the run's folder
     :param nodes: the ranks of each node
     :param labels: see :class:`cockpit.core.logs.speakers.Speakers`
+    :param foreign: which output leaves its node, and where it gets to
     """
 
-    def __init__(self, folder: Path, nodes: Mapping[str, Iterable[int]], *, labels: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Mapping[str, Iterable[int]],
+        *,
+        labels: bool = False,
+        foreign: Foreign | None = None,
+    ) -> None:
         self._path = folder / LEDGER
         self._nodes = {name: list(ranks) for name, ranks in nodes.items()}
         self._homes = {rank: name for name, ranks in self._nodes.items() for rank in ranks}
         self._speakers = Speakers(self._nodes, labels)
+        foreign = foreign or Foreign(())
+        self._passed, self._away = frozenset(foreign.passed), frozenset(foreign.away)
+        self._may = {name: set(ranks) for name, ranks in self._nodes.items()}
+        """The ranks that a node may say write to one of its files."""
+        for name, callers in foreign.callers.items():
+            self._may[name] |= self._passed & {rank for one in callers for rank in one.ranks}
         self._all: list[Outlet] = []
         self._ids: dict[str, Outlet] = {}
         self._owned: Counter[int] | None = None
@@ -121,7 +137,8 @@ class Outlets:
         """Those of a run's folder."""
         manifest = folder.manifest
         nodes = {node.name: node.ranks for node in manifest.nodes}
-        return cls(folder.path, nodes, labels=manifest.launcher == "slurm")
+        labels = manifest.launcher == "slurm"
+        return cls(folder.path, nodes, labels=labels, foreign=manifest.foreign)
 
     # Which files there are
 
@@ -133,7 +150,7 @@ class Outlets:
                 return None
             found = self._add(Outlet(len(self._all), file.id, node))
         self._owned = None
-        mine = set(file.ranks) & set(self._nodes[node])
+        mine = set(file.ranks) & self._may[node]
         found.shared = found.shared or file.shared
         found.ranks |= mine
         if found.node != node:
@@ -204,13 +221,22 @@ class Outlets:
         if not outlet.shared and len(outlet.ranks) == 1:
             return self._source(next(iter(outlet.ranks)))
         writers = {self._homes[rank] for rank in outlet.ranks} or {outlet.node}
-        found = self._speakers.of(line, writers) or (outlet.node, None)
-        # A node speaks for another one's ranks only in a file that those write too, or a launcher for all.
-        if found[0] not in {outlet.node, *writers} and not outlet.shared:
+        only = next(iter(writers)) if len(writers) == 1 else outlet.node
+        found = self._speakers.of(line, writers) or (only, None)
+        if not self._agreed(outlet, *found):
             return outlet.node, None
         # A launcher repeats what ranks write to their own files (torchrun --tee): that is there already.
         repeats = found[1] is not None and found[1] not in outlet.ranks and self._own(found[1]) > 0
         return (found[0], None) if repeats else found
+
+    def _agreed(self, outlet: Outlet, node: str, rank: int | None) -> bool:
+        """Whether a node has said that its own output, or that of its rank, may be in a file."""
+        if node == outlet.node or rank in outlet.ranks:
+            return True
+        if rank is not None:
+            return outlet.shared and rank in self._passed
+        written = not outlet.ranks.isdisjoint(self._nodes[node])
+        return written or (outlet.shared and node in self._away)
 
     def _source(self, rank: int) -> Source:
         return self._homes[rank], rank

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from cockpit import slurm
 from cockpit.base import events, verbs
@@ -16,15 +16,21 @@ from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, RecordReader
+from cockpit.core.run.memory import Watch
 from cockpit.core.run.model import LIVE, Rank, RunModel
+from cockpit.core.run.notices.limit import NEAR_S, TimeLimit
+from cockpit.core.run.notices.rule import About
+from cockpit.core.run.notices.watch import Watch as Notices
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.join import pool_for, still_there
+from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.asking import NeedsPerson
@@ -54,6 +60,15 @@ _JOB_REPORTS_S = 5.0
 _JOB_OVER_S = 1.0
 """From the last step of a job to its state."""
 
+_LOOK_S = 1.0
+"""Between two looks at what may be wrong."""
+
+_LIMIT_FIRST_S = 12.0
+"""Nobody has to wait for its turn then, who has just asked SLURM to start the run."""
+
+_LIMIT_S, _LIMIT_NEAR_S = 600.0, 120.0
+"""Between two questions for the time that is left to a job: it may be changed."""
+
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
 """Answers after which nothing more can come from a node."""
 
@@ -61,8 +76,8 @@ _NO_RUN_THERE = ("gone", "folder", "shrunk")
 class Listener(Protocol):
     """Who wants to know what happens; called on the event loop, must not block."""
 
-    def joined(self, model: RunModel) -> None:
-        """The model of the session; called once, before all else."""
+    def joined(self, model: RunModel, pace: Pace) -> None:
+        """The model of the session, and how far its ranks are; called once, before all else."""
         return
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
@@ -100,15 +115,21 @@ class Session:
         """Set at every event; a waiter clears it."""
         self.pool = pool or pool_for(self.manifest)
         """Lends the links to the nodes to whoever needs one."""
+        self._paces = PaceBook(folder, writer=writer)
+        self.pace = self._paces.pace
+        """How far the ranks are."""
         self.listeners = list(listeners)
         """They receive logs and events; one that is added later reads the model first."""
         for listener in self.listeners:
-            listener.joined(self.model)
+            listener.joined(self.model, self.pace)
         self._unheard: set[tuple[str, type[Exception]]] = set()
         """Which listeners have failed, and how: each failure is reported once."""
         self.writer = writer
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
-        shelf = Shelf(folder.path, quotas or load().quotas)
+        settings = load()
+        shelf = Shelf(folder.path, quotas or settings.quotas)
+        self._memory = Watch() if settings.notices.memory else None
+        self._notices = Notices(self._about(), settings.notices.off)
         self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
         self._records = {name: RecordReader(name, entry.ranks) for name, entry in self._nodes.items()}
@@ -142,6 +163,7 @@ class Session:
         self._emit(planned(self.manifest), record=False)
         async for event in by_turns(self.folder.journal()):
             self.model.apply(event)
+        await self._paces.recall()
         for name, entry in self._nodes.items():
             with suppress(SpoolUnusable):  # reported when its record is read, and when more is to be written
                 self._offsets[name] = self._spools[name].offsets()
@@ -157,6 +179,9 @@ class Session:
         """
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
+        self._tasks.append(asyncio.create_task(self._look()))
+        if self._notices.limit is not None:
+            self._tasks.append(asyncio.create_task(self._mind_limit(self._notices.limit)))
         if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end:
             self._taken = asyncio.create_task(self._mind_job())
             self._tasks.append(self._taken)
@@ -361,7 +386,12 @@ class Session:
         try:
             stream = await link.stream(self._measured(entry))
             async for item, _ in stream.parts():
-                self._note(entry.name, events.Sample(item.node, item.ranks, item.gpus), record=False)
+                sample = events.Sample(item.node, item.ranks, item.gpus, item.memory)
+                self._note(entry.name, sample, record=False)
+                if self._memory is not None:
+                    for fact in self._memory.take(time.time(), entry.name, sample, self.model):
+                        self._note(entry.name, fact)
+                self._notices.sampled(time.time(), entry.name, sample, self.model)
         except LinkError:
             return  # the loss of the link shows elsewhere
         except RemoteError as error:
@@ -384,6 +414,21 @@ class Session:
         if node.link != state or (asks and node.link_why != why):
             self._note(name, events.LinkChanged(state, why, asks))
 
+    def accompany(self, task: Coroutine[Any, Any, None], what: str) -> None:
+        """Do this for as long as the session is open.
+
+        :param what: named where it fails: that costs what it is for, not the watch
+        """
+
+        async def guarded() -> None:
+            try:
+                await task
+            except Exception as error:
+                first = self.manifest.nodes[0].name
+                self._note(first, events.Note(str(InternalError(error, where=what))), record=False)
+
+        self._tasks.append(asyncio.create_task(guarded()))
+
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""
         self._emit(witnessed(self.model, time.time(), name, fact), record=record)
@@ -396,10 +441,15 @@ class Session:
             if event.fact.by == "supervisor":
                 self._unheld = f"{event.node}: {event.fact.reason}"
         changed = self.model.apply(event)
+        try:
+            self._paces.event(self.model, event)
+        except CockpitError as error:
+            self._note(event.node, events.Note(str(error)), record=False)
         self._tell(event.node, lambda listener: listener.event(event, changed))
         self.changed.set()
 
     def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
+        self._notices.log(time.time(), name, rank, data)
         self._tell(name, lambda listener: listener.log(name, rank, offset, data))
 
     def _tell(self, name: str, tell: Callable[[Listener], None]) -> None:
@@ -414,6 +464,32 @@ class Session:
                     # Notes are shown with a node; some events have none.
                     at = name if name in self._nodes else self.manifest.nodes[0].name
                     self._note(at, events.Note(str(InternalError(error, where=who))), record=False)
+
+    # What is wrong while it goes on
+
+    def _about(self) -> About:
+        """What the rules of notices know of the run."""
+        foreign = self.manifest.foreign
+        job = self.folder.slurm_job if foreign is None else foreign.slurm
+        return About(self.folder.name, {name: entry.dir for name, entry in self._nodes.items()}, job)
+
+    async def _look(self) -> None:
+        """Once a second: what the rules of notices see."""
+        while not self.model.over:
+            await asyncio.sleep(_LOOK_S)
+            for fact in self._notices.look(time.time(), time.monotonic(), self.model, self.pace):
+                self._note("", fact)
+
+    async def _mind_limit(self, limit: TimeLimit) -> None:
+        """Ask SLURM for the time that is left, seldom."""
+        await asyncio.sleep(_LIMIT_FIRST_S)
+        while not self.model.over:
+            left_s: float | None = None
+            with suppress(CockpitError):
+                left_s = await asyncio.to_thread(slurm.time_left, limit.about.job)
+            limit.told(time.time(), left_s)
+            near = left_s is not None and left_s < 2 * NEAR_S
+            await asyncio.sleep(_LIMIT_NEAR_S if near else _LIMIT_S)
 
     # The end of a job that lent the nodes
 
@@ -545,6 +621,8 @@ class Session:
         await self.pool.close()
         for spool in self._spools.values():
             spool.close()
+        with suppress(CockpitError):  # nobody is left to read it
+            self._paces.close(over=self.model.over)
         self.folder.close()
 
 

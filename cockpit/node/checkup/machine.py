@@ -6,16 +6,16 @@ import glob
 import os
 import re
 import resource
-import tempfile
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import openfiles, verbs
-from cockpit.node import procfs, users
+from cockpit.node import cgroups, private_folder, procfs, users
 from cockpit.node.checkup.within import Silent, within
 
 _LINGER = "/var/lib/systemd/linger"
 _LOGIND = ("/usr/lib/systemd/logind.conf", "/etc/systemd/logind.conf")
 _DROP_INS = ("/usr/lib/systemd/logind.conf.d", "/run/systemd/logind.conf.d", "/etc/systemd/logind.conf.d")
+_NVIDIA = "/proc/driver/nvidia/params"
 _CODE_FILES = 300
 _CODE_BYTES = 4 << 20
 
@@ -50,7 +50,7 @@ def limits(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
 def disks(asked: verbs.Checkup, payload: bytes) -> Tuple[List[Dict[str, Any]], Silent]:
     """The file systems of the folders that a launch uses, without those that are not there."""
     places = {
-        "run folders": asked.base or tempfile.gettempdir(),
+        "run folders": asked.base or private_folder.base(),
         "/tmp": "/tmp",
         "/dev/shm": "/dev/shm",
         "working directory": asked.cwd,
@@ -62,10 +62,12 @@ def disks(asked: verbs.Checkup, payload: bytes) -> Tuple[List[Dict[str, Any]], S
 
 
 def profiling(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
-    """Whom the kernel lets look into other processes."""
+    """Whom the kernel lets look into other processes, and NVIDIA's driver into GPUs."""
+    restricted = re.search(r"(?m)^RmProfilingAdminOnly:\s*([01])$", _text(_NVIDIA))
     return {
         "ptrace_scope": _number("/proc/sys/kernel/yama/ptrace_scope"),
         "perf_event_paranoid": _number("/proc/sys/kernel/perf_event_paranoid"),
+        "gpu_counters": restricted[1] == "0" if restricted else None,
     }
 
 
@@ -120,20 +122,12 @@ def _limit(which: int) -> Optional[int]:
 
 def _least(name: str, old: str, most: Optional[int]) -> Optional[int]:
     """The least limit of this process's cgroup and of those above it; None: none below ``most``."""
+    controller, _, file = old.partition("/")
     found = []
-    for line in _text("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and old.partition("/")[0] not in controllers.split(","):
-            continue
-        root = "/sys/fs/cgroup" if not controllers else "/sys/fs/cgroup/" + old.partition("/")[0]
-        file = name if not controllers else old.partition("/")[2]
-        while True:
-            value = _number(os.path.join(root + path, file))
-            if value is not None and (most is None or value < most):
-                found.append(value)
-            if path in ("/", ""):
-                break
-            path = os.path.dirname(path)
+    for _, folder, second in cgroups.folders("self", controller):
+        value = cgroups.number("%s/%s" % (folder, name if second else file))
+        if value is not None and (most is None or value < most):
+            found.append(value)
     return min(found, default=None)
 
 

@@ -35,13 +35,12 @@ def network(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
         flags = _flags(name)
         if flags & _UP and not flags & _LOOPBACK and not _VIRTUAL.match(name):
             speed = _number("/sys/class/net/%s/speed" % name)
-            address = _address(name)
             interfaces.append(
                 {
                     "name": name,
                     "mtu": _mtu(name),
                     "mbit": speed if speed and speed > 0 else None,
-                    "addresses": [address] if address else [],
+                    "addresses": addresses_of(name)[:16],
                 }
             )
     ports = []
@@ -102,7 +101,7 @@ def reach(call: Call) -> Dict[str, Any]:
     if failed:
         return {"error": failed["connection"]}
     source = answers["connection"]
-    interfaces = [name for _, name in socket.if_nameindex() if _address(name) == source]
+    interfaces = [name for _, name in socket.if_nameindex() if source in addresses_of(name)]
     return {"source": source, "interface": next(iter(interfaces), "")[:100]}
 
 
@@ -135,9 +134,15 @@ def _resolved(name: str) -> List[str]:
     return sorted({str(info[4][0]) for info in found})[:256]
 
 
-def _address(name: str) -> Optional[str]:
+def addresses_of(name: str) -> List[str]:
+    """The addresses of an interface: that of IPv4, then those of IPv6 that lead beyond the link."""
     answer = _asked(name, _SIOCGIFADDR)
-    return socket.inet_ntoa(answer[4:8]) if answer else None
+    found = [socket.inet_ntoa(answer[4:8])] if answer else []
+    for line in procfs.contents("/proc/net/if_inet6").decode("ascii", "replace").splitlines():
+        digits, _, _, scope, _, device = line.split()
+        if device == name and scope == "00":
+            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
 
 
 def _flags(name: str) -> int:

@@ -17,8 +17,9 @@ VARIABLES = ("CUDA_HOME", "LD_LIBRARY_PATH")
 _MARK = "cockpit-login:"
 _SCRIPT = "; ".join(
     [
-        *("printf '%%s%%s\\n' %s%s= \"$(command -v %s)\"" % (_MARK, tool, tool) for tool in TOOLS),
-        *("printf '%%s%%s\\n' %s%s= \"$%s\"" % (_MARK, name, name) for name in VARIABLES),
+        # Without $(…): each is a fork of a shell that has read all its files.
+        *("printf '\\n%%s' %s%s=; command -v %s" % (_MARK, tool, tool) for tool in TOOLS),
+        *("printf '\\n%%s%%s\\n' %s%s= \"$%s\"" % (_MARK, name, name) for name in VARIABLES),
     ]
 )
 

@@ -1,7 +1,10 @@
 """Where the processes of a job that others started write to: files, found through what they have open.
 
 Only regular files count that a process of the asking user has open for writing, or that one has to which its
-pipe leads. Nothing is guessed from names.
+pipe or terminal leads. Nothing is guessed from names.
+
+Output may leave the node: a launcher's daemon takes it (srun, mpirun), or sshd (pdsh). What started that
+connection on another machine is found there by its two ends.
 """
 
 from __future__ import annotations
@@ -9,13 +12,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cockpit.base import verbs
-from cockpit.base.fields import FILES_A_NODE, Target
+from cockpit.base.fields import FILES_A_NODE, Caller, Target
+from cockpit.base.gate import RANKS_A_NODE
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import launchers
+from cockpit.node.stacks import launchers, wires
 
 COMMAND_LIMIT = 2000
 """Characters of a launcher's command line that are told."""
@@ -26,10 +30,18 @@ DEPTH = 4
 _NETWORK = re.compile(r"nfs4?|lustre|gpfs|beegfs|cifs|smb3|ceph|9p|glusterfs|pvfs2|wekafs|panfs|afs|fuse\..*")
 """Types of file systems whose files other nodes see too."""
 
-_COPIERS = ("tee", "srun")
+_COPIERS = ("tee", "srun", "script")
 """Programs that write what they read to files that they opened themselves."""
 
 _NULL = (1, 3)
+
+_UNREAD = "to a pipe that no process of this user reads"
+
+_DAEMON = re.compile(r"orted|prted|hydra_")
+"""Programs that pass on what their node's ranks write to mpirun, elsewhere."""
+
+_TERMINALS = re.compile(r"mpirun|mpiexec|orterun|prterun|script\Z|" + _DAEMON.pattern)
+"""Programs that write on what they read from terminals that they make; others have them for a person."""
 
 
 class _Place(NamedTuple):
@@ -45,13 +57,18 @@ class _Place(NamedTuple):
 def outputs(call: Call) -> Dict[str, Any]:
     """Where these processes write to: ``{"files": […], "why": {rank: text}, "launchers": […], "cwd": …}``.
 
-    Request: ``targets``. A file: ``id path device inode size pid ticks fd ranks shared``; ``why`` has a
-    sentence for each rank without one. A process that is gone, or not ours, has neither.
+    Request: ``targets``, ``callers``. A file: ``id path device inode size pid ticks fd ranks shared``;
+    ``why`` has a sentence for each rank without one; ``passed``: ranks whose output leaves this node;
+    ``callers``: the connections by which that of a rank or its launcher does. A process that is gone, or not
+    ours, has none of it.
     """
     search = _Search()
-    for target in call.asked(verbs.Outputs).targets:
+    asked = call.asked(verbs.Outputs)
+    for target in asked.targets:
         if is_ours(target.pid, target.ticks):
             search.rank(target)
+    for pid, ranks in _calling(asked.callers):
+        search.caller(pid, ranks)
     return search.told()
 
 
@@ -72,50 +89,93 @@ class _Search:
         self._why: Dict[int, str] = {}
         self._launchers: Dict[int, Dict[str, Any]] = {}
         self._cwd = ""
+        self._passed: Set[int] = set()
+        self._callers: Dict[Tuple[str, ...], List[int]] = {}
+        self._leaves: List[Tuple[str, ...]] = []
+        """By which connections the output of what was looked at last leaves this node; empty: otherwise."""
+        self._speaks: Dict[int, List[int]] = {}
+        """Launchers that write what ranks elsewhere write, with those."""
         self._readers: Optional[Dict[int, List[Tuple[int, int]]]] = None
 
     def told(self) -> Dict[str, Any]:
         for one in self._launchers.values():
+            self._leaves = []
+            speaks = self._speaks.get(one["pid"], [])
             for fd in (1, 2):
                 for place in self._ends(one["pid"], fd, 0)[0]:
-                    self._add(place, None)
+                    self._add(place._replace(shared=place.shared or bool(speaks)), speaks)
+            self._called(one["ranks"])
+        for known in (*self._files.values(), *self._launchers.values()):
+            del known["ranks"][RANKS_A_NODE:]
         return {
             "files": list(self._files.values())[:FILES_A_NODE],
             "why": self._why,
             "launchers": list(self._launchers.values()),
             "cwd": self._cwd or "/",
+            "passed": sorted(self._passed),
+            "callers": [
+                {"ranks": ranks, "address": here, "port": int(port), "to": there, "to_port": int(to_port)}
+                for (here, port, there, to_port), ranks in self._callers.items()
+            ],
         }
 
     def rank(self, target: Target) -> None:
         """Look at what a rank has open, and who started it."""
         reasons = []
         found = False
+        self._leaves = []
         for fd in (1, 2):
             places, why = self._ends(target.pid, fd, 0)
             for place in places:
-                self._add(place, target.rank)
+                self._add(place, [target.rank])
             found = found or bool(places)
             if why and why not in reasons:
                 reasons.append(why)
         if not found:
             self._why[target.rank] = "writes " + ", its errors ".join(reasons)
+        if self._leaves:
+            self._passed.add(target.rank)
+        self._called([target.rank])
         self._cwd = self._cwd or procfs.link("/proc/%d/cwd" % target.pid)
         above = launchers.launcher(target.pid)
-        if above is None:
-            return
+        if above is not None:
+            self._started(above, [target.rank])
+
+    def _called(self, ranks: Sequence[int]) -> None:
+        """Note the connections by which the output of these ranks, or of their launcher, leaves."""
+        for ends in set(self._leaves) - {()}:
+            known = self._callers.setdefault(ends, [])
+            known.extend(rank for rank in ranks if rank not in known)
+
+    def caller(self, pid: int, ranks: Sequence[int]) -> None:
+        """Look at what has the connection by which ranks elsewhere were started, and at who started that."""
+        several = _has_several(pid)
+        places = [] if several else [place for fd in (1, 2) for place in self._ends(pid, fd, 0)[0]]
+        for place in places:
+            self._add(place, ranks)
+        self._cwd = self._cwd or procfs.link("/proc/%d/cwd" % pid)
+        above = launchers.launcher(pid) or procfs.stat(pid)
+        if above is not None:
+            self._started(above, ranks)
+            if not places and not several:
+                # pdsh has a socket to each ssh.
+                self._speaks.setdefault(above.pid, []).extend(ranks)
+
+    def _started(self, above: procfs.Stat, ranks: Sequence[int]) -> None:
+        """A process that has started ranks."""
         if above.pid not in self._launchers:
             command = launchers.command_line(procfs.arguments(above.pid), COMMAND_LIMIT) or above.name
             below = len(procfs.descendants(above.pid, lambda pid: False))
             known = {"pid": above.pid, "ticks": above.ticks, "command": command, "below": below, "ranks": []}
             self._launchers[above.pid] = known
-        self._launchers[above.pid]["ranks"].append(target.rank)
+        self._launchers[above.pid]["ranks"].extend(ranks)
 
-    def _add(self, place: _Place, rank: Optional[int]) -> None:
+    def _add(self, place: _Place, ranks: Sequence[int]) -> None:
         info = place.info
         one = self._files.setdefault(
             (info.st_dev, info.st_ino),
             {
-                "id": _identity(place),
+                "id": file_id(place.info, str(place.pid)),
                 "path": place.path,
                 "device": info.st_dev,
                 "inode": info.st_ino,
@@ -128,8 +188,7 @@ class _Search:
             },
         )
         one["shared"] = one["shared"] or place.shared
-        if rank is not None and rank not in one["ranks"]:
-            one["ranks"].append(rank)
+        one["ranks"].extend(rank for rank in ranks if rank not in one["ranks"])
 
     def _ends(self, pid: int, fd: int, depth: int) -> Tuple[List[_Place], str]:
         """The files that a descriptor leads to; if there is none, where it goes, in words."""
@@ -149,7 +208,8 @@ class _Search:
         if stat.S_ISCHR(info.st_mode):
             if (os.major(info.st_rdev), os.minor(info.st_rdev)) == _NULL:
                 return [], "to /dev/null"
-            return [], "to a terminal (%s)" % link.replace("/dev/", "", 1)
+            places, why = self._through_terminal(pid, link, depth)
+            return places, why or "to a terminal (%s)" % link.replace("/dev/", "", 1)
         return [], "to a socket" if stat.S_ISSOCK(info.st_mode) else "to %s" % link
 
     def _through(self, pid: int, inode: int, link: str, depth: int) -> Tuple[List[_Place], str]:
@@ -158,12 +218,27 @@ class _Search:
             return [], "to a named pipe (%s)" % link
         readers = [one for one in self._reading(inode) if one[0] != pid]
         if not readers:
-            return self._through_srun(pid)
+            return self._away(pid)
         if depth >= DEPTH:
             return [], "to one pipe after another"
-        reader = readers[0][0]
-        process = procfs.stat(reader)
-        name = process.name if process is not None else "?"
+        process = procfs.stat(readers[0][0])
+        if process is None:
+            return [], _UNREAD
+        return self._by(process, depth, "a pipe")
+
+    def _through_terminal(self, pid: int, link: str, depth: int) -> Tuple[List[_Place], str]:
+        """The files to which a launcher passes on what it reads from a terminal that it has made: mpirun."""
+        number = link.rpartition("/")[2]
+        for above in launchers.above(pid) if number.isdigit() and depth < DEPTH else ():
+            if _TERMINALS.match(above.name) and any(
+                _is_master(above.pid, fd, int(number)) for fd in _descriptors(above.pid)
+            ):
+                return self._by(above, depth, "a terminal")
+        return [], ""
+
+    def _by(self, process: procfs.Stat, depth: int, what: str) -> Tuple[List[_Place], str]:
+        """The files to which a process passes on what it reads."""
+        reader, name = process.pid, process.name
         found: List[_Place] = []
         why = ""
         for fd in self._written(reader, name):
@@ -171,7 +246,9 @@ class _Search:
             # What only this rank's pipe leads to is as much its own as a file that it opened itself.
             found += [place._replace(shared=name != "tee" or depth > 0) for place in places]
             why = why or reason
-        return found, "" if found else "to a pipe of %s (pid %d), which writes %s" % (name, reader, why)
+        if not found and _DAEMON.match(name):
+            self._leaves.append(())
+        return found, "" if found else "to %s of %s (pid %d), which writes %s" % (what, name, reader, why)
 
     def _written(self, pid: int, name: str) -> List[int]:
         """The descriptors that a process which reads a pipe may pass it on by."""
@@ -185,11 +262,20 @@ class _Search:
                 return own
         return [1, 2]
 
+    def _away(self, pid: int) -> Tuple[List[_Place], str]:
+        """What a process writes to that nobody here reads: a daemon takes it to another machine."""
+        names = ("slurmstepd", "sshd")
+        daemon = next((one for one in launchers.above(pid) if one.name.startswith(names)), None)
+        if daemon is None:
+            return [], _UNREAD
+        if daemon.name.startswith("sshd"):
+            ends = _variable(pid, b"SSH_CONNECTION").decode("ascii", "replace").split()
+            self._leaves.append(_caller(ends))
+            return [], "over ssh to %s" % (ends[0] if ends else "another machine")
+        return self._through_srun(pid)
+
     def _through_srun(self, pid: int) -> Tuple[List[_Place], str]:
-        """What a process writes to that nobody here reads: SLURM passes it on to srun, wherever that runs."""
-        above = next(launchers.above(pid), None)
-        if above is None or above.name != "slurmstepd":
-            return [], "to a pipe that no process of this user reads"
+        """SLURM passes it on to srun, wherever that runs."""
         job = _variable(pid, b"SLURM_JOB_ID")
         for other in _mine():
             process = procfs.stat(other)
@@ -199,6 +285,7 @@ class _Search:
                     found += self._ends(other, fd, DEPTH)[0]
                 if found:
                     return [place._replace(shared=True) for place in found], ""
+        self._leaves.append(())
         return [], "to SLURM, which passes it on to srun on another node, or to where its file is"
 
     def _reading(self, inode: int) -> List[Tuple[int, int]]:
@@ -217,6 +304,52 @@ def writes(pid: int, fd: int) -> bool:
     """Whether a process has this descriptor open for writing."""
     flags = re.search(rb"(?m)^flags:\s*([0-7]+)", procfs.contents("/proc/%d/fdinfo/%d" % (pid, fd)))
     return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _is_master(pid: int, fd: int, number: int) -> bool:
+    """Whether a descriptor is the other side of the terminal ``/dev/pts/<number>``."""
+    if not procfs.link("/proc/%d/fd/%d" % (pid, fd)).endswith("/ptmx"):
+        return False
+    told = re.search(rb"(?m)^tty-index:\s*([0-9]+)", procfs.contents("/proc/%d/fdinfo/%d" % (pid, fd)))
+    return told is not None and int(told[1]) == number
+
+
+def _caller(ends: List[str]) -> Tuple[str, ...]:
+    """What ``SSH_CONNECTION`` says; empty if that names no TCP connection: sshd may write ``UNKNOWN``."""
+    import ipaddress  # for the few nodes that need it
+
+    try:
+        for address in ends[::2]:
+            ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ()
+    fits = len(ends) == 4 and all(port.isdigit() and 0 < int(port) < 1 << 16 for port in ends[1::2])
+    return tuple(ends) if fits else ()
+
+
+def _has_several(pid: int) -> bool:
+    """Whether other ssh share its connection (ControlMaster): which one started a rank is not known then."""
+    sockets = wires.held(pid).sockets
+    lines = procfs.contents("/proc/%d/net/unix" % pid).decode("utf-8", "replace").splitlines()
+    # A socket that was accepted has the name of the one that listens.
+    named = [words[7] for words in map(str.split, lines[1:]) if len(words) > 7 and int(words[6]) in sockets]
+    return len(named) > len(set(named))
+
+
+def _calling(callers: Sequence[Caller]) -> Iterator[Tuple[int, Sequence[int]]]:
+    """The processes of this user that have the near ends of some connections, with their ranks."""
+    wanted = {((one.address, one.port), (one.to, one.to_port)): one.ranks for one in callers}
+    if not wanted:
+        return
+    ranks = {}
+    for inode, wire in wires.wires([os.getpid()]).items():
+        if not wire.listens:
+            ends = tuple((wires.address_text(end), end[1]) for end in (wire.near, wire.far))
+            if ends in wanted:
+                ranks[inode] = wanted[ends]
+    for pid in _mine() if ranks else ():
+        for inode in sorted(wires.held(pid).sockets & ranks.keys()):
+            yield pid, ranks.pop(inode)
 
 
 def _mine() -> Iterator[int]:
@@ -242,13 +375,16 @@ def _variable(pid: int, name: bytes) -> bytes:
     return next((value for each, _, value in values if each == name), b"")
 
 
-def _identity(place: _Place) -> str:
-    """The same text for the same file, from whichever node it is seen: a local one is its machine's."""
-    number = "%d:%d" % (os.major(place.info.st_dev), os.minor(place.info.st_dev))
-    for line in procfs.contents("/proc/%d/mountinfo" % place.pid).decode("utf-8", "replace").splitlines():
+def file_id(info: os.stat_result, process: str) -> str:
+    """The same text for the same file, from whichever node it is seen: a local one is its machine's.
+
+    :param process: the pid of one that sees it, or ``self``
+    """
+    number = "%d:%d" % (os.major(info.st_dev), os.minor(info.st_dev))
+    for line in procfs.contents("/proc/%s/mountinfo" % process).decode("utf-8", "replace").splitlines():
         words = line.split()
         if len(words) > 2 and words[2] == number and "-" in words:
             kind, source = words[words.index("-") + 1 : words.index("-") + 3]
             if _NETWORK.fullmatch(kind):
-                return "%s %s %d" % (kind, source[:300], place.info.st_ino)
-    return "%s %s %d" % (procfs.boot_id(), number, place.info.st_ino)
+                return "%s %s %d" % (kind, source[:300], info.st_ino)
+    return "%s %s %d" % (procfs.boot_id(), number, info.st_ino)

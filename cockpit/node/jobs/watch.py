@@ -154,10 +154,11 @@ def _opened(one: Opened) -> int:
     else:
         number = safefiles.opened(one.path)
     info = os.fstat(number)
-    if not _is(info, one) or not (living or os.geteuid() in (0, info.st_uid)):
-        os.close(number)
-        raise OSError("another file has its name")
-    return number
+    mine = living or os.geteuid() in (0, info.st_uid)
+    if mine and _is(info, one):
+        return number
+    os.close(number)
+    raise OSError("another file has its name" if mine else "it is another user's")
 
 
 def _is(info: os.stat_result, one: Opened) -> bool:

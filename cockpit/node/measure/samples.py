@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
-from cockpit.node import procfs, safefiles
+from cockpit.node import cgroups, procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
+from cockpit.node.measure.progress import Rings
 from cockpit.node.run.ranks import Identity, Start, recorded
 from cockpit.node.run.status import read_record
 
@@ -19,20 +21,28 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 CHILDREN_EVERY = 5
 """Samples between two looks at every process of the node, which is most of the cost of a sample."""
 
+LIMITS = 64
+"""Limits on memory that are told of one node."""
+
+_HELD = re.compile(rb"(?m)^Rss(?:Anon|Shmem):\s*([0-9]+) kB$")
+
 
 def samples(call: Call) -> Dict[str, Any]:
     """Send a sample each ``interval`` seconds (1) until cancelled; answers ``{}`` then.
 
     Request: ``dir``, the run folder; or ``targets``, the ranks of a job that others started.
-    Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes};
-    ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children}}; ``gpus`` (see ``node.measure.gpu``).
+    Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes,
+    disk_total_bytes};
+    ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress}}; ``gpus`` (see
+    ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}]. ``held_bytes``, ``memory``
+    and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample.
     """
     asked = call.asked(verbs.Samples)
     sampler = _Sampler(asked.dir, {one.rank: (one.pid, one.ticks) for one in asked.targets})
     gpus = gpu.Gpus(call.payload)
     while True:
         item = sampler.sample()
-        item["gpus"] = gpus.sample()
+        item["gpus"] = gpus.sample(health=sampler.looks)
         call.item(item)
         if not call.pause(max(0.1, asked.interval)):
             return {}
@@ -52,16 +62,24 @@ class _Sampler:
         """When we looked at a process (monotonic seconds), and the CPU time it had used, in clock ticks."""
         self._children: Dict[int, List[procfs.Stat]] = {}
         self._looked = 0
+        self.looks = False
+        """Whether this sample has what is measured at times only."""
+        self._rings: Optional[Rings] = None
 
     def sample(self) -> Dict[str, Any]:
-        free = None
+        free = whole = None
         try:
             disk = os.statvfs(self._folder)
-            free = disk.f_bavail * disk.f_frsize
+            free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         except OSError as error:
             if not self._targets:
                 raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
         used, total = procfs.memory() or (None, None)
+        looks = self.looks = self._looked % CHILDREN_EVERY == 0
+        self._looked += 1
+        if looks:
+            self._children = procfs.children()
+        processes, rings = self._processes(), self._look_at_rings()
         return {
             "node": {
                 "load": os.getloadavg()[0],
@@ -69,15 +87,18 @@ class _Sampler:
                 "memory_bytes": used,
                 "memory_total_bytes": total,
                 "disk_free_bytes": free,
+                "disk_total_bytes": whole,
             },
-            "ranks": self._ranks(),
+            "ranks": {
+                str(rank): {**self._rank(one, looks), "progress": rings.progress(rank)}
+                for rank, one in processes.items()
+            },
+            "memory": _memory(processes, used, total) if looks else [],
         }
 
-    def _ranks(self) -> Dict[str, Any]:
-        found: Dict[str, Any] = {}
-        if self._looked % CHILDREN_EVERY == 0:
-            self._children = procfs.children()
-        self._looked += 1
+    def _processes(self) -> Dict[int, procfs.Stat]:
+        """The process of each rank that can be measured."""
+        found: Dict[int, procfs.Stat] = {}
         for rank in self._targets or self._own():
             if (
                 not self._targets
@@ -87,13 +108,18 @@ class _Sampler:
             process = self._process(rank)
             # What is ending has no memory left to measure; its exit comes through the run record.
             if process is not None and process.pages:
-                found[str(rank)] = {
-                    "cpu_percent": self._cpu_percent(process),
-                    "rss_bytes": process.pages * _PAGE,
-                    "threads": process.threads,
-                    "children": _count(self._children, process.pid),
-                }
+                found[rank] = process
         return found
+
+    def _rank(self, process: procfs.Stat, looks: bool) -> Dict[str, Any]:
+        below = _below(self._children, process.pid)
+        return {
+            "cpu_percent": self._cpu_percent(process),
+            "rss_bytes": process.pages * _PAGE,
+            "threads": process.threads,
+            "children": len(below),
+            "held_bytes": _held([process.pid, *below]) if looks else None,
+        }
 
     def _own(self) -> List[int]:
         try:
@@ -101,6 +127,18 @@ class _Sampler:
             return ranks
         except NodeError:
             return []  # the node itself can be measured all the same
+
+    def _look_at_rings(self) -> Rings:
+        if self._rings is None:
+            self._rings = Rings("" if self._targets else self._ring_folder())
+        self._rings.look()
+        return self._rings
+
+    def _ring_folder(self) -> str:
+        try:
+            return str(read_record(self._folder).get("rings") or "")
+        except NodeError:
+            return ""
 
     def _process(self, rank: int) -> Optional[procfs.Stat]:
         identity = self._targets.get(rank)
@@ -123,11 +161,35 @@ class _Sampler:
         return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])
 
 
-def _count(children: Dict[int, List[procfs.Stat]], pid: int) -> int:
-    """How many processes are below this one."""
-    found = 0
+def _below(children: Dict[int, List[procfs.Stat]], pid: int) -> List[int]:
+    """The processes below this one."""
+    found: List[int] = []
     level = [pid]
     while level:
         level = [child.pid for one in level for child in children.get(one, ())]
-        found += len(level)
+        found += level
     return found
+
+
+def _held(pids: List[int]) -> Optional[int]:
+    """The memory of processes, files that they have mapped left out; None before Linux 4.5."""
+    sizes = [size for pid in pids for size in _HELD.findall(procfs.contents("/proc/%d/status" % pid))]
+    return sum(int(size) << 10 for size in sizes) if sizes else None
+
+
+def _memory(
+    processes: Dict[int, procfs.Stat], used: Optional[int], total: Optional[int]
+) -> List[Dict[str, Any]]:
+    """The machine's memory and that of each cgroup with a limit that ranks are in."""
+    found: Dict[str, Dict[str, Any]] = {}
+    if used is not None and total:
+        ranks = list(processes)
+        found[""] = {"of": "", "used_bytes": used, "limit_bytes": total, "ranks": ranks}
+    groups: Dict[bytes, List[int]] = {}
+    for rank, process in processes.items():
+        groups.setdefault(procfs.contents("/proc/%d/cgroup" % process.pid), []).append(rank)
+    for ranks in groups.values():
+        for room in cgroups.rooms(str(processes[ranks[0]].pid), total):
+            sizes = {"of": room.path, "used_bytes": room.used, "limit_bytes": room.limit, "ranks": []}
+            found.setdefault(room.path, sizes)["ranks"] += ranks
+    return list(found.values())[:LIMITS]

@@ -1,10 +1,10 @@
-"""A run's reports: list, hash and read them."""
+"""A run's reports: list them; hash and read them, and files that a person has named."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Union
 
 from cockpit.base import record, verbs
 from cockpit.node import safefiles
@@ -21,39 +21,49 @@ def reports(call: Call) -> Dict[str, Any]:
     return {"files": [{"name": name, "size": size} for name, size in sizes.items() if size is not None]}
 
 
-def _open(folder: str, name: str) -> int:
-    return safefiles.opened(os.path.join(folder, record.REPORTS, name))
+def _open(asked: Union[verbs.Digest, verbs.Read]) -> int:
+    folder = asked.dir if asked.named else os.path.join(asked.dir, record.REPORTS)
+    return safefiles.opened(os.path.join(folder, asked.file))
 
 
 def digest(call: Call) -> Dict[str, Any]:
-    """The sha256 and size of a report; ``changed`` when it grew or was written while being read."""
+    """The sha256 and size of a file; ``changed`` when it grew or was written while being read.
+
+    Where only the first bytes are asked for, it may grow, by ``rest`` bytes, but not shrink.
+    """
     asked = call.asked(verbs.Digest)
-    number = _open(asked.dir, asked.file)
+    number = _open(asked)
     try:
         before = os.fstat(number)
         digest = hashlib.sha256()
         size = 0
-        while True:
-            chunk = os.pread(number, _CHUNK, size)
+        while asked.size is None or size < asked.size:
+            room = _CHUNK if asked.size is None else min(_CHUNK, asked.size - size)
+            chunk = os.pread(number, room, size)
             if not chunk or call.cancelled:
                 break
             digest.update(chunk)
             size += len(chunk)
         after = os.fstat(number)
-        changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
-        return {"sha256": digest.hexdigest(), "size": size, "changed": changed}
+        if asked.size is None:
+            changed = (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size)
+            return {"sha256": digest.hexdigest(), "size": size, "changed": changed}
+        rest = max(0, after.st_size - size)
+        return {"sha256": digest.hexdigest(), "size": size, "changed": size < asked.size, "rest": rest}
     finally:
         os.close(number)
 
 
 def read(call: Call) -> Dict[str, Any]:
-    """Send a report from ``offset`` to its end as items ``{offset}`` with bytes, as credit allows."""
+    """Send a file from ``offset`` to its end as items ``{offset}`` with bytes, as credit allows."""
     asked = call.asked(verbs.Read)
-    number = _open(asked.dir, asked.file)
+    number = _open(asked)
     try:
         offset = asked.offset
-        while not call.cancelled:
+        while not call.cancelled and (asked.size is None or offset < asked.size):
             room = min(_CHUNK, call.take_credit(1.0))
+            if asked.size is not None:
+                room = min(room, asked.size - offset)
             if room <= 0:
                 continue
             chunk = os.pread(number, room, offset)

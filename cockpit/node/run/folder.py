@@ -23,7 +23,15 @@ from cockpit.base.shell import quote_posix
 from cockpit.node import safefiles, usermask, users
 from cockpit.node.run import held, stopping
 
-_OURS = (record.ENV_RUN, record.ENV_NODE, record.ENV_DIR, record.ENV_SUPERVISOR, record.ENV_UMASK)
+_OURS = (
+    record.ENV_RUN,
+    record.ENV_NODE,
+    record.ENV_DIR,
+    record.ENV_SUPERVISOR,
+    record.ENV_UMASK,
+    record.ENV_PROBE,
+    record.ENV_RINGS,
+)
 
 
 class RunFolderError(OSError):
@@ -65,6 +73,8 @@ def start(spec: Dict[str, Any], python: str, pyz_bytes: bytes, timeout_s: float 
     started: Dict[str, Any] = {}
     try:
         os.mkdir(os.path.join(folder, record.REPORTS), 0o700)
+        if spec.get("probe", "off") != "off":
+            _add_probe(folder, pyz_bytes)
         if python == sys.executable:
             pyz_bytes = _compiled(pyz_bytes)
         write_new(os.path.join(folder, record.NODE_PYZ), pyz_bytes)
@@ -89,6 +99,16 @@ def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, mode), "wb") as file:
         file.write(data)
+
+
+def _add_probe(folder: str, pyz_bytes: bytes) -> None:
+    """As sources: the ranks' Python may be another one than ours."""
+    for name in (record.PROBE, record.PROBE_PYTHON):
+        os.mkdir(os.path.join(folder, name), 0o700)
+    with zipfile.ZipFile(io.BytesIO(pyz_bytes)) as source:
+        for name in record.PROBE_SOURCES:
+            path = os.path.join(folder, record.PROBE_PYTHON, name)
+            write_new(path, source.read("cockpit/node/probe/" + name))
 
 
 def _compiled(pyz_bytes: bytes) -> bytes:

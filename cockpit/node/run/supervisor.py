@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import helpers, reports, stopping
+from cockpit.node.run import helpers, probing, reports, stopping
 from cockpit.node.run.folder import RunFolderError, StartError, start, write_new
 from cockpit.node.run.ranks import Ranks, how
 
@@ -30,6 +30,8 @@ TICK_S = 0.2
 """Seconds between two looks at the run folder: the resolution of the time index."""
 SETTLE_S = 1.0
 """Seconds between two checks that ranks still exist; records of their end are seen each tick."""
+PROBES_S = 1.0
+"""Seconds between two looks at what the probes say."""
 REPORT_S = 3.0
 """Seconds between two messages about a growing report."""
 DISK_FULL_S = 10.0
@@ -99,6 +101,7 @@ class Supervisor:
         self._sizes: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
+        self._probes = probing.Probes(folder, spec.get("probe", "off"), spec["ranks"], self._emit)
         self._told_full = False
         self._launcher = 0
         self._launcher_status: int | None = None
@@ -174,10 +177,11 @@ class Supervisor:
         }
         for name in ("run", "node", "index", "dir", "ranks", "launcher", "profile", "grace_s", "finalise_s"):
             facts[name] = spec.get(name)
+        facts["probe"], facts["rings"] = spec.get("probe", "off"), self._probes.rings
         path = os.path.join(self._folder, record.RECORD)
         write_new(path + ".tmp", json.dumps(facts).encode())
         os.rename(path + ".tmp", path)
-        told = ("boot_id", "run", "node", "ranks", "format", "host", "umask")
+        told = ("boot_id", "run", "node", "ranks", "format", "host", "umask", "probe")
         self._emit("supervisor_started", **me, **{name: facts[name] for name in told})
 
     def _launch(self) -> None:
@@ -189,6 +193,7 @@ class Supervisor:
         environment[record.ENV_DIR] = self._folder
         environment[record.ENV_SUPERVISOR] = str(os.getpid())
         environment[record.ENV_UMASK] = "%03o" % self._user_umask
+        environment.update(self._probes.environment)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         log = os.open(os.path.join(self._folder, record.LAUNCHER_LOG), flags, 0o600)
         shell = shutil.which("bash") or "/bin/sh"
@@ -221,6 +226,8 @@ class Supervisor:
             self._ranks.settle()
         if self._due("sizes", TICK_S):
             self._note_sizes()
+        if self._due("probes", PROBES_S):
+            self._probes.look()
         if self._due("room", ROOM_S):
             self._note_full_disk()
         self._pass_on()
@@ -350,6 +357,7 @@ class Supervisor:
         self._helpers.close()
         run, node = self._spec["run"], self._spec["node"]
         stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
+        self._probes.close()
         names = self._names()
         self._ranks.look(names)
         self._ranks.settle()

@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     _keep_room(folder, record.rank_exit(rank))
     pid = os.fork()
     if pid == 0:
-        _child(command, wrapper, log, user_umask, mask)
+        _child(command, rank, wrapper, log, user_umask, mask)
     os.close(log)
     ticks = procfs.ticks(pid)
     facts: dict[str, int | float | None] = {
@@ -245,7 +245,7 @@ def _see_off(scribe: int) -> None:
 
 
 def _child(
-    command: list[str], wrapper: int, log: int, user_umask: int, mask: set[int | signal.Signals]
+    command: list[str], rank: int, wrapper: int, log: int, user_umask: int, mask: set[int | signal.Signals]
 ) -> None:
     """Become the training process. Never returns."""
     code = 126
@@ -256,6 +256,7 @@ def _child(
         os.dup2(log, 1)
         os.dup2(log, 2)
         _tie(wrapper)
+        _probe(rank)
         os.umask(user_umask)
         # Python ignores these two, and exec would hand that on.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -267,6 +268,20 @@ def _child(
         os.write(2, os.fsencode("cockpit: cannot start %s: %s\n" % (command[0], error.strerror)))
     finally:
         os._exit(code)
+
+
+def _probe(rank: int) -> None:
+    """Put the probe on the path of the rank's Python, which takes it away again."""
+    mode = os.environ.get(record.ENV_PROBE)
+    if not mode:
+        return
+    place = os.path.join(os.environ[record.ENV_DIR], record.PROBE_PYTHON)
+    theirs = os.environ.get("PYTHONPATH")
+    if ":" in place or not os.path.isdir(place):
+        del os.environ[record.ENV_PROBE]
+        return
+    os.environ["PYTHONPATH"] = "%s:%s" % (place, theirs) if theirs else place
+    os.environ[record.ENV_PROBE] = "%s %d %d" % (mode, rank, theirs is not None)
 
 
 def _tie(wrapper: int) -> None:

@@ -41,6 +41,12 @@ PID = "pid"
 EPHEMERAL = 32768
 """Ports from here on are not chosen by people."""
 
+SERVICES = 1024
+"""Ports below are those of other services: no job meets there."""
+
+DEFAULT_PORTS = range(29400, 29600)
+"""Where torch's programs meet if nobody says otherwise: 29400, 29500, and a few after them."""
+
 _LAUNCHERS = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
@@ -146,6 +152,9 @@ def infer(scene: Scene) -> Iterator[Inferred]:
         if taken.isdisjoint(one.pid for one in component):
             for several in _by_given(scene, component, part):
                 yield from _met(scene, _numbered(scene, several))
+    for one in _alone(scene, taken | part | set(scene.given)):
+        launcher = _launcher(scene.above.get(one.parent, Above("")), [one])
+        yield from _met(scene, [Inferred(one, 0, None, None, PID, launcher, one.parent)])
 
 
 # -- whom LOCAL_RANK tells -----------------------------------------------------------------------------
@@ -258,6 +267,34 @@ def _line(scene: Scene, one: Worker) -> Iterator[int]:
         seen.add(parent)
         above = scene.workers.get(parent)
         parent = above.parent if above is not None else parent
+
+
+def _alone(scene: Scene, others: Set[int]) -> Iterator[Worker]:
+    """The only ranks of their jobs on this node: each node's script was started by itself.
+
+    What takes part in ``torch.distributed`` meets the others somewhere. Without threads that show it, the
+    process has a GPU open, and meets them at a port that torch chooses by itself.
+
+    :param others: workers that are ranks, or are connected to each other here
+    """
+    for one in scene.workers.values():
+        if one.pid in others or any(pid in others for pid in _line(scene, one)):
+            continue
+        at = None if _nobody_came(scene, one) else _meeting(scene, [one])
+        if at is None or not (one.joined or (one.gpus and at.port in DEFAULT_PORTS and scene.torch(one.pid))):
+            continue
+        if not any(scene.workers[pid].joined for pid in _line(scene, one) if pid in scene.workers):
+            yield one
+
+
+def _nobody_came(scene: Scene, one: Worker) -> bool:
+    """Whether a worker has opened a port to meet others, and is there alone: a job of one rank."""
+    held = list(_wires(scene, one))
+    ports = {wire.near[1] for wire in held if wire.listens}
+    own = {wire.near for wire in held if not wire.listens}
+    mine = {wire.far[1] for wire in held if wire.far in own and wire.far[1] in ports}
+    guests = {wire.near[1] for wire in held if not wire.listens and wire.far not in own}
+    return bool(mine - guests)
 
 
 # -- which of them is which ----------------------------------------------------------------------------
@@ -380,7 +417,7 @@ def _meeting(scene: Scene, group: List[Worker]) -> Optional[_Meeting]:
     addresses: Dict[Tuple[str, int], Set[str]] = defaultdict(set)
     for one in group:
         for wire in _wires(scene, one):
-            if wire.listens:
+            if wire.listens or wire.far[1] < SERVICES:
                 continue
             guests[wire.net, wire.far[1]].add(one.pid)
             addresses[wire.net, wire.far[1]].add(address_text(wire.far))
@@ -389,6 +426,10 @@ def _meeting(scene: Scene, group: List[Worker]) -> Optional[_Meeting]:
                 addresses[wire.net, wire.near[1]].add(address_text(wire.near))
     if not guests:
         return None
-    place = min(guests, key=lambda at: (-len(guests[at]), at[1] >= EPHEMERAL, at[1], at[0]))
+
+    def order(at: Tuple[str, int]) -> Tuple[int, bool, bool, int, str]:
+        return -len(guests[at]), at[1] >= EPHEMERAL, at[1] not in DEFAULT_PORTS, at[1], at[0]
+
+    place = min(guests, key=order)
     found = sorted(addresses[place], key=lambda each: (each.startswith("127.") or each == "::1", each))
     return _Meeting(found[0], place[1], listeners.get(place))

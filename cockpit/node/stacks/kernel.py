@@ -9,10 +9,12 @@ import contextlib
 import os
 import re
 import struct
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
-from cockpit.base.stacks.dump import Child, Process
 from cockpit.node import procfs
+
+if TYPE_CHECKING:
+    from cockpit.base.stacks.dump import Child, Process
 
 CHILDREN = 200
 """Processes below one rank that are reported."""
@@ -97,6 +99,8 @@ class ProcessFacts(NamedTuple):
 
 def look(pid: int, ticks: int) -> Optional[ProcessFacts]:
     """Look at this very process; None when it is not there any more."""
+    from cockpit.base.stacks.dump import Process  # what only looks for ranks does without
+
     fields = _fields(pid)
     if fields is None or int(fields[19]) != ticks:
         return None
@@ -153,6 +157,8 @@ def waits_hard(pid: int) -> List[int]:
 
 def children(pid: int) -> Tuple[Child, ...]:
     """The processes below this one, children before grandchildren; never more than :data:`CHILDREN`."""
+    from cockpit.base.stacks.dump import Child
+
     found: List[Child] = []
     parents = [pid]
     for parent in parents:

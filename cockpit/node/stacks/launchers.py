@@ -8,12 +8,13 @@ from typing import Iterator, List, Optional
 from cockpit.base.secret import is_secret
 from cockpit.node import procfs
 from cockpit.node.stacks import claims
-from cockpit.node.stacks.pyspy_output import harmless
+from cockpit.node.stacks.harmless import harmless
 
 LEVELS = 32
 """Processes above a rank that are looked at."""
 
 _SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh", b"fish", b"tcsh", b"csh")
+_FILES = (b"--init-file", b"--rcfile")
 _SESSIONS = ("sshd", "tmux", "screen", "systemd", "init", "login", "su", "sudo", "dropbear")
 """Short names of what a person works in, not what starts a job; newer sshd say more after a dash or colon."""
 
@@ -47,9 +48,15 @@ def _is_session(process: procfs.Stat) -> bool:
     """Whether this is a shell that reads what a person types, or what holds such shells."""
     if process.name.split("-")[0].split(":")[0] in _SESSIONS:
         return True
-    words = procfs.arguments(process.pid)
+    return is_typed_into(procfs.arguments(process.pid))
+
+
+def is_typed_into(words: List[bytes]) -> bool:
+    """Whether this is the command line of a shell that reads what a person types, and no script."""
     name = os.path.basename(words[0]).lstrip(b"-") if words else b""
-    return name in _SHELLS and all(word[:1] == b"-" and word != b"-c" for word in words[1:])
+    # The terminal of an editor has a file of its own: bash --init-file …/shellIntegration-bash.sh
+    options = [word for before, word in zip(words, words[1:]) if before not in _FILES]
+    return name in _SHELLS and all(word[:1] == b"-" and word != b"-c" for word in options)
 
 
 def command_line(words: List[bytes], limit: int) -> str:

@@ -13,6 +13,7 @@ from cockpit.base.secret import hidden, is_secret
 from cockpit.base.stacks.dump import Frame, Thread
 from cockpit.base.stacks.file_names import normalise
 from cockpit.base.stacks.kinds import source_frame
+from cockpit.node.stacks.harmless import harmless
 
 NAME_LIMIT = 300
 """Characters of a function's or a file's name that are reported."""
@@ -32,18 +33,6 @@ FILE_S = 0.5
 _NO_SECRET = re.compile(r"None|True|False|-?\d{1,9}(?:\.\d+)?|<[\w.]+ at 0x[0-9a-f]+>")
 """Values that are not secrets, whatever the variable's name: models have other kinds of tokens and keys."""
 
-_WORD = r"(?:token(?!iz)|key|secret|passw(?:or)?d|passphrase|authorization|credential|cookie)\w*"
-_LITERAL = re.compile(r"""(%s["']?\]?\s*[:=]\s*\w?)(["'])(?:(?!\2).)*(?:\2|$)""" % _WORD, re.IGNORECASE)
-_PAIR = re.compile(
-    r"((?:token|api[_-]?key|secret|passw(?:or)?d|passphrase|authorization)(?:=|:\s*))"
-    r"(?:(?:bearer|basic)\s+)?(?!\(secret)[^\s;&,\"')\]}]+",
-    re.IGNORECASE,
-)
-_USER = re.compile(r"(?<=://)[^/?#\s@\"']*@")
-_KNOWN = re.compile(
-    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}"
-    r"|xox[baprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]+\.[\w-]+)"
-)
 _ADDRESS = re.compile(r"0x[0-9a-f]+\Z")
 
 
@@ -154,13 +143,6 @@ def value(name: str, text: Optional[str]) -> str:
     # Cut first, leaving room for what a name at the cut may belong to: texts may be long.
     text = harmless(text[: 4 * VALUE_LIMIT])
     return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 1] + "…"
-
-
-def harmless(text: str) -> str:
-    """A text without the passwords, keys and tokens that can be recognised as such."""
-    text = _LITERAL.sub(r"\1(secret)", text)
-    text = _PAIR.sub(r"\1(secret)", text)
-    return _KNOWN.sub("(secret)", _USER.sub("(secret)@", text))
 
 
 # -- source code -------------------------------------------------------------------------------------

@@ -12,14 +12,31 @@ import re
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+    Union,
+)
 
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.node import procfs, users
 from cockpit.node.calls import Call
-from cockpit.node.stacks import claims, infer, kernel, launchers, workers
-from cockpit.node.stacks.pyspy_output import harmless
+from cockpit.node.stacks import claims, kernel, launchers
+from cockpit.node.stacks.harmless import harmless
+from cockpit.node.stacks.pythons import is_ours, pythons
+
+if TYPE_CHECKING:
+    from cockpit.node.stacks import infer
 
 COMMAND_LIMIT = 200
 """Characters of a command line that are reported."""
@@ -47,6 +64,9 @@ _LAUNCH = re.compile(
     rb"|/accelerate launch|accelerate\.commands\.launch|/mpi(?:run|exec) |/srun "
 )
 """What to look for in other people's command lines, since their environment cannot be read."""
+
+_HINTS = (b"--local", b"deepspeed", b"torch", b"/accelerate", b"accelerate.", b"/mpi", b"/srun ")
+"""One of these is in each of them: a thousand command lines are looked through for little."""
 
 _DAEMON = re.compile(r"slurmstepd|orted|prted|hydra_|mpirun|mpiexec")
 """Short names of what starts ranks whose own command lines say nothing."""
@@ -197,8 +217,14 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
 def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
     """The same, and the ranks that are inferred."""
     certain = _certain(scan.processes)
+    found = pythons(scan.readable)
+    if not found.stats:
+        return _sorted(map(_told, certain))
+    # Most nodes that a doctor looks at are idle, and compiling this is a fifth of what an agent costs there.
+    from cockpit.node.stacks import infer, workers
+
     given = [infer.Given(one.process.stat.pid, *one.process.claim.number) for one in certain]
-    scene = workers.scene(scan.readable, scan.environments, given)
+    scene = workers.scene(found, scan.environments, given)
     inferred = [one for one in infer.infer(scene) if can_be(one)]
     # Below it are the ranks: it is a launcher.
     launchers = {scene.given[one.worker.pid].pid for one in inferred if one.worker.pid in scene.given}
@@ -339,7 +365,7 @@ def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
     """Whether our wrapper is above this process, with nothing between that has another rank."""
     one: Optional[_Process] = process
     while one is not None and one.claim.number == process.claim.number:
-        if _is_ours(procfs.arguments(one.stat.pid)):
+        if is_ours(procfs.arguments(one.stat.pid)):
             return True
         one = processes.get(one.stat.parent)
     return False
@@ -359,22 +385,12 @@ def _self_and_above() -> Set[int]:
 def _only_helps(pid: int) -> bool:
     """Whether a process is part of our own program, passes on to another one, or helps one."""
     words = procfs.arguments(pid)
-    if _is_ours(words) or kernel.forked(pid):
+    if is_ours(words) or kernel.forked(pid):
         return True
     # `conda run` stays above the program that it runs.
     if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
         return True
     return any(_HELPER.search(word) for word in words[1:4])
-
-
-def _is_ours(words: List[bytes]) -> bool:
-    """Whether this is the command line of our own program."""
-    for number, word in enumerate(words[:6]):
-        if word.endswith(os.fsencode(record.NODE_PYZ)):
-            return words[number + 1 : number + 2] in ([b"wrap"], [b"supervise"], [b"agent"])
-        if b"from cockpit.node.agent import" in word:
-            return True
-    return False
 
 
 def _still_starts(top: _Process) -> bool:
@@ -511,7 +527,8 @@ def _others(refused: List[int]) -> List[Dict[str, Any]]:
 
 def _is_job(pid: int, words: List[bytes]) -> bool:
     """Whether this looks like part of a job: by its command line, or as a Python that a daemon started."""
-    if _LAUNCH.search(b" ".join(words) + b" "):
+    line = b" ".join(words) + b" "
+    if any(hint in line for hint in _HINTS) and _LAUNCH.search(line):
         return True
     if not words or not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
         return False

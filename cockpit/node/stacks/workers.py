@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, Iterable, List, Tuple
+from typing import Dict, Iterable
 
 from cockpit.node import procfs
 from cockpit.node.stacks import kernel
 from cockpit.node.stacks.infer import Above, Given, Scene, Worker
+from cockpit.node.stacks.pythons import Pythons
 from cockpit.node.stacks.wires import Held, held, wires
-
-WORKERS = 1024
-"""Python processes that are looked at."""
 
 THREADS = 2048
 """Threads of one process whose names are read."""
 
-SMALL = 16 << 20
-"""Bytes in memory; what is not called Python and has less is not looked at: a rank has much more."""
-
 LINES = 30
 """Processes above one that are looked at."""
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _JOINED = re.compile(rb"pt_(nccl|gloo|tcpstore|mpi|ucc)|gloo_tcp|NCCL ")
 """Names of threads that only torch.distributed, or what it uses, starts."""
@@ -36,23 +29,14 @@ _NOTED = re.compile(
 )
 
 
-def scene(pids: Iterable[int], environments: Dict[int, bytes], given: Iterable[Given]) -> Scene:
+def scene(found: Pythons, environments: Dict[int, bytes], given: Iterable[Given]) -> Scene:
     """Everything that says which Python process is which rank.
 
-    :param pids: processes that may be read
+    :param found: all processes that may be looked at
     :param environments: of those that have one
     :param given: ranks that are known from their environment
     """
-    stats: Dict[int, procfs.Stat] = {}
-    dead: Dict[int, List[Tuple[str, int, int]]] = {}
-    for pid in pids:
-        stat = procfs.stat(pid)
-        if stat is None:
-            continue
-        if stat.state in "ZX":
-            dead.setdefault(stat.parent, []).append((stat.name, stat.ticks, pid))
-        elif len(stats) < WORKERS and _is_python(stat):
-            stats[pid] = stat
+    stats, dead = found
     holds = {pid: held(pid) for pid in stats}
     workers = {
         pid: _worker(stat, environments.get(pid, b""), holds)
@@ -66,13 +50,6 @@ def scene(pids: Iterable[int], environments: Dict[int, bytes], given: Iterable[G
     }
     connected = [pid for pid, one in workers.items() if one.sockets]
     return Scene(workers, above, wires(connected), kernel.has_torch, _below(workers, given))
-
-
-def _is_python(stat: procfs.Stat) -> bool:
-    """Whether this is Python, whatever its file is called."""
-    if "python" in kernel.program(stat.pid):
-        return True
-    return stat.pages * _PAGE > SMALL and kernel.is_python(stat.pid)
 
 
 def _worker(stat: procfs.Stat, environment: bytes, holds: Dict[int, Held]) -> Worker:

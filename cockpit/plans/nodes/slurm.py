@@ -20,6 +20,7 @@ _OF_JOB = re.compile(
     r"StepId=(?P<job>[0-9]{1,10})\.(?P<step>\w{1,20}) .{0,1000}? Name=(?P<name>.*?)(?: Network=|\Z)"
 )
 _OWN = re.compile(r"JobId=([0-9]{1,10})\s")
+_HET = re.compile(r"JobId=[0-9]{1,10} HetJobId=")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _PART = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _GPUS = re.compile(r"(?:^|,)gpu(?::[A-Za-z][^:,()]*)?:([0-9]{1,4})(?:\(|,|\Z)")
@@ -38,11 +39,15 @@ def read(job: str) -> tuple[Host, ...]:
         hint = "give its number, as `squeue --me` prints it: --slurm JOBID"
         raise CockpitError("this shell is in no SLURM job", where="--slurm", hint=hint)
     if "+" in job:
-        hint = "name its components' nodes with -w, and reach them over ssh"
-        raise CockpitError("heterogeneous jobs are not supported", where=f"--slurm {job}", hint=hint)
+        raise _heterogeneous(f"--slurm {job}")
     if not _JOB.match(job):
         raise CockpitError(f"no SLURM job: {job!a}", where="--slurm", hint="write it as 123 or 123_4")
     return parse(_asked(job), job, os.getuid())
+
+
+def _heterogeneous(where: str) -> CockpitError:
+    hint = "name its components' nodes with -w, and reach them over ssh"
+    return CockpitError("heterogeneous jobs are not supported", where=where, hint=hint)
 
 
 def number(job: str) -> str:
@@ -104,6 +109,8 @@ def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
     """
     where = f"job {job}"
     found = text.strip().splitlines()
+    if any(map(_HET.match, found)):
+        raise _heterogeneous(where)
     if len(found) > 1:
         hint = f"name one element, like {job}_0: squeue --me --array"
         raise CockpitError(f"is an array of {len(found)} jobs", where=where, hint=hint)
@@ -112,9 +119,6 @@ def parse(text: str, job: str, uid: int) -> tuple[Host, ...]:
     fields: dict[str, str] = {}
     for name, value in _FIELD.findall(found[0] if found else ""):
         fields.setdefault(name, value)
-    if "HetJobId" in fields:
-        hint = "name its components' nodes with -w, and reach them over ssh"
-        raise CockpitError("heterogeneous jobs are not supported", where=where, hint=hint)
     owner = re.search(r"\(([0-9]+)\)\Z", fields.get("UserId", ""))
     if owner is None or int(owner[1]) != uid:
         whose = fields.get("UserId", "") or "nobody"

@@ -14,6 +14,7 @@ class Glyphs:
     """The signs of one kind of terminal.
 
     :param ascii: only ASCII is drawn
+    :param look: of what is no state but wants to be looked at
     """
 
     ascii: bool
@@ -24,16 +25,17 @@ class Glyphs:
     failed: str
     killed: str
     lost: str
+    look: str
 
     def of(self, rank: Rank) -> str:
         """The sign of a rank's state."""
         return str(getattr(self, state_name(rank)))
 
 
-UNICODE = Glyphs(False, "·", "◌", "●", "✓", "✖", "■", "?")
-ASCII = Glyphs(True, ".", "~", "o", "+", "X", "#", "?")
+UNICODE = Glyphs(False, "·", "◌", "●", "✓", "✖", "■", "?", "▲")
+ASCII = Glyphs(True, ".", "~", "o", "+", "X", "#", "?", "!")
 
-STATES = tuple(field.name for field in fields(Glyphs) if field.name != "ascii")
+STATES = tuple(field.name for field in fields(Glyphs) if field.name not in ("ascii", "look"))
 """The states that have a sign."""
 
 

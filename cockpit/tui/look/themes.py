@@ -45,6 +45,7 @@ TABLES = {
     "rank": ("waiting", "starting", "running", "done", "failed", "killed", "lost", "stale"),
     "link": ("ok", "stale", "gone"),
     "log": ("error", "warning", "time", "rank"),
+    "pace": ("none", "usual", "plus15", "plus30", "plus50", "double"),
     "ui": ("key", "dim", "frame", "notice"),
 }
 """Tables of a theme file and the colours in each (docs/themes.md)."""

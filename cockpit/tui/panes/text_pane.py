@@ -16,6 +16,9 @@ from textual.strip import Strip
 
 from cockpit.tui.panes.moving_pane import MovingPane
 
+PACE = ("none", "usual", "plus15", "plus30", "plus50", "double")
+"""Colours of how slow a rank was, by level (:mod:`cockpit.core.pace.heat`)."""
+
 VARIABLES = {
     "label": "dim",
     "spark": "key",
@@ -27,6 +30,8 @@ VARIABLES = {
         state: f"rank-{state}"
         for state in ("waiting", "starting", "running", "done", "failed", "killed", "lost")
     },
+    **{f"pace-{level}": f"pace-{name}" for level, name in enumerate(PACE)},
+    "pace-slow": "log-warning",
     **{f"link-{state}": f"link-{state}" for state in ("ok", "stale", "gone")},
 }
 """What a piece of text may mean, and the theme's colour for it; ``title`` is bold, the rest is plain."""

@@ -6,15 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from cockpit.base.answers import EnvironAnswer
 from cockpit.base.events import GpuSample, NodeSample, RankSample
 from cockpit.base.record import rank_log
+from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.ranks import ranks_text
+from cockpit.core.logs.trackers import Tracker
+from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
+from cockpit.core.run.probes import probe_text
 from cockpit.core.run.trends import LIMIT, Trends
 from cockpit.core.text import one_line
 from cockpit.engine.records.folder import NodeEntry
@@ -23,6 +28,7 @@ from cockpit.plans.script import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE, state_name
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
+from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
 
 STALE_S = 5.0
@@ -44,6 +50,7 @@ class About:
     :param plan: what was planned for the node (``plan_json``); empty if unknown
     :param environ: the answer of the verb ``environ`` for the rank; why there is none; None: not here yet
     :param now: unix seconds
+    :param pages: pages about the run, and whose log names them
     :param log: where the rank's log is on its node, in words; empty: in the run folder
     """
 
@@ -57,6 +64,8 @@ class About:
     environ: EnvironAnswer | str | None
     now: float
     log: str = ""
+    pace: Pace | None = None
+    pages: Sequence[tuple[Source, Tracker]] = ()
 
 
 def detail_lines(sight: About, width: int, ascii_only: bool = False) -> list[Line]:
@@ -135,16 +144,21 @@ class _Paper:
 
 def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]:
     local = node.ranks.index(rank.rank) if rank.rank in node.ranks else 0
+    slow = _slow(sight, rank)
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     yield from paper.flow(
         Piece(f"rank {rank.rank}", "title"),
         Piece(f"  {safe(node.name)}:{local}{pid}", "label"),
         Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank)),
+        *([] if slow is None else [Piece(f"  {paper.glyphs.look} slow", "pace-slow")]),
     )
     yield from _age(node, rank, sight.now, paper)
+    yield from _work(sight, rank.rank, slow, paper)
     yield from _rank_measures(sight, node, rank, local, paper)
+    yield from _pace(sight, rank, slow, paper)
     yield from _process(sight, node, rank, local, paper)
     yield from _readings(sight, rank.rank, paper)
+    yield from _pages(sight, paper)
     yield from _command(sight, paper)
     yield from _environment(sight, rank, paper)
 
@@ -183,11 +197,54 @@ def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: _Pap
         yield from paper.measure("vram", points, _used(gpu), "spark", high=gpu.memory_total_bytes)
     series = sight.metrics.series("step_s", rank.rank)
     steps = [value for _, value in series if number(value) is not None]
-    if steps:
+    if steps and (sight.pace is None or sight.pace.of(rank.rank).span is None):
         # Equal steps are drawn at half height, so that a slow one stands out.
         high = max(2 * median(steps), max(steps))
         value = span_text(steps[-1]) + _most(steps, span_text)
         yield from paper.measure("step", steps, value, "rank", high=high)
+
+
+def _slow(sight: About, rank: Rank) -> Slow | None:
+    """That the rank is slow, while it runs."""
+    found = sight.pace.slow() if sight.pace is not None and rank.state is RankState.RUNNING else []
+    return next((slow for slow in found if slow.rank == rank.rank), None)
+
+
+def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator[Line]:
+    """What the rank is compared with the others by: its work in the last steps, else the whole steps."""
+    if sight.pace is None or rank not in sight.pace.steps.place:
+        return
+    place = sight.pace.steps.place[rank]
+    newest = list(islice(sight.pace.steps.newest(), LIMIT // 2))
+    steps = [step for step in reversed(newest) if not math.isnan(step.compared[0][place])]
+    if not steps:
+        return
+    values, typical = steps[-1].compared
+    points = [step.compared[0][place] for step in steps]
+    name = "work" if steps[-1].works else "step"
+    value = f"{seconds(values[place])}  others {seconds(typical)}"
+    # Equal steps are drawn at half height, so that a slow one stands out.
+    high = max(2 * median(step.compared[1] for step in steps), *points)
+    yield from paper.measure(name, points, value, "pace-slow" if slow else "rank", high=high)
+
+
+def _pace(sight: About, rank: Rank, slow: Slow | None, paper: _Paper) -> Iterator[Line]:
+    """How far the rank is."""
+    pace = RankPace() if sight.pace is None else sight.pace.of(rank.rank)
+    if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
+        return  # what its log says of the step is below
+    about = "~" if pace.estimated else ""
+    yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it notes itself")
+    age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
+    yield from paper.row("last step", f"{about}{pace.step:,}{age}")
+    if pace.behind:
+        text = f"{about}{pace.behind:,} step{'s' if pace.behind > 1 else ''} behind the front"
+        yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
+    elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
+        yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
+    if slow is not None:
+        more = f"+{100 * slow.excess:.0f} % over the median rank"
+        yield from paper.row("slow", f"{more} since step {slow.since:,}", "pace-slow")
 
 
 def _gpu_of(sight: About, node: Node, rank: Rank, local: int) -> int | None:
@@ -236,31 +293,51 @@ def _process(sight: About, node: Node, rank: Rank, local: int, paper: _Paper) ->
         yield from paper.row(name, "" if count is None else f"{count:,}")
     if rank.attempt or rank.max_restarts:
         yield from paper.row("attempt", f"{rank.attempt + 1} of {rank.max_restarts + 1}")
+    yield from paper.row("probe", safe(probe_text(node, rank), 1000))
     log = sight.log or f"{node.name}:{sight.entry.dir}/{rank_log(rank.rank)}"
     yield from paper.row("its log", safe(log, 4000))
 
 
 def _readings(sight: About, rank: int, paper: _Paper) -> Iterator[Line]:
-    """What the rank's own log says about the training."""
+    """What the rank's own log and its probe say about the training."""
     reading = sight.metrics.latest_of(rank)
-    step = "" if reading.step is None else f"{reading.step:,}"
+    state = sight.model.ranks[rank]
+    live = state.state in LIVE
+    progress = state.sample.progress if live and state.sample else None
+    # A count of optimizer steps begins anew in a process that goes on from a checkpoint.
+    counted = progress is not None and (progress.source == "deepspeed" or reading.step is None)
+    number_now = progress.step if progress is not None and counted else reading.step
+    step = "" if number_now is None else f"{number_now:,}"
     total = f" of {reading.total:,}" if step and reading.total is not None else ""
-    live = sight.model.ranks[rank].state in LIVE
+    age = "" if progress is None else f", ended {span_text(max(0.0, progress.age_s))} ago"
+    took = reading.step_s if progress is None or progress.step_s is None else progress.step_s
     left = sight.metrics.time_left_of(rank, sight.now) if live else None
     rows = [
-        ("step", step + total),
+        ("step", step + total + age),
         ("epoch", _plain(reading.epoch)),
         ("loss", _plain(reading.loss)),
         ("lr", _plain(reading.lr)),
         ("samples", _plain(reading.samples_s, " a second")),
         ("tokens", _plain(reading.tokens_s, " a second")),
         ("time left", "" if left is None else span_text(left)),
-        ("step time", "" if (step_s := number(reading.step_s)) is None else span_text(step_s)),
+        ("step time", "" if (step_s := number(took)) is None else span_text(step_s)),
     ]
     if any(text for _, text in rows):
-        yield from paper.heading("Training", "as its log says")
+        said = "as its log says" if progress is None else "as its log and its probe say"
+        yield from paper.heading("Training", said)
         for label, text in rows:
             yield from paper.row(label, text)
+
+
+def _pages(sight: About, paper: _Paper) -> Iterator[Line]:
+    """Where else the run can be watched."""
+    if not sight.pages:
+        return
+    yield from paper.heading("Pages", "named in its logs")
+    for (node, rank), page in sight.pages:
+        whose = f"the launcher on {safe(node)}" if rank is None else f"rank {rank} on {safe(node)}"
+        yield from paper.text(f"{page.name}: {page.url}")
+        yield from paper.text(f"  in the log of {whose}", "label")
 
 
 def _plain(value: float | None, unit: str = "") -> str:
@@ -276,12 +353,13 @@ def _node(sight: About, node: Node, paper: _Paper) -> Iterator[Line]:
     )
     yield from paper.flow(
         Piece(safe(node.name), "title"),
-        Piece(f"  rank{'s' * (len(node.ranks) != 1)} {ranks_text(node.ranks)}", "label"),
+        Piece(f"  {ranks_named(node.ranks) if node.ranks else 'no ranks'}", "label"),
         *(Piece(f"  {sign} {n} {safe(text, 200)}", role) for (sign, text, role), n in states.most_common()),
     )
     yield from _age(node, None, sight.now, paper)
     yield from _node_measures(sight, node, paper)
     yield from _gpus(node, paper)
+    yield from _pages(sight, paper)
     yield from _link(sight, node, paper)
     yield from _found(sight.entry, paper)
     yield from _reports(node, paper)
@@ -391,7 +469,9 @@ def _command(sight: About, paper: _Paper) -> Iterator[Line]:
     text = str(sight.plan.get("text") or "") or " ".join(map(render_word, argv))
     if not text:
         return
-    yield from paper.heading("Command", f"that starts the ranks of {safe(sight.node)}")
+    whose = f"that starts the ranks of {safe(sight.node)}"
+    elsewhere = not sight.model.nodes[sight.node].ranks
+    yield from paper.heading("Command", "that started the ranks elsewhere" if elsewhere else whose)
     yield from paper.row("in", safe(sight.plan.get("cwd") or "", 1000))
     setup = str(sight.plan.get("setup") or "").strip()
     for number_of, line in enumerate(setup.splitlines()):

@@ -1,4 +1,7 @@
-"""Who failed first, why, with what consequences, and what happens next: the answer before the question."""
+"""Who failed first, why, with what consequences, and what happens next: the answer before the question.
+
+While nobody has failed: what is about to go wrong.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
 from cockpit.core.run.failure import failure
 from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, drawn, fit
@@ -20,12 +24,15 @@ from cockpit.tui.panes.line import Part, drawn, fit
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
 
+SOON = 2
+"""At most this many notices are listed, the worst first."""
+
 AGES = 1e9
 """Seconds (three decades): a longer span between two ranks is not real: a node may send any time."""
 
 
 class FailureBanner(Widget):
-    """Up to three lines; none while nothing has failed.
+    """Up to three lines; none while nothing has failed, and nothing is about to.
 
     :param keys: the key of a command, by its id
     """
@@ -76,7 +83,8 @@ class FailureBanner(Widget):
         width = self.size.width
         if y >= len(self.lines):
             return Strip.blank(width, self.rich_style)
-        return drawn(self, "failure-banner", [("▌ ", "bad"), *fit(self.lines[y], width - 3)])
+        edge = "warn" if self.lines[0][0].pieces[0][1] == "warn" else "bad"
+        return drawn(self, "failure-banner", [("▌ ", edge), *fit(self.lines[y], width - 3)])
 
     def on_click(self) -> None:
         self.post_message(self.Pressed())
@@ -85,8 +93,10 @@ class FailureBanner(Widget):
         self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float
     ) -> list[list[Part]]:
         failures = model.failures()
+        if not failures and cause is not None and cause.id == "gone":
+            return [self._gone(model, cause), *self._why(cause), *_soon(model, now)]
         if not failures:
-            return [[Part(((_shown(model.job_end), "bad"),), 0)]] if model.job_end else []
+            return [[Part(((_shown(model.job_end), "bad"),), 0)]] if model.job_end else _soon(model, now)
         first, others = failures[0], failures[1:]
         lines = [self._who(model, first, others), *self._why(cause or failure(model, "", b""))]
         rest = self._rest(model, others, stops_at, now)
@@ -106,6 +116,18 @@ class FailureBanner(Widget):
         if first.ended_at and other is not None and 0 <= other - at < AGES:
             parts.append(Part(((f"{span_text(other - at)} before any other", "dim"),), 2))
         return parts
+
+    def _gone(self, model: RunModel, found: Finding) -> list[Part]:
+        """What is known of a rank of which nobody saw the end."""
+        (node,) = found.nodes
+        rank = next(each for each in model.on(node) if found.ranks == 1 << each.rank)
+        at = f" · at {clock_text(model.ended_at(rank), 10)}" if rank.ended_at else ""
+        place = model.nodes[node].ranks.index(rank.rank)
+        return [
+            Part(((_shown(found.what), "bad"),), 0),
+            Part(((f"{_shown(node)}, local rank {place}{at}", ""),), 1),
+            Part((("how it ended is not known", "dim"),), 2),
+        ]
 
     def _why(self, found: Finding | None) -> Iterator[list[Part]]:
         if found is None:
@@ -152,6 +174,18 @@ class FailureBanner(Widget):
             least = _then(f"{_count(len(others))} failed")
             self._told = ended, _then("; ".join(long + more), _then("; ".join(short + more), least))
         return self._told[1]
+
+
+def _soon(model: RunModel, now: float) -> list[list[Part]]:
+    """What is wrong although nothing has failed: one line for each, the worst first."""
+    found = findings(model, "", now)
+    left = len(found) - SOON
+    lines = []
+    for each in found[:SOON]:
+        more = [Part(((text, "dim"),), 2 - at) for at, text in enumerate(each.evidence[:2])]
+        colour = "bad" if each.severity == "error" else "warn"
+        lines.append([Part(((each.what, colour),), 0), *reversed(more)])
+    return [*lines, [Part(((f"and {left:,} more", "warn"),), 0)]] if left > 0 else lines
 
 
 def _then(words: str, less: Part | None = None) -> Part:

@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 from cockpit.engine.launch.start import Stages, Wanted, start
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
+from cockpit.engine.run.foreign_jobs import Known
 from cockpit.engine.run.session import Session
 
 
@@ -68,6 +69,7 @@ class Joining:
     """A run that was started before."""
 
     folder: RunFolder
+    known: Known | None = None
     collects: bool = False
     leaving: str = ""
     launches: ClassVar[bool] = False
@@ -82,7 +84,7 @@ class Joining:
 
     async def take_off(self, stages: Stages) -> Session:
         writer = self.folder.lock()
-        session = session_of(self.folder, stages.listener(self.folder), writer=writer)
+        session = session_of(self.folder, stages.listener(self.folder), writer=writer, known=self.known)
         try:
             await session.rejoin()
         except BaseException:

@@ -12,7 +12,7 @@ from rich.cells import set_cell_size
 
 from cockpit.base.events import NodeSample
 from cockpit.core.cutting import cut_middle
-from cockpit.core.run.model import LIVE, Node, Rank, RunModel
+from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.slow_links import SLOW_S
 from cockpit.core.text import one_line
 from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
@@ -30,7 +30,7 @@ EDGE = 2
 """Columns before a node's name: the cursor, and whether it is marked."""
 
 SCARCE = 0.95
-"""From this share of a node's memory in use, it gets a colour."""
+"""From this share of a node's memory in use, it gets a colour; so does memory that heads for its limit."""
 
 NUMBERED = 6
 """From this many columns a bar has its number beside it: a gap, the bar, and at most ``100%``."""
@@ -144,6 +144,7 @@ class Look:
 
     :param first: the rank that failed first
     :param cursor: what the cursor is on, if it is visible
+    :param slow: ranks that run, but slower than the others
     :param names: what nodes are called here, if not by their full name
     :param slow_s: the round trip from which a link counts as slow
     :param now: unix seconds
@@ -153,6 +154,7 @@ class Look:
     first: int | None = None
     cursor: Mark | None = None
     marks: frozenset[Mark] = frozenset()
+    slow: frozenset[int] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     slow_s: float = SLOW_S
     now: float = 0.0
@@ -244,6 +246,8 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
             sign = look.glyphs.killed
         elif old and rank.state in LIVE:
             state = "stale"
+        elif rank_number in look.slow and rank.state is RankState.RUNNING:
+            sign, state = look.glyphs.look, "slow"
         if (node.name, rank_number) in look.marks:
             state += "+mark"
         if look.cursor == (node.name, rank_number):
@@ -269,7 +273,7 @@ def _measures(node: Node, columns: Columns, look: Look) -> Iterator[Piece]:
     memory = _share(sample.memory_bytes, sample.memory_total_bytes)
     shares = [
         (_share(sample.load, sample.cores), "bar"),
-        (memory, "scarce" if memory is not None and memory >= SCARCE else "bar"),
+        (memory, "scarce" if node.filling or (memory is not None and memory >= SCARCE) else "bar"),
         (_gpu_share(node), "gpu"),
     ]
     old = stale(node) or node.over or look.now - (node.sampled_at or 0.0) > STALE_S

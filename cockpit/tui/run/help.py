@@ -7,6 +7,7 @@ _GRID = (
     "",
     "● running   ◌ starting   · waiting   ✓ exited 0",
     "✖ failed    ■ killed     ? lost      grey: the link is lost, old values",
+    "▲ running, but slower than the others in 8 of its last 10 steps, by a tenth or more",
     "",
     "cpu, mem, gpu: load over cores, memory in use, mean utilisation.",
     "link: only what stands out: slow (its round trip), lost (for how long), ended.",
@@ -23,6 +24,15 @@ _LOG = (
     "{next_match} {previous_match} next, previous match · {next_error} {previous_error} errors "
     "· {next_warning} {previous_warning} warnings",
     "{wrap} wraps · {timestamps} times · {copy} copies · {pager} opens $PAGER · {open}: that rank alone",
+)
+_PACE = (
+    "Ranks × time: a cell is warm where a rank worked longer than the median rank in the same step.",
+    "",
+    "dark: no step went on, as in a checkpoint, an evaluation or a stall.",
+    "work: seconds of a step without waiting for other ranks; whole steps are alike on all ranks.",
+    "behind: when it finished its last step, after the first rank; or by how many steps it is behind.",
+    "~: estimated from when lines of the log arrived.",
+    "A node whose ranks agree is one row. {zoom} shows the pane alone, with a row for each rank.",
 )
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
@@ -41,6 +51,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
             "and the environment it was started with. Secrets stay on the node.",
         ),
     ),
+    "pace": ("pace", _PACE),
     "recent": ("events", _EVENTS),
     "events": ("events", _EVENTS),
     "commands": (

@@ -34,7 +34,7 @@ from cockpit.tui.run.grid_lines import (
 
 ROLES = (
     *STATES,
-    *("node", "head", "chosen", "cursor", "mark", "stale", "bar", "scarce", "gpu", "number"),
+    *("slow", "node", "head", "chosen", "cursor", "mark", "stale", "bar", "scarce", "gpu", "number"),
     *("link-ok", "link-stale", "link-gone"),
 )
 """What a piece of a line may mean; each has a component class."""
@@ -91,6 +91,7 @@ class RankGrid(MovingPane):
         & > .rank-grid--failed { color: $rank-failed; }
         & > .rank-grid--killed { color: $rank-killed; }
         & > .rank-grid--lost { color: $rank-lost; }
+        & > .rank-grid--slow { color: $log-warning; }
         & > .rank-grid--stale { color: $rank-stale; }
         & > .rank-grid--link-ok { color: $link-ok; }
         & > .rank-grid--link-stale { color: $link-stale; }
@@ -131,6 +132,8 @@ class RankGrid(MovingPane):
         super().__init__(id=id)
         self.glyphs = glyphs
         self.marks: frozenset[Mark] = frozenset()
+        self.slow: frozenset[int] = frozenset()
+        """Ranks that are slower than the others, as of the next time that every row is drawn."""
         self._model = model
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
@@ -277,7 +280,16 @@ class RankGrid(MovingPane):
         at = layout.at(line)
         if at is None:
             return Strip.blank(layout.width, self._style(""))
-        look = Look(self.glyphs, self._first, self.selected, self.marks, self._short, self._slow_s, self._now)
+        look = Look(
+            self.glyphs,
+            self._first,
+            self.selected,
+            self.marks,
+            self.slow,
+            self._short,
+            self._slow_s,
+            self._now,
+        )
         node = self._model.nodes[self._names[at[0]]]
         return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
 

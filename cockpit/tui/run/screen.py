@@ -18,19 +18,21 @@ from textual.containers import Container, Vertical
 from textual.widgets import Static
 from textual.worker import Worker
 
-from cockpit.base.shell import join
+from cockpit.base.shell import join, quote
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.levels import Level
-from cockpit.core.ranks import nodes_text, ranks_text
+from cockpit.core.ranks import ranks_text
+from cockpit.core.run.model import Rank
 from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected, collect
-from cockpit.engine.doctor import examine, wanted_again
+from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title
@@ -38,6 +40,8 @@ from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
+from cockpit.tui.pace.lines import Sight
+from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
@@ -184,7 +188,7 @@ class RunScreen(CommandScreen):
 
     def own_handlers(self) -> dict[Id, Handler]:
         """Those of the run, of its panes, and of the log."""
-        tabs, log, model = self._tabs, self._log, self.board.model
+        tabs, log = self._tabs, self._log
         matches = needs(lambda: log.searched, f"no filter yet: type {self.app.key_of('filter')} first")
         return {
             "stop": Handler(self._do_stop, self._no_stop),
@@ -196,7 +200,7 @@ class RunScreen(CommandScreen):
                 self._do_collect,
                 needs(
                     lambda: self.board.manifest.profile,
-                    "cockpit did not start this job: it has no reports of a profiler"
+                    f"no profiler: for other files, cockpit collect {quote(self.board.folder.name)} FILE"
                     if self.board.manifest.foreign
                     else f"the run was not profiled: cockpit run --profile {'|'.join(PROFILERS)}",
                 ),
@@ -220,7 +224,7 @@ class RunScreen(CommandScreen):
             "filter": Handler(self._do_filter),
             "next_match": Handler(lambda: log.next_match(1), matches),
             "previous_match": Handler(lambda: log.next_match(-1), matches),
-            "failed_log": Handler(self._do_failed_log, needs(model.first_failure, "no rank has failed")),
+            "failed_log": Handler(self._do_failed_log, needs(self._failed, "no rank has failed")),
             "next_error": Handler(lambda: self._level(Level.ERROR, 1)),
             "previous_error": Handler(lambda: self._level(Level.ERROR, -1)),
             "next_warning": Handler(lambda: self._level(Level.WARNING, 1)),
@@ -266,7 +270,9 @@ class RunScreen(CommandScreen):
         """Nodes and ranks, to go to."""
         for node, ranks in self._ranks_of.items():
             go = partial(self._select, node, None)
-            yield Item(node, f"node {node}", go, "", "Nodes", f"ranks {ranks_text(ranks)}")
+            yield Item(
+                node, f"node {node}", go, "", "Nodes", f"ranks {ranks_text(ranks)}" if ranks else "no ranks"
+            )
         for node, ranks in self._ranks_of.items():
             for rank in ranks:
                 yield Item(
@@ -294,6 +300,7 @@ class RunScreen(CommandScreen):
                 await self.session.resume()
             else:
                 self.session.watch(policy=not self.app.read_only)
+                watch_works(self.session)
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
@@ -366,7 +373,7 @@ class RunScreen(CommandScreen):
 
     def _do_doctor(self) -> None:
         manifest, pool = self.board.manifest, self.session.pool
-        words = ["doctor", "-w", nodes_text(node.name for node in manifest.nodes)]
+        words = words_again(manifest)
         self._note_command("doctor", words)
         look = partial(examine, pool, wanted_again(manifest, self.session.model))
         self.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))
@@ -426,7 +433,7 @@ class RunScreen(CommandScreen):
             now = time.time()
             for draw in (
                 lambda _: self.board.find_cause(),
-                lambda now: self._grid.update_model(self.board.model, None, now),
+                self._draw_grid,
                 self._draw_head,
                 self._draw_details,
                 self._say_what_is_waited_for,
@@ -438,9 +445,23 @@ class RunScreen(CommandScreen):
         self._draw_notice()
         self.draw_keys()
 
+    def _draw_grid(self, now: float) -> None:
+        board = self.board
+        ended = self.recorded or board.model.over
+        self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
+        self._grid.update_model(board.model, None, now)
+
     def _draw_head(self, now: float) -> None:
         board = self.board
-        head = Head(board.folder.name, board.model, board.metrics, board.manifest.created, now, self.recorded)
+        head = Head(
+            board.folder.name,
+            board.model,
+            board.metrics,
+            board.manifest.created,
+            now,
+            self.recorded,
+            board.pace,
+        )
         self.query_one(TopBar).show(head)
         self.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
         self._grid.border_title = title(
@@ -458,9 +479,27 @@ class RunScreen(CommandScreen):
             events_pane = self.query_one(f"#{name}", EventList)
             if events_pane.is_on_screen:
                 events_pane.show(list(self.board.timeline.entries))
+        pace = self.query_one(PacePane)
+        if pace.is_on_screen:
+            pace.show(self._pace(now, None if chosen is None else chosen[1]))
         commands = self.query_one(CommandList)
         if commands.is_on_screen:
             commands.show(self._ran)
+
+    def _pace(self, now: float, chosen: int | None) -> Sight:
+        board = self.board
+        ended = board.pace.last_at if self.recorded or board.model.over else None
+        theme = self.app.current_theme
+        return Sight(
+            board.pace,
+            board.metrics,
+            self._ranks_of,
+            now if ended is None else ended,
+            chosen,
+            every=self.has_class("-zoom-right"),
+            plain=self.app.no_color or theme.ansi,
+            ascii_only=self.app.glyphs.ascii,
+        )
 
     def _of_interest(self) -> tuple[str, int | None] | None:
         """What is shown before anything is chosen: the rank that failed first, else the first one."""
@@ -477,7 +516,23 @@ class RunScreen(CommandScreen):
         environ = None if process is None else self._environs.of(process)
         plan, entry = board.plan(node), board.entry(node)
         log = "" if rank is None else self.session.log_place(board.model.ranks[rank])
-        pane.show(About(node, rank, board.model, board.trends, board.metrics, entry, plan, environ, now, log))
+        pages = board.pages.named
+        pane.show(
+            About(
+                node,
+                rank,
+                board.model,
+                board.trends,
+                board.metrics,
+                entry,
+                plan,
+                environ,
+                now,
+                log,
+                board.pace,
+                pages,
+            )
+        )
 
     def _measure_lag(self, now: float) -> None:
         """How long we have been behind the nodes' logs, if it is worth mentioning."""
@@ -612,8 +667,14 @@ class RunScreen(CommandScreen):
         self._go("log")
         self.filter_bar.open(self._log.filter)
 
+    def _failed(self) -> Rank | None:
+        """The rank that failed first, or that is gone and seems to have failed."""
+        model, cause = self.board.model, self.board.cause
+        seems = cause.ranks.bit_length() - 1 if cause is not None and cause.id == "gone" else None
+        return model.first_failure() or (model.ranks.get(seems) if seems is not None else None)
+
     def _do_failed_log(self) -> None:
-        first = self.board.model.first_failure()
+        first = self._failed()
         if first is not None:
             self._select(first.node, first.rank)
             self._go("log")

@@ -1,4 +1,4 @@
-"""The right side of the run's screen: the log, the detail, events and commands, one at a time."""
+"""The right side of the run's screen: the log, the detail, events, commands and pace, one at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from textual.content import Content
 from cockpit.core.logs.query import Query
 from cockpit.core.text import one_line
 from cockpit.tui.logs.view import LogView
+from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.detail import Detail
 from cockpit.tui.run.event_list import EventList
@@ -23,7 +24,7 @@ PAST = 50
 
 
 class Tabs(Vertical):
-    """Four panes, and what they were before.
+    """Five panes, and what they were before.
 
     :param ranks: those of each node
     :param keys: the key of each command, by its name
@@ -52,6 +53,7 @@ class Tabs(Vertical):
         yield Detail(ascii_only=self._ascii, id="detail")
         yield EventList(ascii_only=self._ascii, id="events")
         yield CommandList(id="commands")
+        yield PacePane(ascii_only=self._ascii, id="pace")
 
     def on_mount(self) -> None:
         """Every pane has the names of all of them on its frame, to read and to click."""

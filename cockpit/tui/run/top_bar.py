@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
 from cockpit.core.run.summary import shown
@@ -25,6 +26,7 @@ class Head:
 
     :param began: when the run was started, unix seconds
     :param recorded: nothing is live: the clock stands where the run ended
+    :param pace: the steps that ranks note themselves count more than what their logs say
     """
 
     run: str
@@ -33,6 +35,7 @@ class Head:
     began: float
     now: float
     recorded: bool = False
+    pace: Pace | None = None
 
 
 class TopBar(Bar):
@@ -78,9 +81,10 @@ class TopBar(Bar):
     def _progress(self, head: Head) -> list[Part]:
         latest = head.metrics.latest
         parts = []
-        if latest.step is not None:
+        step, step_s = _front(head)
+        if step is not None:
             total = (f"/{latest.total:,}", "dim") if latest.total else ("", "")
-            parts.append(Part((("step ", "dim"), (f"{latest.step:,}", "strong"), total), 3))
+            parts.append(Part((("step ", "dim"), (f"{step:,}", "strong"), total), 3))
         left = head.metrics.time_left(head.now) if _goes_on(head) else None
         if left is not None and left < AGES:
             parts.append(Part((("ETA ", "dim"), (span_text(left), "")), 5))
@@ -88,9 +92,27 @@ class TopBar(Bar):
             values = [value for _, value in head.metrics.series("loss")]
             spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
             parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 6))
-        if latest.step_s is not None and 0 <= latest.step_s < AGES:
-            parts.append(Part(((f"{span_text(latest.step_s)}/step", ""),), 7))
-        return parts
+        if step_s is not None and 0 <= step_s < AGES:
+            parts.append(Part(((f"{span_text(step_s)}/step", ""),), 7))
+        return [*parts, *self._slowest(head)]
+
+    def _slowest(self, head: Head) -> list[Part]:
+        """The rank that slows the others most, and how many more there are."""
+        slow = head.pace.slow() if head.pace is not None and _goes_on(head) else []
+        if not slow:
+            return []
+        more = f" +{len(slow) - 1}" if len(slow) > 1 else ""
+        text = f"{self._glyphs.look} rank {slow[0].rank} +{100 * slow[0].excess:.0f} %{more}"
+        return [Part(((text, "warn"),), 1)]
+
+
+def _front(head: Head) -> tuple[float | None, float | None]:
+    """The furthest step and the time of a step: as ranks note them, else as their logs say."""
+    latest, front = head.metrics.latest, head.pace and head.pace.front
+    if head.pace is None or not front or not head.pace.exact:
+        return latest.step, latest.step_s
+    # What is counted from the start of a program is not the step that a resumed run is at.
+    return (latest.step if head.pace.relative and latest.step is not None else front[0]), head.pace.usual()
 
 
 def _goes_on(head: Head) -> bool:

@@ -11,7 +11,7 @@ from cockpit.core.ranks import ranks_text
 from cockpit.tui.commands import Id
 from cockpit.tui.run.grid_lines import Mark
 
-TABS: tuple[Id, ...] = ("log", "detail", "events", "commands")
+TABS: tuple[Id, ...] = ("log", "detail", "events", "commands", "pace")
 """Panes on the right, each with the name of the command that shows it."""
 
 
@@ -56,6 +56,7 @@ def stepped(chosen: Mark | None, step: int, nodes: Mapping[str, Sequence[int]]) 
     if chosen is not None and chosen[1] is not None:
         number = ranks[(ranks.index(chosen[1]) + step) % len(ranks)]
     else:
-        among = ranks if chosen is None else nodes[chosen[0]]
+        # A node may have none: a login node with the output of a job.
+        among = (chosen and nodes[chosen[0]]) or ranks
         number = among[0 if step > 0 else -1]
     return homes[number], number

@@ -1,0 +1,113 @@
+"""The ring of a rank: its last steps, in a small file in memory that its probe writes and an agent reads.
+
+The file is :data:`SIZE` bytes, all words of 64 bits in the machine's byte order: a header of
+:data:`HEADER_WORDS` words, then :data:`CAPACITY` records of :data:`RECORD_WORDS` words.
+
+======  ==========================================================================================
+word    of the header
+======  ==========================================================================================
+0       :data:`MAGIC`
+1       :data:`VERSION`
+2, 3    the rank; its pid
+4       start time of its process, in clock ticks since boot
+5       where steps come from: a place in :data:`SOURCES`
+6       how many steps were ever written; the next goes to that number modulo the capacity
+7       1: a hook raised an error and does not write any more
+8-15    why, in UTF-8, ended by a zero byte
+======  ==========================================================================================
+
+A record is the step, when it ended (nanoseconds: wall clock, then monotonic), and the XOR of these three with
+:data:`MAGIC`. The writer takes no lock, so a reader may see half a record: its check then fails, and it is
+passed over. The rank's own program may write anything here: nothing in it is believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Iterator, NamedTuple, Tuple
+
+MAGIC = 0x434B5054_52494E47
+VERSION = 1
+HEADER_WORDS, RECORD_WORDS, CAPACITY = 16, 4, 508
+SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
+"""Bytes of the file: four pages."""
+
+SOURCES = ("", "optimizer", "deepspeed")
+"""What counts steps: nothing yet, the hook of torch's optimizers (from 1), DeepSpeed's ``global_steps``."""
+
+MOST_STEP = 1 << 40
+"""A step beyond this is nonsense."""
+MOST_NS = 1 << 62
+"""A time beyond this is nonsense."""
+
+_HEADER = struct.Struct("=%dQ" % (HEADER_WORDS - 8))
+_RECORD = struct.Struct("=%dQ" % RECORD_WORDS)
+
+
+class Malformed(ValueError):
+    """These bytes are no ring."""
+
+
+class Step(NamedTuple):
+    """One step, and when it ended: nanoseconds on the node's wall clock, and on its monotonic one."""
+
+    step: int
+    wall_ns: int
+    mono_ns: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What a ring says.
+
+    :param ticks: start time of the process, which with its pid identifies it
+    :param source: one of :data:`SOURCES`
+    :param broken: why the hook has stopped writing; empty: it has not
+    :param steps: those that are there, the oldest first
+    """
+
+    rank: int
+    pid: int
+    ticks: int
+    source: str
+    broken: str
+    steps: Tuple[Step, ...]
+
+
+def read(data: bytes, since_ns: int = 0) -> Ring:
+    """The ring in these bytes.
+
+    :param since_ns: only steps that ended after this, on the monotonic clock
+    :raises Malformed: they are none
+    """
+    if len(data) != SIZE:
+        raise Malformed("%d bytes" % len(data))
+    magic, version, rank, pid, ticks, source, count, broken = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise Malformed("it does not begin as one")
+    if version != VERSION:
+        raise Malformed("version %d" % version)
+    if source >= len(SOURCES):
+        raise Malformed("source %d" % source)
+    why = ""
+    if broken:
+        text = data[_HEADER.size : 8 * HEADER_WORDS].partition(b"\0")[0]
+        why = text.decode("utf-8", "replace") or "it does not say why"
+    found = list(_newest(data, count, since_ns))
+    return Ring(rank, pid, ticks, SOURCES[source], why, tuple(reversed(found)))
+
+
+def _newest(data: bytes, count: int, since_ns: int) -> Iterator[Step]:
+    """Records backwards in time, until one is older than asked for or out of order."""
+    before = MOST_NS
+    for number in range(count - 1, max(-1, count - 1 - CAPACITY), -1):
+        step, wall, mono, check = _RECORD.unpack_from(
+            data, 8 * HEADER_WORDS + number % CAPACITY * _RECORD.size
+        )
+        if step ^ wall ^ mono ^ MAGIC != check or step > MOST_STEP or wall > MOST_NS:
+            continue  # half written, or not by our hook
+        if mono <= since_ns or mono > before:
+            return
+        before = mono
+        yield Step(step, wall, mono)

@@ -1,0 +1,41 @@
+"""What a node says of trials of torch, small process groups: answers to ``rehearse`` and ``trial``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from cockpit.base.fields import TRIAL_ROUNDS
+from cockpit.base.gate import FLAG, SENTENCE, WORD, ListOf, MapOf, Maybe, Number, Text, Whole, bound, maybe
+
+_NAME = Text(255, cut=True)
+
+
+@dataclass(frozen=True)
+class RehearseItem:
+    """torch is imported; `cuda` is the version that it was built for, empty without"""
+
+    torch: str = bound(_NAME)
+    cuda: str = bound(_NAME, "")
+    nccl: bool = bound(FLAG, False)
+
+
+@dataclass(frozen=True)
+class TrialItem:
+    """the step that the rank has begun; `port`: where rank 0 listens"""
+
+    step: str = bound(WORD)
+    port: Optional[int] = maybe(Whole(1, 65535))
+
+
+@dataclass(frozen=True)
+class TrialAnswer:
+    """the last step that was begun, `done` if all went well; else why not; what the rank took and printed"""
+
+    step: str = bound(WORD)
+    error: str = bound(SENTENCE, "")
+    address: str = bound(_NAME, "")
+    interface: str = bound(_NAME, "")
+    said: str = bound(Text(16 << 10, cut=True), "")
+    took_s: Dict[str, float] = bound(MapOf(WORD, Number(0, 1e9), 16), {})
+    rates: Tuple[Optional[float], ...] = bound(ListOf(Maybe(Number(0, 1e15)), TRIAL_ROUNDS), ())

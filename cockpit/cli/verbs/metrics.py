@@ -1,0 +1,287 @@
+"""``cockpit metrics RUN``: all numbers of a run, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+from cockpit.cli.awaiting import started, telling
+from cockpit.cli.catching_up import catch_up
+from cockpit.cli.output import out, out_lines, say, shows_unicode, table
+from cockpit.cli.parsing import Parser
+from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.status_line import StatusLine
+from cockpit.core.logs.progress.series import Series
+from cockpit.core.pace.series import COLUMNS, Row
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.summary import state_text
+from cockpit.engine.logs.said import tracker_json
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.foreign import session_of
+from cockpit.engine.run.join import model_now, pool_for
+from cockpit.engine.run.paces import PaceBook
+from cockpit.engine.run.series import RunSeries
+from cockpit.errors import CockpitError, Exit
+from cockpit.tui.look.spark import sparkline
+from cockpit.tui.look.units import number_text, span_text
+
+NOTHING = "no step is known: no rank has finished one, or neither the probe nor the log says so"
+"""What is said of a run without numbers."""
+
+SHOWN = {
+    "step_s": ("step time", span_text),
+    "work_s": ("work", span_text),
+    "slowest_s": ("slowest rank", span_text),
+    "loss": ("loss", number_text),
+    "lr": ("lr", number_text),
+    "samples_s": ("samples/s", number_text),
+    "tokens_s": ("tokens/s", number_text),
+}
+"""The series of the short table, how they are called there, and how their values are written."""
+
+SPARK = 40
+"""Columns of a series' curve."""
+
+_PART = 512
+"""Rows that are written at once."""
+
+
+def main(words: list[str]) -> int:
+    """Print the numbers of a run."""
+    args = _parser().parse_args(words)
+    folder = run_folder(args.run, args.slurm)
+    model, book = asyncio.run(_now(folder, connect=not args.no_connect))
+    with closing(RunSeries(folder, model, book)) as series:
+        rows = _read(series)
+        if args.csv:
+            some = _csv(rows)
+        elif args.json:
+            some = _json(rows, folder, model, series)
+        else:
+            some = _people(rows, folder, model, series)
+        for trouble in series.troubles:
+            say(trouble)
+    if not some and (args.csv or args.json):
+        say(f"{folder.name}: {NOTHING}")
+    return Exit.OK
+
+
+def _parser() -> Parser:
+    made = Parser(
+        "metrics",
+        "Print a run's numbers, one row a step, live or over: when, how many ranks finished it, step\n"
+        "time, work of the median and of the slowest rank, ranks that were slower, and what the log\n"
+        "says: loss, learning rate, samples and tokens a second. Without an option: a short table.",
+        "examples:\n"
+        "  cockpit metrics last\n"
+        "  cockpit metrics last --csv > run.csv\n"
+        "  python -c 'import pandas; print(pandas.read_csv(\"run.csv\").describe())'\n"
+        "  cockpit metrics last --json | jq '.steps[-1]'\n\n"
+        "columns:\n" + "\n".join(f"  {name:<13} {text}" for name, text in COLUMNS.items()),
+    )
+    made.add_argument("run", metavar="RUN", nargs="?", help="a run's name, a part of it, or: last")
+    add_option(made)
+    form = made.add_mutually_exclusive_group()
+    form.add_argument(
+        "--csv", action="store_true", help="a header, then a line a step, values separated by commas"
+    )
+    form.add_argument("--json", action="store_true", help="one JSON object; its steps are a list")
+    made.add_argument("--no-connect", action="store_true", help="only what is here; ask no node")
+    return made
+
+
+async def _now(folder: RunFolder, *, connect: bool) -> tuple[RunModel, PaceBook]:
+    """The run and its pace; of a live one its nodes are asked, and its logs fetched."""
+    book = PaceBook(folder, writer=False)
+    model = folder.model()
+    if model.done or not connect:
+        return model, book
+    try:
+        await started(folder)
+        return await _asked(RunFolder(folder.path), book), book
+    except CockpitError as error:
+        say(f"{error}; what is here already:")
+        return model, book
+
+
+async def _asked(folder: RunFolder, book: PaceBook) -> RunModel:
+    if not folder.lock():  # the cockpit that watches it fetches its logs
+        async with pool_for(folder.manifest) as pool, telling(lambda: pool.roll):
+            return (await model_now(pool, folder.manifest, measure=True, paces=book))[0]
+    session = session_of(folder, writer=True)
+    try:
+        await session.rejoin()
+        session.watch(policy=False)
+        await catch_up(session)
+        return (await model_now(session.pool, folder.manifest, measure=True, paces=book))[0]
+    finally:
+        await session.close()
+
+
+def _read(series: RunSeries) -> Iterator[Row]:
+    """The rows; how far it is, is said on the terminal."""
+    line = StatusLine()
+    from_s = time.monotonic()
+
+    def progress(share: float) -> None:
+        if time.monotonic() - from_s > 1.0:
+            line.show(f"reading the log: {share:.0%}")
+
+    try:
+        yield from series.rows(progress)
+    finally:
+        line.clear()
+
+
+# For programs
+
+
+def _csv(rows: Iterator[Row]) -> bool:
+    """Whether there was any row."""
+    out(",".join(COLUMNS))
+    return _written(rows, lambda row: _line(map(_cell, row.values())))
+
+
+def _line(cells: Iterable[str]) -> str:
+    made = io.StringIO()
+    csv.writer(made, lineterminator="").writerow(cells)
+    return made.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(f"{one.rank}:{one.excess:.3f}" for one in value)
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else repr(value)
+
+
+def _json(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: RunSeries) -> bool:
+    """Row by row, so that a long run fits in memory; whether there was any row."""
+    head = {
+        "run": folder.name,
+        "state": state_text(model),
+        "ranks": len(model.ranks),
+        "log": series.source and dict(zip(("node", "rank"), series.source, strict=True)),
+        "pages": [tracker_json(source, page) for source, page in series.pages],
+    }
+    out(json.dumps(head)[:-1] + ', "steps": [')
+    first = next(rows, None)
+    if first is not None:
+        out(_object(first))
+        _written(rows, lambda row: f",{_object(row)}")
+    out("]}")
+    return first is not None
+
+
+def _object(row: Row) -> str:
+    slow = [{"rank": one.rank, "excess": one.excess} for one in row["slow"]]
+    # JSON has no NaN: such a loss is written as a string.
+    values = {name: _finite(value) for name, value in row.items()}
+    return json.dumps({**values, "slow": slow})
+
+
+def _finite(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _written(rows: Iterator[Row], form: Callable[[Row], str]) -> bool:
+    some = False
+    while part := list(islice(rows, _PART)):
+        out_lines(map(form, part))
+        some = True
+    return some
+
+
+# For people
+
+
+def _people(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: RunSeries) -> bool:
+    ranks = len(model.ranks)
+    seen = _Seen(ranks)
+    for row in rows:
+        seen.add(row)
+    out(f"{folder.name}: {state_text(model)}, {ranks} rank{'s' if ranks > 1 else ''}{seen.last(model.over)}")
+    for source, page in series.pages:
+        whose = f"the launcher on {source[0]}" if source[1] is None else f"rank {source[1]} on {source[0]}"
+        out(f"{page.name}: {page.url} (in the log of {whose})")
+    out()
+    if not seen.rows:
+        out(NOTHING)
+        return False
+    found = list(seen.table())
+    if found:
+        table([("SERIES", "LAST", "MIN", "MAX", f"{seen.rows:,} rows"), *found])
+    slow = seen.slow.most_common(5)
+    if slow:
+        out()
+        out("15 % slower than the median rank, or more:")
+        table([(f"  rank {rank}", f"in {count:,} of {seen.compared:,} steps") for rank, count in slow])
+    return True
+
+
+class _Seen:
+    """What is kept of the rows for a short table, however many there are.
+
+    :param ranks: of the run
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self.rows = self.compared = 0
+        self.slow: Counter[int] = Counter()
+        self._last: Row = {}
+        self._points = {name: Series(2 * SPARK) for name in SHOWN}
+        self._bounds: dict[str, tuple[float, float, float]] = {}
+        self._estimated = True
+        self._slowest = ""
+
+    def add(self, row: Row) -> None:
+        """Take in a row."""
+        self.rows += 1
+        if row["step"] is not None:
+            self._last = row
+        self._estimated &= row["estimated"]
+        if row["ranks"] != self._ranks:
+            row = {**row, "slowest_s": None}  # the slowest has not finished it
+        elif row["slowest_rank"] is not None:
+            self.compared += row["steps"]
+            self._slowest = f"rank {row['slowest_rank']}"
+            for one in row["slow"]:
+                self.slow[one.rank] += row["steps"]
+        for name, points in self._points.items():
+            value = row[name]
+            if value is None:
+                continue
+            points.add(0.0, [value])
+            # A comparison with NaN is false: it is neither least nor greatest.
+            least, most, _ = self._bounds.get(name, (math.inf, -math.inf, value))
+            self._bounds[name] = (min(least, value), max(most, value), value)
+
+    def last(self, over: bool) -> str:
+        """The last step of all, in words."""
+        if not self._last:
+            return ""
+        about = "~" if self._last["estimated"] else ""
+        at = self._last["t"]
+        age = "" if at is None or over else f", {about}{span_text(max(0.0, time.time() - at))} ago"
+        return f", step {self._last['step']:,}{age}"
+
+    def table(self) -> Iterator[tuple[str, ...]]:
+        """A line for each series that has values."""
+        for name, (least, most, last) in self._bounds.items():
+            called, text = SHOWN[name]
+            about = "~" if name == "step_s" and self._estimated else ""
+            values = [value for _, value in self._points[name].points()]
+            drawn = sparkline(values, min(SPARK, len(values)), ascii_only=not shows_unicode())
+            aside = f"  {self._slowest}" if name == "slowest_s" else ""
+            yield called, about + text(last), about + text(least), about + text(most), drawn + aside

@@ -1,0 +1,49 @@
+"""Where else a training can be watched: the addresses that W&B and TensorBoard print into its log."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+HEAD = 128 << 10
+"""Bytes at the beginning of a log that are searched: both print their address when they start."""
+
+LONGEST = 500
+"""Characters of an address; a longer one is none."""
+
+_STYLE = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]")
+# wandb/sdk/wandb_run.py and tensorboard/program.py; what follows a ? may be a key to the account.
+_PRINTED = re.compile(
+    rb"wandb: [^\n]{0,300}?\bView run [^\n]{0,300}?\bat:? +(?P<wandb>https?://[!-~]+)"
+    rb"|TensorBoard \d[\w.+]{0,30} at (?P<tensorboard>https?://[!-~]+)"
+)
+_ADDRESS = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?(/[\w.~%+/-]*)?", re.ASCII)
+
+MOST = 16
+"""Pages of a run that are kept: a program may print any number of addresses."""
+
+NAMES = {"wandb": "W&B", "tensorboard": "TensorBoard"}
+
+
+class Tracker(NamedTuple):
+    """A page about the training.
+
+    :param name: ``W&B`` or ``TensorBoard``
+    :param url: harmless ASCII, ``http`` or ``https``; without user, password and query
+    """
+
+    name: str
+    url: str
+
+
+def trackers(data: bytes) -> list[Tracker]:
+    """The pages that these bytes of a log name, in the order in which they do; each once."""
+    if b"View run" not in data and b"TensorBoard " not in data:
+        return []
+    found: dict[Tracker, None] = {}
+    for printed in _PRINTED.finditer(_STYLE.sub(b"", data)):
+        kind = printed.lastgroup or ""
+        url = re.split("[?#]", printed[kind].decode())[0].rstrip(".,;)")
+        if len(url) <= LONGEST and _ADDRESS.fullmatch(url):
+            found[Tracker(NAMES[kind], url)] = None
+    return list(found)

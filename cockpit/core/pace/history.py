@@ -1,0 +1,83 @@
+"""The pace of a whole run in a bounded number of buckets: least, median and greatest, and of which rank."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from cockpit.core.pace.steps import Step
+
+BUCKETS = 2048
+"""Kept at most; two neighbours become one when there are more: 34 hours by the minute, then coarser."""
+FIRST_S = 60.0
+"""Seconds that a bucket covers at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Steps that ended within some time.
+
+    :param at: unix seconds of the first one's end
+    :param steps: how many
+    :param first, last: their numbers
+    :param least, middle, greatest: seconds of a step, of the fastest, the median and the slowest rank
+    :param slowest: the place of the rank that was slowest
+    """
+
+    at: float
+    steps: int
+    first: int
+    last: int
+    least: float
+    middle: float
+    greatest: float
+    slowest: int
+
+
+class History:
+    """What is left of steps that are too old to be kept rank by rank."""
+
+    def __init__(self) -> None:
+        self._buckets: deque[Bucket] = deque()
+        self._wide = FIRST_S
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets, oldest first."""
+        return list(self._buckets)
+
+    def add(self, step: Step) -> None:
+        """Take in a step; one of which nothing is known is ignored."""
+        spans = step.works or step.spans
+        known = [(value, place) for place, value in enumerate(spans) if not math.isnan(value)]
+        if not known:
+            return
+        (least, _), (greatest, slowest) = min(known), max(known)
+        middle = median(value for value, _ in known)
+        new = Bucket(step.typical_end, 1, step.step, step.step, least, middle, greatest, slowest)
+        if self._buckets and 0 <= new.at - self._buckets[-1].at < self._wide:
+            self._buckets[-1] = _joined(self._buckets[-1], new)
+        else:
+            self._buckets.append(new)
+        if len(self._buckets) > BUCKETS:
+            self._halve()
+
+    def _halve(self) -> None:
+        old = list(self._buckets)
+        pairs = [_joined(*old[at : at + 2]) for at in range(0, len(old) - 1, 2)]
+        self._buckets = deque([*pairs, *old[len(pairs) * 2 :]])
+        self._wide *= 2
+
+
+def _joined(old: Bucket, new: Bucket) -> Bucket:
+    steps = old.steps + new.steps
+    worst = max(old, new, key=lambda bucket: bucket.greatest)
+    middle = (old.middle * old.steps + new.middle * new.steps) / steps
+    least = min(old.least, new.least)
+    first, last = min(old.first, new.first), max(old.last, new.last)
+    return Bucket(old.at, steps, first, last, least, middle, worst.greatest, worst.slowest)

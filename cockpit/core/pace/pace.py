@@ -1,0 +1,331 @@
+"""The pace of a run: the newest step of every rank from the best source there is, and who is slow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+
+from cockpit.core.pace.history import History
+from cockpit.core.pace.steps import Key, Step, Steps
+
+LOOKED_AT, NEEDED, EXCESS = 10, 8, 0.10
+"""A rank is slow if it took a tenth longer than the median rank in eight of its last ten steps."""
+FRESH_S = 150.0
+"""Seconds for which a look at recorders counts: one is taken each minute."""
+MOST = 1000
+"""Steps that may pass unseen between two that are drawn as one."""
+USUAL = 20
+"""Steps of which the usual time of a step is the median."""
+PORTIONS_S = 2.0
+"""Lines of a log arrive in portions: over less than this, their times say nothing about a step's."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A rank that is slow.
+
+    :param excess: by how much its median step exceeds that of the median rank: 0.5 is half as long again
+    :param since: the first of its steps that were compared
+    """
+
+    rank: int
+    excess: float
+    since: int
+
+
+@dataclass(frozen=True)
+class RankPace:
+    """How far a rank is.
+
+    :param step: the last step that it finished; None: not known
+    :param at: when, unix seconds on our clock
+    :param estimated: read from its log, so that times are those of the arrival of a line
+    :param behind: steps behind the front
+    :param behind_s: seconds after the first rank that it finished its last step; None: not comparable
+    :param span: seconds of a step, median of the last ten
+    :param work: seconds of it in which it did not wait for others; None: not known
+    """
+
+    step: int | None = None
+    at: float | None = None
+    estimated: bool = False
+    behind: int = 0
+    behind_s: float | None = None
+    span: float | None = None
+    work: float | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    key: Key
+    at: float
+    exact: bool
+    since: tuple[int, float]
+    """The step, and when it was finished, from which on the time of the next one is measured."""
+
+    def supersedes(self, key: Key, exact: bool) -> bool:
+        """Whether this says more than another report: what the rank noted itself counts more than its log."""
+        return self.key >= key if self.exact == exact else self.exact
+
+
+class Pace:
+    """What is known about the steps of all ranks. Times are unix seconds on our clock.
+
+    :param ranks: the ranks of each node
+    """
+
+    def __init__(self, ranks: Iterable[int] = ()) -> None:
+        self.history = History()
+        self.relative = False
+        """Whether steps are counted from the start of the program: a resumed run is further than that."""
+        self.steps = Steps(tuple(ranks), self.history.add)
+        self._known: dict[int, _Known] = {}
+        self._attempts: dict[int, int] = {}
+        self._generation = 0
+        self._middle = 0
+        self._front: tuple[int, tuple[int, float] | None] = (-1, None)
+        self._slow: tuple[int, list[Slow]] = (-1, [])
+        self._worked_at = -math.inf
+        self.lag = False
+        """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
+        self.version = 0
+        """Changes when anything does."""
+
+    def restarted(self, rank: int, attempt: int) -> None:
+        """A rank runs as a new process.
+
+        :param attempt: how often its launcher had started it before
+        """
+        if rank not in self.steps.place or self._attempts.get(rank, 0) == attempt:
+            return
+        self._attempts[rank] = attempt
+        self._known.pop(rank, None)
+        counts = sorted(self._attempts.get(other, 0) for other in self.steps.ranks)
+        # One node may report any number of restarts: most ranks say which one the run is in.
+        self._generation = max(self._generation, counts[len(counts) // 2])
+        self.version += 1
+
+    def stepped(
+        self, rank: int, step: int, at: float, *, span: float | None = None, exact: bool = True
+    ) -> None:
+        """A rank finished a step; older than its last, of an unknown rank, or far from all others: ignored.
+
+        :param span: seconds that the step took; None: what passed since the last one
+        :param exact: the rank itself noted the time; else it is when a line of its log arrived
+        """
+        key = (self._generation, step)
+        before = self._known.get(rank)
+        if rank not in self.steps.place or (before and before.supersedes(key, exact)):
+            return
+        count, since = 1, (step, at)
+        if before and before.exact == exact and before.key[0] == key[0]:
+            count = step - before.key[1]
+            first, begun = (before.key[1], before.at) if at - before.at >= PORTIONS_S else before.since
+            if not exact and 0 <= at - begun < PORTIONS_S:
+                since = before.since
+            elif span is None and at > begun:
+                span = (at - begun) / (step - first)
+        self._known[rank] = _Known(key, at, exact, since)
+        if self._near(step):
+            self.steps.finish(rank, key, at, span, exact=exact, count=min(count, MOST))
+        self.version += 1
+
+    def worked(self, rank: int, step: int, seconds: float) -> None:
+        """In this step the rank did not wait for others so long (:mod:`cockpit.core.recorder.work`)."""
+        if rank in self.steps.place and seconds >= 0:
+            self.steps.work(rank, (self._generation, step), seconds)
+            found = self.step(step)
+            if found is not None:
+                self._worked_at = max(self._worked_at, found.base)
+            self.version += 1
+
+    def ends(self, rank: int, since: float) -> list[tuple[int, float]]:
+        """The steps that a rank noted itself from this moment on, oldest first, and when it finished them."""
+        known = self._known.get(rank)
+        if known is None or not known.exact:
+            return []
+        place, found = self.steps.place[rank], []
+        for step in self._lasts(rank, list(self.steps.newest())):
+            end = step.end(place)
+            if end is None or step.key[0] != known.key[0]:
+                continue
+            found.append((step.step, end))
+            if end < since:
+                break
+        return found[::-1]
+
+    def recall(
+        self,
+        key: Key,
+        at: float,
+        span: float,
+        seconds: Mapping[int, float],
+        *,
+        count: int,
+        work: bool,
+        exact: bool,
+    ) -> None:
+        """Take in a step of the past, unless more is known about it.
+
+        :param span: seconds of one step, of the median rank
+        :param seconds: how long each rank that finished it took, or, if ``work``, did not wait for others
+        """
+        if self.steps.get(key) is not None:
+            return
+        for rank, took in seconds.items():
+            if rank not in self.steps.place:
+                continue
+            self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
+            if work:
+                self.steps.work(rank, key, took)
+                self._worked_at = max(self._worked_at, at)
+            known = self._known.get(rank)
+            if known is None or not known.supersedes(key, exact):
+                self._known[rank] = _Known(key, at, exact, (key[1], at))
+        self._generation = max(self._generation, key[0])
+        self.version += 1
+
+    def _near(self, step: int) -> bool:
+        """Whether a step is not far ahead of the median rank's: one node alone cannot move the front."""
+        reach = self.steps.limit // 2
+        if abs(step - self._middle) > reach:
+            reached = sorted(known.key[1] for known in self._known.values())
+            self._middle = reached[(len(reached) - 1) // 2] if reached else 0
+        return step <= self._middle + reach
+
+    # What it says
+
+    @property
+    def front(self) -> tuple[int, float] | None:
+        """The furthest step that a rank has finished, and when the first one did."""
+        version, front = self._front
+        if version != self.version:
+            front = self._find_front()
+            self._front = self.version, front
+        return front
+
+    def _find_front(self) -> tuple[int, float] | None:
+        near = [known for known in self._known.values() if self._near(known.key[1])]
+        if not near:
+            return None
+        key = max(known.key for known in near)
+        return key[1], min(known.at for known in near if known.key == key)
+
+    def step(self, number: int) -> Step | None:
+        """A step of the present start of the run, if it is kept."""
+        return self.steps.get((self._generation, number))
+
+    @property
+    def last_at(self) -> float | None:
+        """When the newest step was finished, unix seconds; None if no step is known."""
+        return max((known.at for known in self._known.values()), default=None)
+
+    @property
+    def exact(self) -> bool:
+        """Whether any rank notes its steps itself."""
+        return any(known.exact for known in self._known.values())
+
+    def usual(self) -> float | None:
+        """Seconds of a step: the median of the last ones; None: not known."""
+        spans = (step.typical_span for step in self._newest(USUAL))
+        known = [span for span in spans if span > 0]
+        return median(known) if known else None
+
+    def of(self, rank: int) -> RankPace:
+        """How far a rank is."""
+        known, front = self._known.get(rank), self.front
+        if known is None or front is None:
+            return RankPace()
+        place = self.steps.place[rank]
+        lasts = self._lasts(rank, list(self._newest(LOOKED_AT)))
+        spans = [step.spans[place] for step in lasts if not math.isnan(step.spans[place])]
+        judged = self._judged(LOOKED_AT) if self.works else ()
+        works = [step.works[place] for step in judged if not math.isnan(step.works[place])]
+        return RankPace(
+            known.key[1],
+            known.at,
+            not known.exact,
+            max(0, front[0] - known.key[1]),
+            self._after(known, place),
+            median(spans) if spans else None,
+            median(works) if works else None,
+        )
+
+    def _after(self, known: _Known, place: int) -> float | None:
+        step = self.steps.get(known.key)
+        if step is None or not known.exact:
+            return None
+        end = step.end(place)
+        return None if end is None else end - step.first_end
+
+    def lagging(self) -> list[int]:
+        """Ranks that are several steps behind the front; one behind is everybody for a moment."""
+        front = self.front
+        found = self._known.items() if front is not None else ()
+        return [rank for rank, known in found if known.exact and front and front[0] - known.key[1] > 1]
+
+    def slow(self) -> list[Slow]:
+        """Ranks that are slow, the slowest first."""
+        version, found = self._slow
+        if version != self.version:
+            found = sorted(self._find_slow(), key=lambda slow: -slow.excess)
+            self._slow = self.version, found
+        return found
+
+    def _find_slow(self) -> Iterable[Slow]:
+        newest = self._judged(LOOKED_AT * 2)
+        for place, rank in enumerate(self.steps.ranks):
+            excesses: list[float] = []
+            misses = 0
+            for step in self._lasts(rank, newest):
+                excess = step.excess(place)
+                if excess is None:
+                    continue
+                excesses.append(excess)
+                misses += excess < EXCESS
+                if len(excesses) == LOOKED_AT or misses > LOOKED_AT - NEEDED:
+                    break
+            if len(excesses) == LOOKED_AT and misses <= LOOKED_AT - NEEDED:
+                yield Slow(rank, median(excesses), self._slow_since(place))
+
+    def _lasts(self, rank: int, newest: Sequence[Step]) -> Iterable[Step]:
+        """Steps of a rank, newest first; its own where it is far behind the newest of all."""
+        known = self._known.get(rank)
+        if known is None or not newest or known.key >= newest[-1].key:
+            return newest
+        behind = (self.steps.get((known.key[0], known.key[1] - back)) for back in range(LOOKED_AT * 2))
+        return [step for step in behind if step is not None]
+
+    def _slow_since(self, place: int) -> int:
+        """The first step of those in which it was slow, never more than two apart."""
+        since = misses = 0
+        for step in self._judged(self.steps.limit):
+            excess = step.excess(place)
+            if excess is None:
+                continue
+            misses = misses + 1 if excess < EXCESS else 0
+            if misses > LOOKED_AT - NEEDED:
+                break
+            since = since if misses else step.step
+        return since
+
+    @property
+    def works(self) -> bool:
+        """Whether ranks are compared by their work: the last look at it is not long ago."""
+        front = self.front
+        return front is not None and self._worked_at >= front[1] - FRESH_S
+
+    def _judged(self, count: int) -> list[Step]:
+        """The newest steps by which ranks are compared, newest first.
+
+        Those since the last look at recorders would be whole steps among work.
+        """
+        near = (step for step in self.steps.newest() if self._near(step.step))
+        works = self.works
+        return list(islice((step for step in near if step.works or not works), count))
+
+    def _newest(self, count: int) -> Iterable[Step]:
+        return islice((step for step in self.steps.newest() if self._near(step.step)), count)

@@ -1,0 +1,84 @@
+"""Rows of a screen that shows ranks × time: nodes whose ranks agree are one row, what differs has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from cockpit.core.ranks import nodes_text, ranks_text
+
+
+@dataclass(frozen=True)
+class Row:
+    """Ranks that share a row.
+
+    :param nodes: their nodes, in order; empty for a row that goes on with the node above it
+    :param ranks: in order
+    """
+
+    nodes: tuple[str, ...]
+    ranks: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """``gpu01``, ``gpu[02-09]``; empty if it stands above."""
+        return nodes_text(self.nodes) if self.nodes else ""
+
+    @property
+    def ranks_text(self) -> str:
+        """``13``, ``0-7``."""
+        return ranks_text(self.ranks)
+
+
+def rows(
+    nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: int, *, every: bool
+) -> list[Row]:
+    """Rows in the order of the nodes, as many as the screen has lines if that is possible.
+
+    A node without ranks, that only has the output of a job, has no row.
+
+    :param apart: ranks that differ from the others of their node
+    :param every: a row for each rank
+    """
+    nodes = {node: ranks for node, ranks in nodes.items() if ranks}
+    opened = {node: list(_opened(node, ranks, apart, every=every)) for node, ranks in nodes.items()}
+    if every or sum(map(len, opened.values())) <= height:
+        return [row for some in opened.values() for row in some]
+    differing = [rank for rank in apart if any(rank in ranks for ranks in nodes.values())]
+    opened = {node: _closed(node, ranks, differing) for node, ranks in nodes.items()}
+    most = 1
+    while len(found := _folded(opened, most)) > height and most < len(nodes):
+        most += 1
+    return found
+
+
+def _opened(node: str, ranks: Sequence[int], apart: Collection[int], *, every: bool) -> list[Row]:
+    if not every and not any(rank in apart for rank in ranks):
+        return [Row((node,), tuple(ranks))]
+    return [Row((node,) if rank == ranks[0] else (), (rank,)) for rank in ranks]
+
+
+def _closed(node: str, ranks: Sequence[int], apart: Collection[int]) -> list[Row]:
+    """One row for the ranks that agree, and one for each that does not."""
+    calm = tuple(rank for rank in ranks if rank not in apart)
+    differ = [Row((), (rank,)) for rank in ranks if rank in apart]
+    if calm:
+        return [Row((node,), calm), *differ]
+    return [Row((node,), differ[0].ranks), *differ[1:]]
+
+
+def _folded(opened: Mapping[str, Sequence[Row]], most: int) -> list[Row]:
+    """Runs of up to so many calm nodes become one row."""
+    found: list[Row] = []
+    run: list[Row] = []
+    for some in (*opened.values(), ()):
+        if run and (len(some) != 1 or len(run) == most):
+            found.append(
+                Row(tuple(row.nodes[0] for row in run), tuple(rank for row in run for rank in row.ranks))
+            )
+            run = []
+        if len(some) == 1:
+            run.append(some[0])
+        else:
+            found.extend(some)
+    return found

@@ -1,0 +1,181 @@
+"""A run's numbers as rows, one a step: what its ranks noted, and what its log says, brought together."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median, median_low
+from typing import Any
+
+from cockpit.core.pace.past import PastStep
+from cockpit.core.pace.steps import Key
+from cockpit.core.ranks import read_ranks
+from cockpit.errors import CockpitError
+
+SAMPLE = 64
+"""Steps of a log from which it is learned which steps of the ranks they are."""
+
+AGREE = 0.8
+"""The share of them that must say the same."""
+
+CLOSE_S = 1.0
+"""So late a line may be and still count as told at the end of its step: time indexes are written five times a
+second, and of quick steps one in half a second is kept."""
+
+
+@dataclass
+class Said:
+    """What a log says of one step.
+
+    :param at: when its first line was there, unix seconds on our clock; None: not known
+    :param step: as the log counts; None: it does not say
+    """
+
+    at: float | None = None
+    step: int | None = None
+    loss: float | None = None
+    lr: float | None = None
+    samples_s: float | None = None
+    tokens_s: float | None = None
+
+
+COLUMNS = {
+    "step": "as the ranks count; where nobody noted that, as the log does",
+    "t": "when the median rank finished it, otherwise when the log reported it: unix seconds, our clock",
+    "restarts": "how often the run had been restarted",
+    "steps": "how many steps the row stands for; of quick ones that in which ranks differed most is kept",
+    "ranks": "how many ranks finished it",
+    "step_s": "seconds that it took the median rank",
+    "work_s": "seconds of it in which the median rank did not wait for others",
+    "slowest_s": "the same of the slowest rank; of its whole step, where work is not known",
+    "slowest_rank": "which one that is",
+    "slow": "ranks that took 15 % longer than the median rank or more, the slowest first, at most 64",
+    "estimated": "times are those of lines in a log",
+    "log_step": "as the log counts",
+    "loss": "as the log says, like what follows",
+    "lr": "learning rate",
+    "samples_s": "samples a second",
+    "tokens_s": "tokens a second",
+}
+"""The fields of a row, and what they mean."""
+
+Row = dict[str, Any]
+"""One step, with the fields of :data:`COLUMNS` in their order; None is not known. ``slow`` is a tuple of
+:class:`cockpit.core.pace.past.Apart`."""
+
+
+class Ends:
+    """When which step ended: 24 bytes a step, so that a whole run fits."""
+
+    def __init__(self, steps: Iterable[PastStep]) -> None:
+        self._at, self._step, self._restarts = array("d"), array("q"), array("l")
+        spans = array("d")
+        for step in steps:
+            self._at.append(step.at)
+            self._step.append(step.step)
+            self._restarts.append(step.restarts)
+            spans.append(step.span)
+        self.usual = median(spans) if spans else 0.0
+        """Seconds of a step."""
+
+    def at(self, time: float) -> Key | None:
+        """The newest step that had ended by then; None: it had ended long before, or there is none."""
+        place = bisect_right(self._at, time) - 1
+        if place < 0 or time - self._at[place] > max(CLOSE_S, 3 * self.usual):
+            return None
+        return self._restarts[place], self._step[place]
+
+
+def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int) -> Iterator[Row]:
+    """Rows in the order of the steps; a step of which only one source knows has a row too.
+
+    :param steps: rising
+    :param ends: of the same steps
+    :param said: as the log has it
+    :param ranks: of the run
+    """
+    told = _keyed(said, ends)
+    key, words = next(told, (None, None))
+    for step in steps:
+        own = (step.restarts, step.step)
+        while words is not None and (key is None or key < own):
+            yield _row(None, words, key, ranks)
+            key, words = next(told, (None, None))
+        if words is not None and key == own:
+            yield _row(step, words, own, ranks)
+            key, words = next(told, (None, None))
+        else:
+            yield _row(step, None, own, ranks)
+    while words is not None:
+        yield _row(None, words, key, ranks)
+        key, words = next(told, (None, None))
+
+
+def _keyed(said: Iterable[Said], ends: Ends) -> Iterator[tuple[Key | None, Said]]:
+    """What a log says, with the step of the ranks that it is about; None: it names no step."""
+    stretch: list[Said] = []
+    found: Key | None = None
+    last = -1
+    for one in chain(said, [None]):
+        again = one is not None and one.step is not None and one.step <= last
+        if stretch and (one is None or again or len(stretch) == SAMPLE):
+            found = found or _counted(stretch, ends)
+            restarts, ahead = found or (0, 0)
+            for each in stretch:
+                yield None if each.step is None else (restarts, max(0, each.step - ahead)), each
+            stretch = []
+        if one is None:
+            return
+        if again:
+            found = None  # it counts from the start again: a restart, an epoch
+        stretch.append(one)
+        last = last if one.step is None else one.step
+
+
+def _counted(stretch: Iterable[Said], ends: Ends) -> Key | None:
+    """How often the run had been restarted, and how far ahead of the ranks' the log's numbers are.
+
+    The hook of an optimizer counts from the start of the program; a log may count from 0, and in each epoch
+    anew.
+    """
+    pairs = [
+        (found, one.step)
+        for one in stretch
+        if one.step is not None and one.at is not None and (found := ends.at(one.at)) is not None
+    ]
+    if not pairs:
+        return None
+    restarts = median_low(found[0] for found, _ in pairs)
+    aheads = [step - found[1] for found, step in pairs if found[0] == restarts]
+    ahead = median_low(aheads)
+    near = max(1.0, CLOSE_S / ends.usual) if ends.usual > 0 else math.inf
+    agree = sum(abs(each - ahead) <= near for each in aheads)
+    # Ranks that do not wait for each other drift apart: then numbers are all that can be compared.
+    return restarts, 0 if abs(ahead) * ends.usual <= CLOSE_S or agree < AGREE * len(aheads) else ahead
+
+
+def _row(step: PastStep | None, said: Said | None, key: Key | None, ranks: int) -> Row:
+    row: Row = dict.fromkeys(COLUMNS)
+    row.update(restarts=key[0] if key else 0, step=key and key[1], steps=1, slow=(), estimated=True)
+    if said is not None:
+        row.update(t=said.at, log_step=said.step, loss=said.loss, lr=said.lr)
+        row.update(samples_s=said.samples_s, tokens_s=said.tokens_s)
+    if step is not None:
+        row.update(t=step.at, steps=step.count, step_s=step.span, estimated=not step.exact)
+        if step.work:
+            row.update(work_s=step.median)
+        if step.exact:  # lines of logs say when a step went by, but not whose it was
+            row.update(ranks=_finished(step, ranks), slowest_s=step.greatest, slowest_rank=step.slowest)
+            row.update(slow=step.apart)
+    return row
+
+
+def _finished(step: PastStep, ranks: int) -> int:
+    try:
+        return max(0, ranks - len(read_ranks(step.missing))) if step.missing else ranks
+    except CockpitError:
+        return ranks

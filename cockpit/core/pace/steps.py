@@ -1,0 +1,223 @@
+"""When each rank finished each step, for the newest steps of a run; bounded."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from statistics import median
+
+CELLS = 1 << 20
+"""Ranks × steps that are kept exactly: 16,000 steps of 64 ranks, about 10 MB."""
+FEWEST = 128
+"""Steps that are kept however many ranks there are."""
+
+Key = tuple[int, int]
+"""How often the run had been restarted before, and the step: a restart repeats steps."""
+
+_NAN = math.nan
+
+
+@dataclass(slots=True)
+class Step:
+    """One step over all ranks.
+
+    Places in the arrays are those of the ranks in :attr:`Steps.ranks`; NaN is *not known*.
+
+    :param key: restarts and step
+    :param base: unix seconds (our clock) that the ends are relative to: single precision does for the rest
+    :param ends: when each rank finished it, seconds after ``base``
+    :param spans: seconds that it took each rank
+    :param works: seconds of it that each rank did not wait for others; empty: not known of anyone
+    :param estimate: seconds that it took, by when lines of logs arrived: good enough to draw, not to compare
+    :param count: of how many steps it is the last: logs may tell of every tenth only
+    :param stages: of a pipeline, that of each rank; empty: there is one only
+    :param version: changes with any number
+    """
+
+    key: Key
+    base: float
+    ends: array[float]
+    spans: array[float]
+    works: array[float] = field(default_factory=lambda: array("f"))
+    estimate: float = _NAN
+    count: int = 1
+    stages: Sequence[int] = ()
+    version: int = 0
+    _excesses: array[float] | None = None
+    _typical: tuple[float, float, float, float] | None = None
+
+    @property
+    def step(self) -> int:
+        """Its number."""
+        return self.key[1]
+
+    def end(self, place: int) -> float | None:
+        """When a rank finished it, unix seconds."""
+        value = self.ends[place]
+        return None if math.isnan(value) else self.base + value
+
+    def _medians(self) -> tuple[float, float, float, float]:
+        if self._typical is None:
+            first = min((end for end in self.ends if not math.isnan(end)), default=_NAN)
+            self._typical = (_middle(self.ends), _middle(self.spans), _middle(self.works), first)
+        return self._typical
+
+    def touched(self) -> None:
+        """A number was added: what was computed of them is out of date."""
+        self.version += 1
+        self._typical = self._excesses = None
+
+    @property
+    def typical_end(self) -> float:
+        """The median of the ends, unix seconds; NaN: nobody has finished it."""
+        return self.base + self._medians()[0]
+
+    @property
+    def first_end(self) -> float:
+        """When the first rank finished it, unix seconds; NaN: nobody has."""
+        return self.base + self._medians()[3]
+
+    @property
+    def typical_span(self) -> float:
+        """The median of what one step took, seconds; an estimate if need be; NaN: not known."""
+        known = self._medians()[1]
+        return self.estimate if math.isnan(known) else known
+
+    @property
+    def typical_work(self) -> float:
+        """The median of the work, seconds; NaN: not known."""
+        return self._medians()[2]
+
+    @property
+    def compared(self) -> tuple[Sequence[float], float]:
+        """What says who is slow in this step: work, where it is known, and the median rank's.
+
+        Whole steps are compared where it is not. In synchronous training they are alike on all ranks, so
+        that they accuse nobody.
+        """
+        return (self.works, self.typical_work) if self.works else (self.spans, self.typical_span)
+
+    @property
+    def excesses(self) -> Sequence[float]:
+        """How much longer each rank took than the median rank of its stage; NaN: not known.
+
+        0.5 is half as long again.
+        """
+        if self._excesses is None:
+            values, typical = self.compared
+            typicals = [typical] * len(values)
+            if self.stages:
+                of_stage: dict[int, list[float]] = {}
+                for value, stage in zip(values, self.stages, strict=True):
+                    of_stage.setdefault(stage, []).append(value)
+                middles = {stage: _middle(some) for stage, some in of_stage.items()}
+                typicals = [middles[stage] for stage in self.stages]
+            pairs = zip(values, typicals, strict=True)
+            self._excesses = array(
+                "f", (value / middle - 1 if middle > 0 else _NAN for value, middle in pairs)
+            )
+        return self._excesses
+
+    def excess(self, place: int) -> float | None:
+        """That of one rank; None: not known."""
+        found = self.excesses[place]
+        return None if math.isnan(found) else found
+
+
+class Steps:
+    """The newest steps of a run, oldest first.
+
+    :param ranks: the ranks of the run
+    :param drop: is called with each step that is no longer kept
+    """
+
+    def __init__(self, ranks: Sequence[int], drop: Callable[[Step], object] = lambda step: None) -> None:
+        self.ranks = tuple(sorted(ranks))
+        self.place: Mapping[int, int] = {rank: place for place, rank in enumerate(self.ranks)}
+        self._drop = drop
+        self.limit = max(FEWEST, CELLS // max(1, len(self.ranks)))
+        """Steps that are kept."""
+        self._steps: OrderedDict[Key, Step] = OrderedDict()
+        self._stages: tuple[int, ...] = ()
+        self._dropped: Key = (-1, -1)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._steps.values())
+
+    def newest(self) -> Iterator[Step]:
+        """The steps, newest first."""
+        return reversed(self._steps.values())
+
+    def get(self, key: Key) -> Step | None:
+        """A step, if it is kept."""
+        return self._steps.get(key)
+
+    def finish(self, rank: int, key: Key, at: float, span: float | None, *, exact: bool, count: int) -> None:
+        """A rank finished a step.
+
+        :param at: unix seconds on our clock
+        :param span: seconds that one step took; None: not known
+        :param exact: the rank itself noted the times
+        :param count: of how many steps it is the last
+        """
+        step = self._row(key, at)
+        if step is None:
+            return
+        place = self.place[rank]
+        step.ends[place] = at - step.base
+        step.count = max(step.count, count)
+        if span is not None and exact:
+            step.spans[place] = span
+        elif span is not None:
+            step.estimate = span
+        step.touched()
+
+    def work(self, rank: int, key: Key, seconds: float) -> None:
+        """A rank worked so long in a step that it finished; steps that nobody finished are ignored."""
+        step = self._steps.get(key)
+        if step is None:
+            return
+        if not step.works:
+            step.works = self._unknown()
+        step.works[self.place[rank]] = seconds
+        step.touched()
+
+    def staged(self, stages: Mapping[int, int]) -> None:
+        """These are the stages of a pipeline that ranks are in: only ranks of one stage are compared."""
+        found = tuple(stages.get(rank, 0) for rank in self.ranks) if len(set(stages.values())) > 1 else ()
+        if found == self._stages:
+            return
+        self._stages = found
+        for step in self:
+            step.stages = found
+            step.touched()
+
+    def _row(self, key: Key, at: float) -> Step | None:
+        step = self._steps.get(key)
+        if step is not None or key <= self._dropped:
+            return step
+        # Mostly none: a rank that is far ahead must not make each step of the others costly.
+        later = list(takewhile(lambda each: each > key, reversed(self._steps)))
+        step = self._steps[key] = Step(key, at, self._unknown(), self._unknown(), stages=self._stages)
+        for each in reversed(later):
+            self._steps.move_to_end(each)
+        while len(self._steps) > self.limit:
+            self._dropped, dropped = self._steps.popitem(last=False)
+            self._drop(dropped)
+        return step
+
+    def _unknown(self) -> array[float]:
+        return array("f", [_NAN]) * len(self.ranks)
+
+
+def _middle(values: Iterable[float]) -> float:
+    """The median of the known values; NaN if there are none."""
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else _NAN

@@ -1,0 +1,46 @@
+"""Stretches of time: from a beginning to an end, in their order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import itemgetter
+
+Span = tuple[int, int]
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """The same stretches of time as spans that do not overlap, in their order."""
+    found: list[Span] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif end > begin:
+            found.append((begin, end))
+    return found
+
+
+def without(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
+    """What of these spans is in none of the others; neither overlap, and both are in their order."""
+    found = []
+    for begin, end in spans:
+        for since, until in islice(others, bisect_right(others, begin, key=itemgetter(1)), None):
+            if since >= end:
+                break
+            if since > begin:
+                found.append((begin, since))
+            begin = until
+        if begin < end:
+            found.append((begin, end))
+    return found
+
+
+def within(spans: Sequence[Span], begin: int, end: int) -> int:
+    """How much of a stretch of time these spans cover; they do not overlap."""
+    covered = 0
+    for since, until in islice(spans, bisect_right(spans, begin, key=itemgetter(1)), None):
+        if since >= end:
+            break
+        covered += min(end, until) - max(begin, since)
+    return covered

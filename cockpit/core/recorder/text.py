@@ -1,0 +1,152 @@
+"""What the recorders of all ranks say, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from cockpit.base.recorder.trace import Call, Group
+from cockpit.core.masks import ranks_of
+from cockpit.core.ranks import mask_text, ranks_named, ranks_text
+from cockpit.core.recorder.look import Collective, Difference, Look, Pair
+
+SHOWN_US = 1_000_000
+"""A wait shorter than this is how training goes."""
+
+_SHOWN = 8
+"""Waits that are printed."""
+
+
+def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
+    """Who has not entered what others wait for, what does not match, who is not known."""
+    lines = ["collectives:", *_waits(look)]
+    for found, difference in look.differences()[:_SHOWN]:
+        lines.append(f"  {title(found.group, found.number)}: {difference_text(difference)}")
+    lines += [f"  {_pair_text(pair)}" for pair in look.pairs[:_SHOWN]]
+    if len(lines) == 1:
+        lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} looked at)")
+    why: dict[str, list[int]] = {}
+    for rank, text in silent.items():
+        why.setdefault(text, []).append(rank)
+    return [*lines, *(f"  not known of {ranks_named(ranks)}: {text}" for text, ranks in why.items())]
+
+
+def _waits(look: Look) -> Iterator[str]:
+    found = sorted(look.open(SHOWN_US), key=lambda one: (one.group, one.going, one.absent, one.number))
+    alike = [list(each) for _, each in groupby(found, key=lambda one: (one.group, one.going, one.absent))]
+    alike.sort(key=lambda each: -each[0].waited_us)
+    if missing := look.missing(SHOWN_US):
+        yield f"  {_named(missing)} {_has(missing)} not entered what others wait for"
+    for several in alike[:_SHOWN]:
+        more = f"; {len(several) - 1} more like it" if len(several) > 1 else ""
+        yield f"  {wait_text(several[0])}{more}"
+    if len(alike) > _SHOWN:
+        yield f"  and {len(alike) - _SHOWN} more"
+
+
+def title(group: Group, number: int) -> str:
+    """``number 13 of all ranks (group 0)``, ``number 50 of group 4 (tp)``."""
+    if group.everybody:
+        return f"number {number} of all ranks (group {group.name})"
+    desc = f" ({group.desc})" if group.desc not in ("", "undefined") else ""
+    return f"number {number} of group {group.name}{desc}"
+
+
+def call_text(call: Call) -> str:
+    """``all_reduce of 2,000 Float``."""
+    size = max(call.inputs, call.outputs)
+    return f"{call.op} of {size:,} {call.dtype}" if size else call.op
+
+
+def wait_text(found: Collective) -> str:
+    """Who waits in one collective, for how long, and who has not entered it."""
+    going, absent = found.going, found.absent
+    seconds = f"{found.waited_us / 1e6:.1f} s"
+    text = f"{call_text(found.call)}, {title(found.group, found.number)}: {_named(going)} {_has(going)}"
+    if absent:
+        text += f" waited {seconds}; {_named(absent)} {_has(absent)} not entered"
+    else:
+        text += f" been in it for {seconds}" + ("" if found.unknown else ", and all have entered")
+    return text + (f"; of {_named(found.unknown)} it is not known" if found.unknown else "")
+
+
+def difference_text(difference: Difference) -> str:
+    """``sizes differ: 10 Float (ranks 0,2-3), 12 Float (rank 1)``."""
+    parts = ", ".join(f"{_differing(difference, call)} ({_named(mask)})" for mask, call in difference.calls)
+    return f"{difference.what}s differ: {parts}"
+
+
+def _differing(difference: Difference, call: Call) -> str:
+    if difference.what == "operation":
+        return call.op
+    return call.dtype if difference.what == "type" else f"{call.inputs:,} {call.dtype} [{call.shapes}]"
+
+
+def _pair_text(pair: Pair) -> str:
+    call = pair.entry.call
+    peer = "another rank" if pair.peer is None else f"rank {pair.peer}"
+    way = "to" if call.op == "send" else "from"
+    return f"rank {pair.rank} is in a {call.op} {way} {peer}, {title(call.group, pair.entry.number)}"
+
+
+def _named(mask: int) -> str:
+    return ranks_named(ranks_of(mask))
+
+
+def _has(mask: int) -> str:
+    return "has" if mask.bit_count() == 1 else "have"
+
+
+def as_json(look: Look, silent: Mapping[int, str]) -> dict[str, Any]:
+    """The same for programs: sets of ranks as text, times in seconds."""
+    return {
+        "heard": mask_text(look.heard),
+        "silent": {str(rank): why for rank, why in sorted(silent.items())},
+        "missing": mask_text(look.missing(SHOWN_US)),
+        "waits": [_collective_json(one) for one in look.open()],
+        "differences": [
+            {
+                **_collective_json(found),
+                "what": difference.what,
+                "calls": [{"ranks": mask_text(mask), **_call_json(call)} for mask, call in difference.calls],
+            }
+            for found, difference in look.differences()
+        ],
+        "pairs": [
+            {
+                "rank": pair.rank,
+                "peer": pair.peer,
+                "group": pair.entry.call.group.name,
+                "number": pair.entry.number,
+                **_call_json(pair.entry.call),
+            }
+            for pair in look.pairs
+        ],
+    }
+
+
+def _collective_json(found: Collective) -> dict[str, Any]:
+    return {
+        "backend": found.group.backend,
+        "group": found.group.name,
+        "description": found.group.desc,
+        "number": found.number,
+        **_call_json(found.call),
+        "members": mask_text(found.members),
+        "members_sure": found.sure,
+        "waiting": mask_text(found.going),
+        "absent": mask_text(found.absent),
+        "unknown": mask_text(found.unknown),
+        "waited_s": found.waited_us / 1e6,
+    }
+
+
+def _call_json(call: Call) -> dict[str, Any]:
+    return {
+        "op": call.op,
+        "shapes": call.shapes,
+        "inputs": call.inputs,
+        "outputs": call.outputs,
+        "type": call.dtype,
+    }

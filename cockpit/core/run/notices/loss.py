@@ -1,0 +1,124 @@
+"""The loss: no number any more, or far above all that it was, and it stays there."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+
+from cockpit.base.events import NoticeStep
+from cockpit.base.shell import quote
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.states import Run
+
+IN_A_ROW = 3
+"""So many losses that are no numbers, or again numbers: scaling in half precision gives one at times."""
+
+KEPT, LEAST, RECENT = 300, 100, 5
+"""Losses that are kept; that it takes to know what is usual; the last ones, which have to be higher."""
+
+HIGHER, SPREADS = 1.5, 10.0
+"""A jump is to so many times the usual loss, so many times the usual spread away from it."""
+
+
+@dataclass(frozen=True)
+class _Jump:
+    since: float
+    step: int | None
+    usual: float
+    level: float
+
+
+class Loss(Rule):
+    """Reads the losses that a run prints, as they come."""
+
+    id = "loss"
+
+    def __init__(self, about: About) -> None:
+        super().__init__(about)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._losses: deque[float] = deque(maxlen=KEPT)
+        self._last: tuple[float | None, float] | None = None
+        self._odd = self._even = 0
+        self._nan: tuple[float, int | None, float] | None = None
+        self._told_nan = False
+        self._jump: _Jump | None = None
+
+    def restarted(self) -> None:
+        """See :class:`Rule`."""
+        self._begin()
+
+    def read(self, at: float, said: Mapping[str, float]) -> None:
+        """See :class:`Rule`."""
+        if "loss" not in said:
+            return
+        loss, step = said["loss"], said.get("step")
+        if step is not None and self._last is not None and self._last[0] == step:
+            return  # a bar that is drawn again
+        self._last = step, loss
+        whole = None if step is None else int(step)
+        if math.isfinite(loss):
+            self._finite(at, whole, loss)
+            return
+        if not self._odd:
+            self._nan = (at, whole, loss) if not self._told_nan else self._nan
+        self._odd, self._even = self._odd + 1, 0
+        self._told_nan = self._told_nan or self._odd >= IN_A_ROW
+
+    def _finite(self, at: float, step: int | None, loss: float) -> None:
+        self._odd, self._even = 0, self._even + 1
+        if self._told_nan and self._even >= IN_A_ROW:
+            self._told_nan = False
+        self._losses.append(loss)
+        recent = list(islice(reversed(self._losses), RECENT))
+        if self._jump is None:
+            self._jump = self._jumped(at, step, recent)
+        elif median(recent) < (self._jump.usual + self._jump.level) / 2:
+            self._jump = None
+
+    def _jumped(self, at: float, step: int | None, recent: Sequence[float]) -> _Jump | None:
+        before = list(self._losses)[:-RECENT]
+        # Most losses fall: this is quick, and most often enough.
+        if len(before) < LEAST or min(recent) <= max(before[-LEAST:]):
+            return None
+        usual, level = median(before[-LEAST:]), median(recent)
+        spread = 1.4826 * median(abs(loss - usual) for loss in before[-LEAST:])
+        if min(recent) <= max(before) or level < HIGHER * abs(usual) or level - usual < SPREADS * spread:
+            return None
+        return _Jump(at, step, usual, level)
+
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+        """See :class:`Rule`."""
+        logs = NoticeStep(f"cockpit logs {quote(self.about.name)}", "what was printed then")
+        if self._told_nan and self._nan is not None:
+            since, step, loss = self._nan
+            kind = "NaN" if math.isnan(loss) else "infinite"
+            usual = f"the last 100 before: {median(list(self._losses)[-LEAST:]):.4g}" if self._losses else ""
+            evidence = tuple(
+                filter(None, (f"no number in {max(self._odd, IN_A_ROW)} readings in a row", usual))
+            )
+            steps = (
+                logs,
+                NoticeStep(f"cockpit stop {quote(self.about.name)}", "steps from here on are lost"),
+            )
+            what = f"the loss is {kind}{_from(step)}"
+            yield Seen("nan", what, since, None, evidence, "sure", "error", steps=steps)
+        elif self._jump is not None:
+            jump = self._jump
+            what = f"the loss has jumped to {jump.level:.4g}{_from(jump.step)}, from {jump.usual:.4g}"
+            evidence = (f"the last {RECENT} are above all of the {LEAST} and more before them",)
+            yield Seen("jump", what, jump.since, None, evidence, steps=(logs,))
+
+    def ended(self, of: str) -> str:
+        """See :class:`Rule`."""
+        return f"the loss is back: {self._losses[-1]:.4g}" if self._losses else "the loss is read anew"
+
+
+def _from(step: int | None) -> str:
+    return "" if step is None else f" since step {step:,}"

@@ -1,0 +1,95 @@
+"""What a rule is: it takes in what it needs, and says once a second what it sees wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cockpit.base.events import NoticeStep, Sample
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.states import Run
+
+
+@dataclass(frozen=True)
+class About:
+    """What rules know of the run that they watch.
+
+    :param name: the run's
+    :param dirs: the folder on each node whose disk is measured
+    :param job: the SLURM job that it is in; empty: in none
+    """
+
+    name: str
+    dirs: Mapping[str, str] = field(default_factory=dict)
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Something that is wrong now.
+
+    :param of: tells it from others that the rule sees: a node, a GPU
+    :param what: in one sentence; with ``due``, what will happen then
+    :param since: unix seconds
+    :param due: when it comes to pass, unix seconds; None: it is so now
+    :param ranks: whom it is about
+    """
+
+    of: str
+    what: str
+    since: float
+    due: float | None = None
+    evidence: tuple[str, ...] = ()
+    certainty: str = "likely"
+    severity: str = "warning"
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    steps: tuple[NoticeStep, ...] = ()
+
+
+class Rule:
+    """Sees one kind of thing; what it keeps is bounded. Times are unix seconds on our clock."""
+
+    id = ""
+    """Its name, and that of its switch in the settings."""
+    source = ""
+    """Where what it goes by is known from; empty: from this project."""
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+
+    def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
+        """A node was measured."""
+
+    def read(self, at: float, said: Mapping[str, float]) -> None:
+        """The run's log said new numbers (fields of :class:`cockpit.core.logs.progress.reading.Reading`)."""
+
+    def printed(self, at: float, node: str, rank: int | None, data: bytes) -> None:
+        """A rank printed these bytes; None: its launcher."""
+
+    def restarted(self) -> None:
+        """Ranks were started again: they may begin anew."""
+
+    def interrupted(self) -> None:
+        """Nobody was looking for a while, or our clock was set: what is known of times does not join up."""
+
+    def look(self, at: float, run: Run, pace: Pace) -> Iterable[Seen]:
+        """All that is wrong now; what is not among it any more is over."""
+        return ()
+
+    def ended(self, of: str) -> str:
+        """What is said of something that is over; empty: nothing."""
+        return ""
+
+
+def span(seconds: float) -> str:
+    """``40 s``, ``12 min``, ``3 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+def clock(at: float) -> str:
+    """``04:03:41``, here."""
+    return time.strftime("%H:%M:%S", time.localtime(at))

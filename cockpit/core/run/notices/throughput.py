@@ -1,0 +1,165 @@
+"""Throughput below what is usual in this run: steps of ranks' own clocks, else what the log says of speed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+
+from cockpit.base.events import NoticeStep
+from cockpit.base.shell import quote
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.steps import Key
+from cockpit.core.run.notices.rule import About, Rule, Seen, clock
+from cockpit.core.run.states import Run
+
+WINDOW_S, FEWEST = 60.0, 5
+"""A window has so many seconds and steps at least; a checkpoint or an evaluation does not move its median."""
+WARM_S = 300.0
+"""After a start: caches fill, kernels are compiled."""
+WINDOWS, ENOUGH, LATEST = 720, 10, 3
+"""Windows that are kept; that it takes to know what is usual; the last ones, all of which are slower."""
+BELOW, LOWER = 0.8, 0.9
+"""Slower: less than this share of the usual speed; and of that in all but the slowest windows before."""
+BACK = 0.9
+"""Again as usual from this share on."""
+STAYS = 60
+"""After so many windows the lower speed is the usual one."""
+UNSETTLED = 2
+"""Newest steps that some ranks may still be in."""
+_LOGGED = ("tokens_s", "samples_s")
+
+
+@dataclass(frozen=True)
+class _Window:
+    at: float
+    step: int | None
+    speed: float
+
+
+class Throughput(Rule):
+    """Compares windows of about a minute."""
+
+    id = "throughput"
+
+    def __init__(self, about: About) -> None:
+        super().__init__(about)
+        self._kept: deque[_Window] = deque(maxlen=WINDOWS)
+        self._slow: list[_Window] = []
+        self._usual = 0.0
+        self._ended = ""
+        self._last: Key = (-1, -1)
+        self._unit = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._open: list[tuple[float, int | None, float]] = []
+        self._began: float | None = None
+
+    def restarted(self) -> None:
+        """See :class:`Rule`."""
+        self._begin()
+
+    def interrupted(self) -> None:
+        """See :class:`Rule`."""
+        self._open = []
+
+    def read(self, at: float, said: Mapping[str, float]) -> None:
+        """See :class:`Rule`."""
+        for name in _LOGGED:
+            if self._unit in ("", name) and said.get(name, 0.0) > 0:
+                self._unit = name
+                step = said.get("step")
+                self._add(at, None if step is None else int(step), said[name])
+
+    def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
+        """See :class:`Rule`."""
+        self._take(pace)
+        if not self._slow:
+            return
+        first, now = self._slow[0], self._slow[-1]
+        less = 1 - median(window.speed for window in self._slow) / self._usual
+        step = "" if first.step is None else f" step {first.step:,},"
+        what = f"throughput is {less:.0%} below usual since{step} about {clock(first.at)}"
+        evidence = [f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"]
+        slow = pace.slow()
+        if slow:
+            evidence.append(f"rank {slow[0].rank} is {slow[0].excess:.0%} slower than the median rank")
+        name = quote(self.about.name)
+        steps = (
+            NoticeStep(f"cockpit ps {name}", "steps, CPU and memory of each rank"),
+            NoticeStep(f"cockpit stacks {name} --samples 3", "what they are busy with"),
+        )
+        ranks = tuple(each.rank for each in slow[:1])
+        yield Seen("", what, first.at, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
+
+    def ended(self, of: str) -> str:
+        """See :class:`Rule`."""
+        return self._ended
+
+    def _said(self, speed: float) -> str:
+        return f"{speed:.3g} {'steps' if self._unit == 'steps' else self._unit[:-2]}/s"
+
+    def _take(self, pace: Pace) -> None:
+        """Take in steps that ranks themselves timed: nothing that this machine does touches them."""
+        fresh = []
+        for step in islice(pace.steps.newest(), UNSETTLED, None):
+            if step.key <= self._last:
+                break
+            fresh.append(step)
+        for step in reversed(fresh):
+            self._last = step.key
+            span = step.typical_span
+            if not span > 0 or all(one != one for one in step.spans):
+                continue  # known by when a line arrived only
+            if self._unit != "steps":
+                self._unit = "steps"
+                self._kept.clear()
+                self._slow = []
+                self._begin()
+            self._add(step.typical_end, step.step, 1 / span)
+
+    def _add(self, at: float, step: int | None, speed: float) -> None:
+        if self._began is None or at < self._began:
+            self._began = at
+        if self._open and at < self._open[-1][0]:
+            self._open = []  # a clock was set back
+        if at - self._began < WARM_S:
+            return
+        self._open.append((at, step, speed))
+        if len(self._open) > FEWEST and at - self._open[0][0] >= WINDOW_S:
+            window = _Window(*self._open[0][:2], median(speed for _, _, speed in self._open))
+            self._open = []
+            self._judge(window)
+
+    def _judge(self, window: _Window) -> None:
+        if not self._slow:
+            self._kept.append(window)
+            self._fall()
+            return
+        self._slow = [*self._slow[-2 * STAYS :], window]
+        latest = [each.speed for each in self._slow[-2:]]
+        if min(latest) >= BACK * self._usual:
+            self._ended = f"throughput is back: {self._said(window.speed)}"
+        elif len(self._slow) >= STAYS:
+            self._ended = (
+                f"throughput stays at {self._said(window.speed)}, which counts as usual from here on"
+            )
+            self._kept.clear()
+        else:
+            return
+        self._kept.extend(self._slow if not self._kept else self._slow[-2:])
+        self._slow = []
+
+    def _fall(self) -> None:
+        """See whether the last windows are slower than those before."""
+        speeds = [window.speed for window in self._kept]
+        if len(speeds) < ENOUGH + LATEST:
+            return
+        before, latest = speeds[:-LATEST], speeds[-LATEST:]
+        usual, low = median(before), sorted(before)[len(before) // 20]
+        if max(latest) < min(BELOW * usual, LOWER * low):
+            self._usual = usual
+            self._slow = [self._kept.pop() for _ in latest][::-1]

@@ -1,0 +1,166 @@
+"""Feeds the rules, and says what is news: a thing once, then each minute that it still is so, and its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+from cockpit.base.events import Notice, Sample
+from cockpit.core.finding import RULE_FAILED
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.notices.checkpoint import Checkpoint
+from cockpit.core.run.notices.disk import Disk
+from cockpit.core.run.notices.gpu import Gpu
+from cockpit.core.run.notices.limit import TimeLimit
+from cockpit.core.run.notices.loss import Loss
+from cockpit.core.run.notices.rule import About, Rule, Seen
+from cockpit.core.run.notices.throughput import Throughput
+from cockpit.core.run.states import RankState, Run
+from cockpit.core.text import one_line
+
+RULES: tuple[type[Rule], ...] = (Loss, Throughput, Disk, Checkpoint, TimeLimit, Gpu)
+"""All rules; the switch of each has its id."""
+
+AGAIN_S = 60.0
+"""What still is so is told again: a ``cockpit ps`` beside this cockpit then knows that it is."""
+
+ALIKE_S = 5.0
+"""Two clocks that advance by amounts more different than this: one was set, or this machine slept."""
+
+_SPOKEN = ("loss", "samples_s", "tokens_s")
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class _Told:
+    seen: Seen
+    at: float
+
+
+class Watch:
+    """Watches one run.
+
+    :param off: ids of rules that are switched off
+    """
+
+    def __init__(self, about: About, off: Collection[str] = ()) -> None:
+        self._rules = [rule(about) for rule in RULES if rule.id not in off]
+        self._failed: list[Notice] = []
+        self._told: dict[tuple[str, str], _Told] = {}
+        self._metrics = Metrics()
+        self._reads = True
+        self._speakers: dict[str, float] = {}
+        self._looked: tuple[float, float] | None = None
+        self._linked = True
+        self._attempts = 0
+
+    @property
+    def limit(self) -> TimeLimit | None:
+        """The rule that has to be told the time limit of the job; None: there is nothing to ask for."""
+        found = next((rule for rule in self._rules if isinstance(rule, TimeLimit)), None)
+        return found if found is not None and found.about.job else None
+
+    def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
+        """A node was measured."""
+        self._each(lambda rule: rule.sampled(at, node, sample, run))
+
+    def log(self, at: float, node: str, rank: int | None, data: bytes) -> None:
+        """A rank printed these bytes; None: its launcher. One rank speaks for the run, as on the screen."""
+        self._each(lambda rule: rule.printed(at, node, rank, data))
+        order = inf if rank is None else rank
+        if "loss" in self._speakers and order > max(self._speakers.values()):
+            return
+        if not self._feed(rank, data, at):
+            return
+        said = dict(self._metrics.said(rank))
+        for name in _SPOKEN:
+            if name in said and order > self._speakers.setdefault(name, order):
+                del said[name]
+            elif name in said:
+                self._speakers[name] = order
+        self._each(lambda rule: rule.read(at, said))
+
+    def _feed(self, rank: int | None, data: bytes, at: float) -> bool:
+        try:
+            return self._reads and self._metrics.feed(rank, data, at)
+        except Exception as error:
+            self._reads = False
+            self._fail("numbers of logs", error)
+            return False
+
+    def look(self, at: float, ticks: float, run: Run, pace: Pace) -> Iterator[Notice]:
+        """What is news; to be called once a second.
+
+        :param at: unix seconds
+        :param ticks: seconds of a clock that nobody sets
+        """
+        self._mind_time(at, ticks, run)
+        if not any(rank.state is RankState.RUNNING for rank in run.ranks.values()) or run.stop_reason:
+            return
+        attempts = sum(rank.attempt for rank in run.ranks.values())
+        if attempts != self._attempts:
+            self._attempts = attempts
+            self._each(lambda rule: rule.restarted())
+        for rule, seen in self._each(lambda rule: list(rule.look(at, run, pace))):
+            yield from self._news(at, rule, seen, run)
+        yield from self._failed
+        self._failed.clear()
+
+    def _mind_time(self, at: float, ticks: float, run: Run) -> None:
+        before, self._looked = self._looked, (at, ticks)
+        linked = all(node.link in ("ok", "connecting") or node.over for node in run.nodes.values())
+        back, self._linked = linked and not self._linked, linked
+        jumped = before is not None and abs(at - before[0] - (ticks - before[1])) > ALIKE_S
+        late = before is not None and ticks - before[1] > 2 * ALIKE_S
+        if back or jumped or late:
+            self._each(lambda rule: rule.interrupted())
+
+    def _news(self, at: float, rule: Rule, found: Iterable[Seen], run: Run) -> Iterator[Notice]:
+        now = {seen.of: seen for seen in found}
+        for of, seen in now.items():
+            told = self._told.get((rule.id, of))
+            due = told is not None and (told.seen.due is None) == (seen.due is None)
+            if told is None or not due or not 0 <= at - told.at < AGAIN_S:
+                self._told[rule.id, of] = _Told(seen, at)
+                yield notice(rule.id, seen)
+        for key, told in list(self._told.items()):
+            unheard = any(run.nodes[node].link != "ok" for node in told.seen.nodes if node in run.nodes)
+            if key[0] == rule.id and key[1] not in now and not unheard:
+                del self._told[key]
+                yield Notice(rule.id, key[1], rule.ended(key[1]), told.seen.since, over=True)
+
+    def _each(self, do: Callable[[Rule], _Result]) -> list[tuple[Rule, _Result]]:
+        """Do something with every rule; one that raises an error costs itself only."""
+        results = []
+        for rule in list(self._rules):
+            try:
+                results.append((rule, do(rule)))
+            except Exception as error:
+                self._rules.remove(rule)
+                self._fail(rule.id, error)
+        return results
+
+    def _fail(self, rule: str, error: Exception) -> None:
+        what = one_line(f"the rule {rule} failed: {type(error).__name__}: {error}", limit=300)
+        self._failed.append(Notice(RULE_FAILED, rule, what, time.time(), certainty="sure"))
+
+
+def notice(rule: str, seen: Seen) -> Notice:
+    """The fact of what a rule has seen."""
+    return Notice(
+        rule,
+        seen.of,
+        seen.what,
+        seen.since,
+        seen.due,
+        tuple(one_line(text, limit=300) for text in seen.evidence),
+        seen.certainty,
+        seen.severity,
+        seen.nodes,
+        seen.ranks,
+        seen.steps,
+    )

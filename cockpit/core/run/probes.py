@@ -1,0 +1,26 @@
+"""What the probe of a rank can do, in words."""
+
+from __future__ import annotations
+
+from cockpit.core.run.states import LIVE, Node, Rank
+
+
+def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
+    """``on``, ``off`` or ``waiting``, and why it is not simply on; two empty texts if nobody knows."""
+    if not node.probe:
+        return "", ""
+    if node.probe == "off":
+        return "off", "the run was started with --probe off"
+    said = rank.probe
+    if said is None:
+        live = rank.state in LIVE
+        return ("waiting", "torch is not imported yet") if live else ("off", "torch was not imported")
+    lacks = {"no recorder": said.server, "no steps": said.steps}
+    told = [f"{what}: {why}" for what, why in lacks.items() if why]
+    return "off" if len(told) == len(lacks) else "on", "; ".join(told)
+
+
+def probe_text(node: Node, rank: Rank) -> str:
+    """The same in one sentence; empty if nobody knows."""
+    state, why = probe_state(node, rank)
+    return f"{state}: {why}" if why else state

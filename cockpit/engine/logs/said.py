@@ -1,0 +1,188 @@
+"""The numbers of training in a whole log, step by step, with the times of their lines; in flat memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from cockpit.base.record import LAUNCHER_LOG, rank_log
+from cockpit.core.logs.folding import Source
+from cockpit.core.logs.metrics import Metrics, hinted, read_line
+from cockpit.core.logs.trackers import HEAD, MOST, Tracker, trackers
+from cockpit.core.pace.series import Said
+from cockpit.core.run.failure import TAIL
+from cockpit.core.run.model import RunModel
+from cockpit.engine.logs.spooled import SpooledLogs, last_times, time_index
+from cockpit.engine.records.folder import NodeEntry, RunFolder
+
+FIELDS = ("loss", "lr", "samples_s", "tokens_s")
+"""What a log says of a step."""
+
+LATEST = 16 << 10
+"""Bytes at the end of a log in which its last step is looked for."""
+
+_STEP = 256 << 10
+"""Bytes of a log to read at once."""
+_REST = 64 << 10
+"""Bytes of a line that is not finished yet that are kept."""
+
+
+class Pages:
+    """The pages about a run that its logs name."""
+
+    def __init__(self) -> None:
+        self._found: dict[Tracker, Source] = {}
+
+    def read(self, source: Source, data: bytes) -> None:
+        """Look for some in a piece of a log."""
+        for one in trackers(data):
+            if len(self._found) < MOST:
+                self._found.setdefault(one, source)
+
+    @property
+    def named(self) -> list[tuple[Source, Tracker]]:
+        """Each once, with whose log named it first."""
+        return [(source, one) for one, source in self._found.items()]
+
+
+def pages(logs: SpooledLogs) -> list[tuple[Source, Tracker]]:
+    """The pages about a run that its logs name at their beginning or end, each once; and whose log."""
+    found = Pages()
+    for log in list(logs.files):
+        for data in (logs.read(log.id, 0, HEAD), logs.tail(log.source, TAIL)):
+            found.read(log.source, data)
+    return found.named
+
+
+def speaker(logs: SpooledLogs) -> Source | None:
+    """Whose log says most about the training: the lowest rank that tells steps and losses, if one does."""
+    best: tuple[int, Source | None] = (0, None)
+    # Consoles of launchers come first, but count only if no rank says anything.
+    for log in sorted(logs.files, key=lambda log: log.source[1] is None):
+        metrics = Metrics()
+        fields: set[str] = set()
+        for data in (logs.read(log.id, 0, HEAD), logs.tail(log.source, TAIL)):
+            metrics.feed(log.source[1], data, 0.0)
+            fields |= metrics.said(log.source[1]).keys()
+        if {"step", "loss"} <= fields:
+            return log.source
+        count = len(fields & {"step", *FIELDS})
+        if count > best[0]:
+            best = count, log.source
+    return best[1]
+
+
+def said(
+    folder: RunFolder,
+    model: RunModel,
+    logs: SpooledLogs,
+    source: Source,
+    progress: Callable[[float], object] = lambda share: None,
+) -> Iterator[Said]:
+    """What a log says, a step at a time.
+
+    :param progress: is told the share that has been read, 0 to 1, now and then
+    :raises CockpitError: its time index cannot be read
+    """
+    rank, metrics, now = source[1], Metrics(), Said()
+    clock = _Times(folder, model, source)
+    for end, line in _lines(logs, logs.number(source), progress):
+        # An older state may be said again: what counts is whether it was read.
+        if not hinted(line) or not metrics.feed(rank, line + b"\n", 0.0):
+            continue
+        told = metrics.said(rank)
+        step = int(told["step"]) if "step" in told else now.step
+        values = {name: told[name] for name in FIELDS if name in told}
+        if step != now.step or (step is None and any(getattr(now, name) is not None for name in values)):
+            if now != Said():
+                yield now
+            now = Said(clock.at(end), step)
+        for name, value in values.items():
+            setattr(now, name, value)
+    if now != Said():
+        yield now
+
+
+def _lines(
+    logs: SpooledLogs, number: int, progress: Callable[[float], object]
+) -> Iterator[tuple[int, bytes]]:
+    """Lines and states of bars, with the offsets of their ends; of a very long line only its end."""
+    at, size, rest = 0, logs.size(number), b""
+    while at < size and (data := logs.read(number, at, min(_STEP, size - at))):
+        *whole, rest = (rest + data).replace(b"\r", b"\n").split(b"\n")
+        at += len(data)
+        end = at - len(rest) - sum(map(len, whole)) - len(whole)
+        for line in whole:
+            end += len(line) + 1
+            yield end, line
+        rest = rest[-_REST:]
+        progress(at / size)
+
+
+def last_steps(
+    folder: RunFolder, model: RunModel, logs: SpooledLogs, node: NodeEntry, ranks: Iterable[int]
+) -> Iterator[tuple[int, int, float]]:
+    """Ranks of a node, the last step that the end of each one's log tells, and when that was there.
+
+    Ranks whose log tells none are left out, and those where the end of the time index does not say when.
+    Times are unix seconds on our clock.
+    """
+    times = list[tuple[float, Mapping[str, int]]]()
+    for rank in ranks:
+        found = _last_step(logs, logs.number((node.name, rank)))
+        if found is None:
+            continue
+        times = times or list(last_times(folder, node))
+        at = _written(times, rank_log(rank), found[1])
+        if at is not None:
+            yield rank, found[0], at - model.nodes[node.name].offset_s
+
+
+def _last_step(logs: SpooledLogs, number: int) -> tuple[int, int] | None:
+    """The last step at the end of a log, and the offset where its line ends."""
+    end = logs.size(number)
+    data = logs.read(number, max(0, end - LATEST), LATEST)
+    *whole, rest = data.replace(b"\r", b"\n").split(b"\n")
+    end -= len(rest)
+    for line in reversed(whole):
+        reading = read_line(line) if hinted(line) else None
+        if reading is not None and reading.step is not None:
+            return reading.step, end
+        end -= len(line) + 1
+    return None
+
+
+def _written(times: Iterable[tuple[float, Mapping[str, int]]], name: str, end: int) -> float | None:
+    """When a file had so many bytes, if these entries of a time index have that moment."""
+    before = False
+    for t, sizes in times:
+        size = sizes.get(name)
+        if size is not None and size >= end:
+            return t if before else None
+        before = before or size is not None
+    return None
+
+
+class _Times:
+    """When parts of one log were there, asked in the order of the log."""
+
+    def __init__(self, folder: RunFolder, model: RunModel, source: Source) -> None:
+        self._name = LAUNCHER_LOG if source[1] is None else rank_log(source[1])
+        self._entry: NodeEntry = next(node for node in folder.manifest.nodes if node.name == source[0])
+        self._offset_s = model.nodes[source[0]].offset_s
+        self._index = time_index(folder, self._entry)
+        self._at: float | None = None
+        self._size = 0
+
+    def at(self, end: int) -> float | None:
+        """When the bytes up to here had been written, unix seconds on our clock; None: not known."""
+        while self._size < end:
+            entry = next(self._index, None)
+            if entry is None:
+                return None
+            self._at, self._size = entry[0], max(self._size, entry[1].get(self._name, 0))
+        return None if self._at is None else self._at - self._offset_s
+
+
+def tracker_json(source: Source, page: Tracker) -> dict[str, object]:
+    """A page about the run, and whose log names it, as an object of JSON."""
+    return {"name": page.name, "url": page.url, "node": source[0], "rank": source[1]}

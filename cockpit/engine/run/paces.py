@@ -1,0 +1,207 @@
+"""The pace of a run as its session learns it, and a file of it, so that a run that is over has a past."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any
+
+from cockpit.base.events import Progress, RankStarted, Sample
+from cockpit.base.gate import Malformed
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.past import PastStep, past, past_of, recall
+from cockpit.core.pace.steps import Key
+from cockpit.core.run.event_table import our_time
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.engine.files import append, lines, open_regular
+from cockpit.engine.logs.said import last_steps
+from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.turns import by_turns
+from cockpit.errors import CockpitError, os_error
+
+FILE = "pace.jsonl"
+
+SETTLED_S = 100.0
+"""A step is kept once it is so old: how much of it was work is learned up to a minute later."""
+
+_LAST = 64 << 10
+"""Bytes at the end of the file in which its last line is."""
+
+EVERY_S = 10.0
+"""Seconds between two times that steps are kept."""
+
+APART_S = 0.5
+"""Of steps that end within so many seconds one is kept: that in which the ranks differed most."""
+
+LIMIT = 64 << 20
+"""Bytes of the file, about a week of steps; further steps are not kept."""
+
+
+def kept(folder: RunFolder) -> Iterator[PastStep]:
+    """The steps that the file of a run has, rising; damaged lines are ignored.
+
+    :raises CockpitError: it cannot be read
+    """
+    for line in lines(folder.path / FILE):
+        with suppress(Malformed):
+            yield past_of(line)
+
+
+def last_kept(folder: RunFolder) -> PastStep | None:
+    """The last step that the file of a run has; None: there is none, or it cannot be read."""
+    try:
+        with os.fdopen(open_regular(folder.path / FILE), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST))
+            found = file.read(_LAST).split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(found[:-1]):
+        with suppress(Malformed):
+            return past_of(line)
+    return None
+
+
+def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
+    """The furthest step of a run that is known without asking anybody, as fields of JSON.
+
+    That is the last in the file of its pace; if there is none, the last that the logs here of its lowest or
+    its highest rank tell: one of them speaks for all.
+    """
+    last = last_kept(folder)
+    if last is not None:
+        return {"step": last.step, "step_t": last.at, "step_estimated": not last.exact}
+    pace = Pace({min(model.ranks), max(model.ranks)} if model.ranks else ())
+    estimate(folder, model, pace)
+    step, at = pace.front or (None, None)
+    return {"step": step, "step_t": at, "step_estimated": step is not None}
+
+
+def estimate(folder: RunFolder, model: RunModel, pace: Pace) -> None:
+    """Take in what the ends of logs here tell, of ranks whose steps nothing else tells."""
+    with closing(SpooledLogs(folder)) as logs:
+        for entry in folder.manifest.nodes:
+            unknown = [
+                rank for rank in entry.ranks if rank in pace.steps.place and pace.of(rank).step is None
+            ]
+            for rank, step, at in last_steps(folder, model, logs, entry, unknown):
+                pace.stepped(rank, step, at, exact=False)
+
+
+class PaceBook:
+    """Feeds the pace with what nodes report, and keeps it in the run's folder.
+
+    :param writer: whether this session is the one that writes there
+    """
+
+    def __init__(self, folder: RunFolder, *, writer: bool) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._path = folder.path / FILE
+        self._kept: Key = (-1, -1)
+        self._looked = 0.0
+        self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
+
+    async def recall(self) -> None:
+        """Take in the steps that the file has; damaged lines are ignored."""
+        async for found in by_turns(kept(self._folder)):
+            with suppress(CockpitError):
+                recall(self.pace, found)
+                self._kept = max(self._kept, (found.restarts, found.step))
+
+    def event(self, model: RunModel, event: Event) -> None:
+        """Take in what a node reported about its own ranks.
+
+        :raises CockpitError: the file cannot be written
+        """
+        node, fact = model.nodes.get(event.node), event.fact
+        if node is None:
+            return
+        if isinstance(fact, RankStarted) and fact.rank in node.ranks:
+            self.pace.restarted(fact.rank, fact.attempt)
+        elif isinstance(fact, Sample):
+            for rank, sample in fact.ranks.items():
+                if sample.progress is not None and rank in node.ranks:
+                    self._stepped(rank, sample.progress, node.offset_s)
+            self._keep(our_time(model, event))
+
+    def _stepped(self, rank: int, progress: Progress, offset_s: float) -> None:
+        self.pace.relative = progress.source == "optimizer"
+        for step in progress.steps:
+            self.pace.stepped(rank, step.step, step.t - offset_s, span=step.seconds)
+
+    def _keep(self, now: float) -> None:
+        """Write the steps that are old enough, now and then."""
+        if not self._looked:
+            self._looked = now  # what the first node tells is not yet what all of them know
+        if abs(now - self._looked) >= EVERY_S:
+            self._looked = now
+            self._write(now - SETTLED_S)
+
+    def close(self, *, over: bool = True) -> None:
+        """Write all steps; of a run that goes on, those that all ranks have finished, or that are old enough.
+
+        :raises CockpitError: the file cannot be written
+        """
+        ends = [self.pace.of(rank).at for rank in self.pace.steps.ranks]
+        settled = self._looked - SETTLED_S
+        known = [end for end in ends if end is not None]
+        finished = min(known) if known and len(known) == len(ends) else settled
+        self._write(float("inf") if over else max(settled, finished))
+
+    def after(self, key: Key) -> Iterator[PastStep]:
+        """The steps after this one, as far as they are known."""
+        for step in self.pace.steps:
+            if step.key > key and (found := past(step, self.pace.steps.ranks)) is not None:
+                yield found
+
+    def _write(self, until: float) -> None:
+        found = list(self._settled(until)) if self._writer else []
+        if not found:
+            return
+        data = b"".join(step.line() for step in found)
+        try:
+            number = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            try:
+                size = os.fstat(number).st_size
+                if size + len(data) <= LIMIT:
+                    append(number, data, size)
+            finally:
+                os.close(number)
+        except OSError as error:
+            self._writer = False
+            raise os_error("the pace of the run is not kept", self._path, error) from None
+
+    def _settled(self, until: float) -> Iterator[PastStep]:
+        """Steps that ended before, and are not in the file yet."""
+        group: PastStep | None = None
+        untimed = 0
+        for step in self.pace.steps:
+            if step.key <= self._kept:
+                continue
+            if step.typical_end > until:
+                break
+            self._kept = step.key
+            found = past(step, self.pace.steps.ranks)
+            if found is None:
+                untimed += step.count
+                continue
+            # Steps that a log tells of quickly are timed over several.
+            found, untimed = replace(found, count=found.count + untimed), 0
+            if group is not None and 0 <= found.at - group.at < APART_S:
+                group = _worse(group, found)
+                continue
+            if group is not None:
+                yield group
+            group = found
+        if group is not None:
+            yield group
+
+
+def _worse(one: PastStep, other: PastStep) -> PastStep:
+    """The one in which the ranks differed more, in the place of both."""
+    worse = max(one, other, key=lambda step: step.greatest * (1 + len(step.missing)) / (step.median or 1.0))
+    return replace(worse, at=one.at, step=other.step, restarts=other.restarts, count=one.count + other.count)

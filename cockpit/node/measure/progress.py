@@ -1,0 +1,84 @@
+"""How far ranks are, from the rings that their probes write."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from cockpit.base.progress import ring
+from cockpit.node import procfs, safefiles
+
+_RING = re.compile(r"(0|[1-9][0-9]{0,6})\.([1-9][0-9]{0,9})\.ring")
+
+MOST_RINGS = 16
+"""Rings of one rank that are looked at, the newest processes first."""
+
+
+class Rings:
+    """Reads the rings of a node.
+
+    :param folder: they are there; empty: there are none
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._seen: Dict[Tuple[int, int], Tuple[int, int]] = {}
+        """When the last step ended that was sent, and the one two before it: older ones need not be read."""
+        self._pids: Dict[int, List[int]] = {}
+
+    def look(self) -> None:
+        """See which rings there are."""
+        self._pids = {}
+        try:
+            names = os.listdir(self._folder) if self._folder else []
+        except (OSError, ValueError):
+            names = []
+        for name in names:
+            found = _RING.fullmatch(name)
+            if found:
+                self._pids.setdefault(int(found.group(1)), []).append(int(found.group(2)))
+
+    def progress(self, rank: int) -> Optional[Dict[str, Any]]:
+        """As a :class:`cockpit.base.events.Progress`; None: no living process of the rank has made a step."""
+        best: Optional[Tuple[int, Dict[str, Any]]] = None
+        for pid in sorted(self._pids.get(rank, ()), reverse=True)[:MOST_RINGS]:
+            found = self._of(rank, pid)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return best and best[1]
+
+    def _of(self, rank: int, pid: int) -> Optional[Tuple[int, Dict[str, Any]]]:
+        """When the last step of this process ended (monotonic), and its progress."""
+        path = os.path.join(self._folder, "%d.%d.ring" % (rank, pid))
+        since, floor = self._seen.get((rank, pid), (0, 0))
+        try:
+            found = ring.read(safefiles.read(path, ring.SIZE), floor)
+        except (OSError, ValueError):
+            return None
+        now = time.monotonic_ns()
+        steps = [step for step in found.steps if step.mono_ns <= now]
+        if not steps or (found.rank, found.pid) != (rank, pid) or not procfs.alive(pid, found.ticks):
+            return None
+        last = steps[-1]
+        self._seen[rank, pid] = last.mono_ns, steps[-3].mono_ns if len(steps) > 2 else floor
+        told = {
+            "source": found.source,
+            "step": last.step,
+            "age_s": (now - last.mono_ns) / 1e9,
+            "step_s": _seconds(steps, len(steps) - 1),
+            "steps": [
+                [step.step, step.wall_ns / 1e9, _seconds(steps, place)]
+                for place, step in enumerate(steps)
+                if step.mono_ns > since
+            ],
+        }
+        return last.mono_ns, told
+
+
+def _seconds(steps: List[ring.Step], place: int) -> Optional[float]:
+    """How long a step took: since the one before it ended, if that is there."""
+    if not place or steps[place - 1].step + 1 != steps[place].step:
+        return None
+    return (steps[place].mono_ns - steps[place - 1].mono_ns) / 1e9

@@ -1,0 +1,335 @@
+"""What the probe does once torch is there: torch's own worker server on a unix socket, and a ring of steps.
+
+Read as a file by ``sitecustomize`` into the Python of a rank; its layout of the ring is that of
+:mod:`cockpit.base.progress.ring`. Whatever goes wrong ends in ``<rank>.<pid>.json``, from where the
+supervisor takes it into the run record, and never in the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import sys
+import time
+from typing import Any
+
+MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY = 0x434B505452494E47, 1, 16, 4, 508
+SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
+OPTIMIZER, DEEPSPEED = 1, 2
+
+RECORDERS = ("fr_trace_json", "dump_nccl_trace_json")
+"""Handlers of the server that give what the flight recorder has."""
+
+BUFFERS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""How many entries the recorder keeps; the second is what older versions read, and newer ones warn about."""
+DUMP_FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+BUFFER = "2000"
+FR_NAMES, RECORDS_ITSELF = (2, 8), (2, 11)
+"""The torch that knows the first name; the torch that records without being told to."""
+
+MOST_OPTIMIZERS = 4096
+ASK_S = 1.0
+"""For the server to list its handlers, where only itself can say it."""
+
+
+class Ring:
+    """The rank's side of its ring: it only ever stores words in memory.
+
+    :raises OSError: it cannot be made
+    """
+
+    def __init__(self, path: str, rank: int, ticks: int) -> None:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            # All of it now: a page that a full file system cannot give later is a SIGBUS, and the rank's end.
+            os.posix_fallocate(number, 0, SIZE)
+            memory = mmap.mmap(number, SIZE)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(number)
+        self.words = memoryview(memory).cast("Q")
+        _keep(self)
+        self.count = 0
+        self.words[1], self.words[2], self.words[3], self.words[4] = VERSION, rank, os.getpid(), ticks
+        self.words[0] = MAGIC
+
+    def add(self, step: int) -> None:
+        """A step has just ended."""
+        words, wall, mono = self.words, time.time_ns(), time.monotonic_ns()
+        at = HEADER_WORDS + self.count % CAPACITY * RECORD_WORDS
+        words[at] = step
+        words[at + 1] = wall
+        words[at + 2] = mono
+        words[at + 3] = step ^ wall ^ mono ^ MAGIC
+        self.count += 1
+        words[6] = self.count
+
+    def broke(self, error: BaseException) -> None:
+        """Nothing more will be written."""
+        text = ("%s: %s" % (type(error).__name__, error)).encode("utf-8", "replace")[:63]
+        for place in range(8):
+            part = text[8 * place : 8 * place + 8].ljust(8, b"\0")
+            self.words[8 + place] = int.from_bytes(part, sys.byteorder)
+        self.words[7] = 1
+
+
+class Steps:
+    """Counts steps, whoever tells of them; the first error is the last thing it does."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._pid = os.getpid()
+        self._armed = True
+        self._step = 0
+        self._owner = 0
+        self._deepspeed = False
+        self._stepped: set[int] = set()
+
+    def source(self, number: int) -> None:
+        """What counts from here on."""
+        self._ring.words[5] = number
+
+    def optimizer(self, optimizer: object) -> None:
+        """An optimizer made its step. Several step once each: the second step of any of them is a new one."""
+        if not self._armed or self._deepspeed or os.getpid() != self._pid:
+            return
+        try:
+            mark = id(optimizer)
+            if mark in self._stepped or not self._stepped or len(self._stepped) >= MOST_OPTIMIZERS:
+                self._stepped.clear()
+                self._step += 1
+                self._ring.add(self._step)
+            self._stepped.add(mark)
+        except Exception as error:
+            self._disarm(error)
+
+    def engine(self, engine: object, step: int) -> None:
+        """A DeepSpeed engine says at which step it is: from here on, only engines count."""
+        if not self._armed or os.getpid() != self._pid:
+            return
+        try:
+            if not self._deepspeed:
+                self._deepspeed, self._step = True, 0
+                self.source(DEEPSPEED)
+            # Several engines in one process step together; an older checkpoint takes its own engine back.
+            if step > self._step or (id(engine) == self._owner and 0 < step < self._step):
+                self._step, self._owner = step, id(engine)
+                self._ring.add(step)
+        except Exception as error:
+            self._disarm(error)
+
+    def _disarm(self, error: Exception) -> None:
+        self._armed = False
+        with contextlib.suppress(Exception):
+            self._ring.broke(error)
+
+
+class GlobalSteps:
+    """Stands for an attribute of a class of engines, and sees it being set.
+
+    There is no ``__get__``: reading it finds the engine's own value, as without us.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def __set__(self, engine: Any, value: Any) -> None:
+        engine.__dict__["global_steps"] = value
+        self._steps.engine(engine, value)
+
+    def __delete__(self, engine: Any) -> None:
+        try:
+            del engine.__dict__["global_steps"]
+        except KeyError:
+            raise AttributeError("global_steps") from None
+
+
+class Hooks:
+    """The probe of this process.
+
+    :param folder: for sockets and what goes wrong
+    :param mode: ``auto``; ``on``: the server is started even if it has no flight recorder
+    :param rings: the folder of rings, in memory; empty: there is none
+    """
+
+    def __init__(self, folder: str, mode: str, rank: int, rings: str) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._rank = rank
+        self._name = "%d.%d" % (rank, os.getpid())
+        self._steps: Any = None
+        self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
+        self._told.update(torch="", server="", handlers=[], steps="")
+        try:
+            for number in range(3):
+                os.fstat(number)
+        except OSError:
+            # What we open would become it, and get what the program writes there.
+            self._told["steps"] = self._told["server"] = "stdin, stdout or stderr is closed"
+        self._attempt("steps", self._make_ring, rings)
+
+    def _make_ring(self, rings: str) -> None:
+        if not rings:
+            raise OSError("there is no memory file system at /dev/shm")
+        self._steps = Steps(Ring(os.path.join(rings, self._name + ".ring"), self._rank, self._told["ticks"]))
+
+    def before_torch(self) -> None:
+        """Torch is about to be imported: switch its recorder on where that takes a variable."""
+        version = _torch_version()
+        if not (() < version < RECORDS_ITSELF) or any(name in os.environ for name in BUFFERS):
+            return
+        os.environ[BUFFERS[version < FR_NAMES]] = BUFFER
+        # NCCL then also dumps it at a timeout, by default into the home folder or /tmp.
+        if not any(name in os.environ for name in DUMP_FILES):
+            os.environ.update(dict.fromkeys(DUMP_FILES, os.path.join(self._folder, "nccl_trace_rank_")))
+
+    def after(self, module: Any) -> None:
+        """Torch, or DeepSpeed's module of engines, has been imported."""
+        if module.__name__ == "torch":
+            self._told["torch"] = str(getattr(module, "__version__", ""))
+            self._attempt("steps", self._optimizers, module)
+            self._attempt("server", self._server)
+        else:
+            self._attempt("steps", self._engines, module)
+        self._tell()
+
+    def _attempt(self, what: str, do: Any, *arguments: Any) -> None:
+        """Do a part of something, unless an earlier part of it has failed."""
+        try:
+            if not self._told[what]:
+                do(*arguments)
+        except Exception as error:
+            self._told[what] = _why(error)
+
+    def _engines(self, module: Any) -> None:
+        module.DeepSpeedEngine.global_steps = GlobalSteps(self._steps)
+
+    def _optimizers(self, torch: Any) -> None:
+        steps, compiling = self._steps, torch.compiler.is_compiling
+
+        def stepped(optimizer: object, args: object, kwargs: object) -> None:
+            if not compiling():  # a compiler that reads this would have to understand it
+                steps.optimizer(optimizer)
+
+        # torch.optim has no name for this module of its own.
+        sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
+        steps.source(OPTIMIZER)
+
+    # The server
+
+    def _server(self) -> None:
+        from torch._C import _distributed_c10d as c10d
+
+        listed = getattr(c10d, "_get_handler_names", None)
+        if listed is not None:
+            self._told["handlers"] = sorted(map(str, listed()))
+            if self._lacks_recorder():
+                return
+        name = self._name + ".sock"
+        number = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # The plain path may exceed the limit of 107 bytes.
+            address = "/proc/self/fd/%d/%s" % (number, name)
+            _quietly(lambda: _keep(c10d._WorkerServer(address)))
+            if listed is None:
+                self._told["handlers"] = _asked(address)
+                if self._lacks_recorder():
+                    os.unlink(address)  # nobody can connect any more; to shut it down could end the rank
+                    return
+        finally:
+            os.close(number)
+
+    def _lacks_recorder(self) -> bool:
+        if self._mode == "on" or any(name in self._told["handlers"] for name in RECORDERS):
+            return False
+        self._told["server"] = "torch %s has no handler for its flight recorder" % self._told["torch"]
+        return True
+
+    def _tell(self) -> None:
+        path = os.path.join(self._folder, self._name + ".json")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            number = os.open(path + ".tmp", flags, 0o600)
+            with os.fdopen(number, "w") as file:
+                json.dump(self._told, file)
+            os.rename(path + ".tmp", path)
+        except OSError:
+            pass  # a full disk, or a folder that is gone: then nobody is told
+
+
+def _torch_version() -> tuple[int, ...]:
+    """Of the torch that would be imported; nothing: not known."""
+    for place in sys.path:
+        try:
+            with open(os.path.join(place, "torch", "version.py"), "rb") as file:
+                text = file.read(4096)
+        except OSError:
+            continue
+        found = text.partition(b"__version__ = '")[2].split(b".")[:2]
+        return tuple(int(part) for part in found if part.isdigit())
+    return ()
+
+
+def _quietly(start: Any) -> None:
+    """Call it; what the server says on stderr goes nowhere, what others say meanwhile goes there."""
+    try:
+        kept = os.dup(2)
+    except OSError:
+        start()
+        return
+    memory = -1
+    try:
+        memory = os.memfd_create("stderr")
+        os.dup2(memory, 2)
+        try:
+            start()
+        finally:
+            os.dup2(kept, 2)
+            lines = os.pread(memory, 1 << 16, 0).splitlines(True)
+            with contextlib.suppress(OSError):
+                os.write(2, b"".join(line for line in lines if b"WorkerServer" not in line))
+    finally:
+        os.close(kept)
+        if memory >= 0:
+            os.close(memory)
+
+
+def _asked(address: str) -> list[str]:
+    """The handlers of the server, as it says itself: before torch 2.10 nothing else knows them."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(ASK_S)
+        asking.connect(address)
+        asking.sendall(b"GET /handler/ HTTP/1.0\r\nHost: rank\r\nConnection: close\r\n\r\n")
+        said = b""
+        while len(said) < 1 << 16:
+            more = asking.recv(1 << 14)
+            said += more
+            if not more:
+                break
+    return sorted(map(str, json.loads(said.partition(b"\r\n\r\n")[2])))
+
+
+def _keep(value: Any) -> None:
+    """Let it live until the end of the process, and be destroyed never.
+
+    A child that was forked and ends would else shut down the server's listening socket, which both have, and
+    the server then ends the rank (SIGABRT).
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def _ticks() -> int:
+    """When this process was started, in clock ticks since boot."""
+    with open("/proc/self/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def _why(error: BaseException) -> str:
+    return ("%s: %s" % (type(error).__name__, error))[:300]

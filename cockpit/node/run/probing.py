@@ -1,0 +1,158 @@
+"""The probes of a run's ranks, as their supervisor sees them: their folders, and what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from typing import Dict, Iterable, Set, Tuple
+
+from cockpit.base import record
+from cockpit.base.gate import PID, RANK, SENTENCE, TICKS, WORD, ListOf, bound, plain, read
+from cockpit.base.progress import ring
+from cockpit.node import procfs, safefiles
+from cockpit.node.run.folder import write_new
+from cockpit.node.run.ranks import Emit
+
+SHARED_MEMORY = "/dev/shm"
+"""Where rings are: a write to memory whose file is on a disk may wait for that disk, or end the writer."""
+
+_MOST = 200
+"""Reports of probes that are taken into the run record, beside ten of each rank; rings that are kept."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a probe wrote about itself."""
+
+    rank: int = bound(RANK)
+    pid: int = bound(PID)
+    ticks: int = bound(TICKS)
+    torch: str = bound(WORD, "")
+    server: str = bound(SENTENCE, "")
+    handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
+    steps: str = bound(SENTENCE, "")
+
+
+class Probes:
+    """The probes of one node; no method raises anything.
+
+    :param mode: ``auto``, ``on`` or ``off``
+    :param own: the ranks of this node; what is said of others is ignored
+    """
+
+    def __init__(self, folder: str, mode: str, own: Iterable[int], emit: Emit) -> None:
+        self._folder = os.path.join(folder, record.PROBE)
+        self._own = frozenset(own)
+        self._emit = emit
+        self._seen: Dict[str, Tuple[int, int]] = {}
+        self._said: Dict[Tuple[int, int], _Told] = {}
+        self._broken: Set[str] = set()
+        self._left = _MOST + 10 * len(self._own)
+        self.rings = ""
+        """The folder of the rings; empty: there is none."""
+        self.environment: Dict[str, str] = {}
+        """What tells the wrappers."""
+        if mode == "off":
+            return
+        self.environment[record.ENV_PROBE] = mode
+        if is_memory(SHARED_MEMORY):
+            _forget_dead(SHARED_MEMORY)
+            with contextlib.suppress(OSError):
+                self.rings = tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=SHARED_MEMORY)
+                self.environment[record.ENV_RINGS] = self.rings
+
+    def look(self) -> None:
+        """Put what is new into the run record."""
+        if not self.environment:
+            return
+        for name in _names(self._folder):
+            if self._left > 0 and name.endswith(".json"):
+                self._take(name)
+        for name in _names(self.rings):
+            if self._left > 0 and name not in self._broken:
+                self._check(name)
+
+    def close(self) -> None:
+        """The run has ended: take what was said last, keep the rings on disk, and give back the memory."""
+        self.look()
+        for name in list(_names(self.rings))[: _MOST + len(self._own)]:
+            with contextlib.suppress(OSError):
+                data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
+                write_new(os.path.join(self._folder, name), data)
+        if self.rings:
+            shutil.rmtree(self.rings, ignore_errors=True)
+
+    def _take(self, name: str) -> None:
+        path = os.path.join(self._folder, name)
+        try:
+            status = os.lstat(path)
+            mark = (status.st_ino, status.st_mtime_ns)
+            if self._seen.get(name) == mark:
+                return
+            self._seen[name] = mark
+            told = read(_Told, safefiles.load(path))
+        except (OSError, ValueError):
+            return  # the program can write there, too
+        self._say(told)
+
+    def _check(self, name: str) -> None:
+        """A ring says if its hook has given up."""
+        try:
+            data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
+            found = ring.read(data, ring.MOST_NS)  # its header alone
+        except (OSError, ValueError):
+            return
+        if found.broken:
+            self._broken.add(name)
+            before = self._said.get((found.rank, found.pid))
+            if before is not None:
+                self._say(replace(before, steps="stopped at an error: %s" % found.broken))
+
+    def _say(self, told: _Told) -> None:
+        if told.rank in self._own:
+            self._left -= 1
+            self._said[told.rank, told.pid] = told
+            facts = plain(told)
+            del facts["ticks"]
+            self._emit("rank_probe", **facts)
+
+
+def is_memory(place: str) -> bool:
+    """Whether a file system in memory is mounted there."""
+    for line in procfs.contents("/proc/self/mountinfo").decode("utf-8", "replace").splitlines():
+        head, _, tail = line.partition(" - ")
+        if head.split(" ")[4:5] == [place] and tail.split(" ")[0] == "tmpfs":
+            return True
+    return False
+
+
+def _prefix(pid: int) -> str:
+    return "%s%d-%d-" % (_whose(), pid, procfs.ticks(pid))
+
+
+def _whose() -> str:
+    """Containers may share the memory, and not the pids."""
+    pids = "".join(filter(str.isdigit, procfs.link("/proc/self/ns/pid")))
+    return "cockpit-%d-%s-" % (os.geteuid(), pids)
+
+
+def _forget_dead(place: str) -> None:
+    """Remove what supervisors have left that were killed."""
+    for name in _names(place):
+        words = name[len(_whose()) :].split("-")
+        if not name.startswith(_whose()) or len(words) != 3 or not (words[0] + words[1]).isdigit():
+            continue
+        path = os.path.join(place, name)
+        with contextlib.suppress(OSError, ValueError):
+            if os.lstat(path).st_uid == os.geteuid() and not procfs.exists(int(words[0]), int(words[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _names(folder: str) -> Iterable[str]:
+    try:
+        return os.listdir(folder) if folder else ()
+    except OSError:
+        return ()

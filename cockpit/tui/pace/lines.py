@@ -1,0 +1,208 @@
+"""The pane of ranks × time as lines: curves, map, and times of day, all on the same columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rich.cells import cell_len
+
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.heat import Heat, Window
+from cockpit.core.pace.pace import EXCESS, Pace
+from cockpit.core.pace.rows import Row, rows
+from cockpit.tui.look.curve import curve
+from cockpit.tui.look.units import number_text
+from cockpit.tui.pace import map_lines as parts
+from cockpit.tui.pace.map_lines import Frame
+from cockpit.tui.pace.table import COLUMNS, SHOWN, heading, seconds
+from cockpit.tui.panes.text_pane import Line, Piece
+
+WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+"""Seconds that a column may stand for."""
+
+STEP_TIME = "step time"
+THROUGHPUT = {"tokens_s": "tokens/s", "samples_s": "samples/s"}
+HIGHEST = 4
+"""Lines of a curve on a high screen."""
+LOW = 8
+"""A screen with fewer lines than this has no curve: the map has them all."""
+UNKNOWN_S = 1.0
+"""Seconds of a column while nobody knows how long a step takes."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the pane shows.
+
+    :param nodes: the ranks of each node
+    :param chosen: the rank under the cursor
+    :param now: unix seconds; of a recorded run, when it ended
+    :param every: a row for each rank
+    :param plain: shades instead of colours
+    """
+
+    pace: Pace
+    metrics: Metrics
+    nodes: Mapping[str, Sequence[int]]
+    now: float
+    chosen: int | None = None
+    every: bool = False
+    plain: bool = False
+    ascii_only: bool = False
+
+
+EMPTY = (
+    "no step of any rank is known yet",
+    "",
+    "In runs of cockpit the probe notes each step (--probe auto, the default).",
+    "Without it they are read from the log, if that says which step it is.",
+)
+
+
+def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
+    """The lines for a pane of this size."""
+    if sight.pace.front is None:
+        return [Line.of(text, "label") for text in EMPTY]
+    tall = _tall(sight, height)
+    apart = [*(slow.rank for slow in sight.pace.slow()), *sight.pace.lagging()]
+    room = height - sum(tall.values()) - 2
+    found = rows(sight.nodes, frozenset(apart), max(3, room), every=sight.every)
+    spare = max(0, room - len(found)) // max(1, len(tall))
+    tall = {name: min(HIGHEST, lines + spare) for name, lines in tall.items()}
+    frame = _frame(sight, width, found)
+    curves = list(_curves(sight, frame, tall))
+    columns = heat.draw(sight.pace.steps, frame.window, sight.pace.usual())
+    return [
+        *curves,
+        _heading(sight, frame),
+        *parts.map_lines(sight.pace, found, columns, frame, sight.chosen, sight.now),
+        Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
+    ]
+
+
+def _frame(sight: Sight, width: int, found: Sequence[Row]) -> Frame:
+    names = max((cell_len(row.name) for row in found), default=0)
+    widest = max((len(row.ranks_text) for row in found), default=0)
+    label = min(parts.LABELS, width // 4, max(len(STEP_TIME) + 2, names + widest + 3))
+    shown = next(columns for least, columns in SHOWN if width >= least)
+    room = width - label - 1 - sum(COLUMNS[name] for name in shown)
+    usual = sight.pace.usual() or UNKNOWN_S
+    wide = next((each for each in WIDTHS if each >= usual), usual)
+    window = Window(math.ceil(sight.now / wide) * wide, wide, max(1, room))
+    shades = parts.ASCII_SHADES if sight.ascii_only else parts.SHADES if sight.plain else ""
+    return Frame(label, window, shown, shades, sight.ascii_only)
+
+
+def _heading(sight: Sight, frame: Frame) -> Line:
+    notes = [*parts.slowing(sight.pace, frame), *parts.pauses(sight.pace, frame)]
+    return Line(
+        (
+            Piece(" " * (frame.label + 1)),
+            Piece(parts.placed(notes, frame.window.columns), "pace-slow" if sight.pace.slow() else "label"),
+            heading(frame.columns, work=sight.pace.works),
+        )
+    )
+
+
+# Curves
+
+
+@dataclass(frozen=True)
+class _Curve:
+    name: str
+    values: Sequence[float | None]
+    over: Sequence[float | None]
+    """Drawn above, in the colour of what is slow; empty: nothing."""
+    said: Sequence[tuple[Piece, ...]]
+
+
+def _tall(sight: Sight, height: int) -> dict[str, int]:
+    """The curves that a pane of this height has, from the top, and how many lines each needs."""
+    names = [STEP_TIME] if height >= LOW else []
+    if height >= 24:
+        names = ["loss", STEP_TIME, *[name for name in THROUGHPUT if sight.metrics.series(name)][:1]]
+    has = {name for name in names if name == STEP_TIME or sight.metrics.series(name)}
+    return {name: 3 if height >= 36 else 2 for name in names if name in has}
+
+
+def _curves(sight: Sight, frame: Frame, tall: Mapping[str, int]) -> Iterator[Line]:
+    for name, lines in tall.items():
+        each = _step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
+        if any(value is not None for value in each.values):
+            yield from _drawn(each, frame, lines)
+
+
+def _series(sight: Sight, frame: Frame, name: str) -> _Curve:
+    values = _binned(sight.metrics.series(name), frame)
+    newest = next((value for value in reversed(values) if value is not None), None)
+    said = () if newest is None else ((Piece(f" {number_text(newest)}", "title"),),)
+    return _Curve(THROUGHPUT.get(name, name), values, (), said)
+
+
+def _step_time(sight: Sight, frame: Frame) -> _Curve:
+    """The median rank's steps, and above them those of the slowest rank where it stands out.
+
+    Of work, where that is known: whole steps are as long as the slowest rank makes them, on all ranks.
+    """
+    middle, worst = [], []
+    works = sight.pace.works
+    newest: tuple[float, int] | None = None
+    about = "" if sight.pace.exact else "~"
+    for step in sight.pace.steps.newest():
+        if step.typical_end < frame.window.since:
+            break
+        if works and not step.works:
+            continue
+        values, typical = step.compared
+        typical = step.typical_span if math.isnan(typical) else typical
+        middle.append((step.typical_end, typical))
+        known = [(value, place) for place, value in enumerate(values) if not math.isnan(value)]
+        slowest = max(known, default=(typical, 0))
+        newest = newest or slowest
+        if slowest[0] >= typical * (1 + EXCESS):
+            worst.append((step.typical_end, slowest[0]))
+    usual = next((value for _, value in middle if not math.isnan(value)), None)
+    said = []
+    if newest is not None and newest[0] >= middle[0][1] * (1 + EXCESS):
+        rank = sight.pace.steps.ranks[newest[1]]
+        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" slowest, rank {rank}", "label")))
+    if usual is not None:
+        said.append((Piece(f" {about}{seconds(usual)}", "title"), Piece(" median rank", "label")))
+    name = "work" if works else STEP_TIME
+    return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
+
+
+def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float | None]:
+    """Two values for each column: of the last point in it, and of those before it where steps are long."""
+    window = frame.window
+    half = window.wide / 2
+    values: list[float | None] = [None] * (2 * window.columns)
+    for at, value in points:
+        place = int((at - window.since) // half)
+        if 0 <= place < len(values) and math.isfinite(value):
+            values[place] = value
+    return values
+
+
+def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
+    known = [value for value in (*each.values, *each.over) if value is not None]
+    # Times and speeds begin at 0, so that noise looks like noise; a loss has no natural zero.
+    low, high = min(known) if each.name == "loss" else 0.0, max(known)
+    below = curve(each.values, tall, low, high, ascii_only=frame.ascii_only)
+    above = curve(each.over, tall, low, high, ascii_only=frame.ascii_only) if each.over else [""] * tall
+    for at, (under, over) in enumerate(zip(below, above, strict=True)):
+        name = each.name if at == 0 else ""
+        pieces = [Piece(f" {name}".ljust(frame.label + 1)[: frame.label + 1], "label")]
+        pieces += _laid(under, over, frame.window.columns)
+        pieces += each.said[at] if at < len(each.said) else ()
+        yield Line(tuple(pieces))
+
+
+def _laid(under: str, over: str, columns: int) -> Iterator[Piece]:
+    """Two curves in one line: where both have dots, the one above."""
+    both = zip(under.ljust(columns), over.ljust(columns), strict=True)
+    for above, run in groupby(both, key=lambda pair: pair[1] != " "):
+        yield Piece("".join(pair[above] for pair in run), "pace-slow" if above else "spark")

@@ -1,0 +1,150 @@
+"""The map: a row for each node or rank, a column for each span of time, and how far each is at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from rich.cells import cell_len, set_cell_size
+
+from cockpit.core.pace.heat import NO_STEP, STALL, Window
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.rows import Row
+from cockpit.core.text import one_line
+from cockpit.tui.look.units import clock_text, span_text
+from cockpit.tui.pace.table import table, told
+from cockpit.tui.panes.text_pane import Line, Piece
+
+CELL = "▇"
+SHADES, ASCII_SHADES = " ·░▒▓█", " .:+#@"
+"""A cell of each level, where there are no colours."""
+
+LABELS = 26
+"""Columns that names and ranks may take."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How the columns of the pane are shared out.
+
+    :param label: columns of names and ranks
+    :param window: of the map
+    :param columns: of the table at the right, by their names
+    :param shades: the sign of a cell of each level; empty: colours tell
+    :param ascii_only: nothing but ASCII is drawn
+    """
+
+    label: int
+    window: Window
+    columns: Sequence[str]
+    shades: str
+    ascii_only: bool
+
+
+def labelled(row: Row, chosen: int | None, width: int, frame: Frame) -> list[Piece]:
+    """Name and ranks of a row, with a mark in front of the one that is chosen."""
+    mark = (">" if frame.ascii_only else "▌") if chosen in row.ranks else " "
+    ranks = row.ranks_text
+    if len(ranks) > width - 2:
+        ranks = f"{ranks[: width - 3]}{_more(frame)}"
+    name, room = one_line(row.name), width - 2 - len(ranks)
+    if cell_len(name) > room:
+        name = set_cell_size(name, max(0, room - 1)) + _more(frame) * (room > 0)
+    gap = width - 1 - cell_len(name) - len(ranks)
+    return [Piece(mark, "spark"), Piece(name), Piece(f"{' ' * gap}{ranks}", "label")]
+
+
+def _more(frame: Frame) -> str:
+    return "~" if frame.ascii_only else "…"
+
+
+def cells(levels: Iterable[int], frame: Frame) -> Iterator[Piece]:
+    """The cells of a row."""
+    for level, run in groupby(levels):
+        many = sum(1 for _ in run)
+        if frame.shades:
+            yield Piece(frame.shades[level] * many)
+        else:
+            yield Piece(CELL * many, f"pace-{level}")
+
+
+def placed(texts: Sequence[tuple[int, str]], columns: int) -> str:
+    """Texts that end at columns, in one line; one that does not fit beside those before it is left out.
+
+    The first ones matter most.
+    """
+    line = [" "] * columns
+    for end, text in texts:
+        start = end - len(text)
+        if start >= 0 and end <= columns and not "".join(line[max(0, start - 1) : end + 1]).strip():
+            line[start:end] = text
+    return "".join(line)
+
+
+def pauses(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
+    """Steps that began late, as after a checkpoint or an evaluation: in which column, and by how much."""
+    found, usual = [], pace.usual()
+    for step in pace.steps.newest():
+        start = step.typical_end - (usual or 0.0)
+        if usual is None or start < frame.window.since:
+            break
+        if step.typical_span > STALL * usual and start < frame.window.until:
+            text = f"no step {span_text(step.typical_span - usual)} {_here(frame)}"
+            found.append((_column(start, frame), text))
+    return found
+
+
+def slowing(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
+    """Where ranks that are slow began to be, in which column."""
+    steps = ((slow.rank, pace.step(slow.since)) for slow in pace.slow()[:3])
+    window = frame.window
+    return [
+        (_column(step.typical_end, frame) + 1, f"{rank} slows {_here(frame)}")
+        for rank, step in steps
+        if step is not None and window.since <= step.typical_end <= window.until
+    ]
+
+
+def _column(at: float, frame: Frame) -> int:
+    return int((at - frame.window.since) // frame.window.wide)
+
+
+def _here(frame: Frame) -> str:
+    return "v" if frame.ascii_only else "▾"
+
+
+def axis(frame: Frame, now: float) -> str:
+    """Times of day below the map."""
+    window = frame.window
+    every = 12
+    digits = 8 if window.wide * every < 60 else 5
+    texts = [
+        (window.columns, "now" if abs(window.until - now) < 2 * window.wide else clock_text(now, digits))
+    ]
+    marks = range(window.columns - every, 0, -every)
+    texts += [(column, clock_text(window.since + column * window.wide, digits)) for column in marks]
+    return placed(texts, window.columns)
+
+
+def map_lines(
+    pace: Pace, rows: Sequence[Row], columns: Sequence[bytes], frame: Frame, chosen: int | None, now: float
+) -> Iterator[Line]:
+    """A line for each row."""
+    place = pace.steps.place
+    excess = {slow.rank: slow.excess for slow in pace.slow()}
+    usual = pace.usual()
+    for row in rows:
+        paces = {rank: pace.of(rank) for rank in row.ranks}
+        about = told(row, paces, excess, now)
+        places = [place[rank] for rank in row.ranks if rank in place]
+        levels = [max((column[at] for at in places), default=NO_STEP) for column in columns]
+        stalled = about.age is not None and usual is not None and about.age > max(5.0, 6 * usual)
+        yield Line(
+            (
+                *labelled(row, chosen, frame.label, frame),
+                Piece(" "),
+                *cells(levels, frame),
+                *table(about, frame.columns, stalled=stalled),
+            )
+        )

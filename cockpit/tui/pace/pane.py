@@ -1,0 +1,53 @@
+"""The pane of ranks × time: who was slow when, and how far each rank is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit.core.pace.heat import Heat
+from cockpit.tui.pace.lines import Sight, pace_lines
+from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
+from cockpit.tui.panes.text_pane import PACE, Line, TextPane
+
+_LEGEND = ("no step", "median", "+15 %", "+30 %", "+50 %", "×2")
+
+
+class PacePane(TextPane):
+    """Draws what :meth:`show` was last given."""
+
+    _sight: Sight | None = None
+
+    def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
+        super().__init__(ascii_only=ascii_only, id=id)
+        self._heat = Heat()
+
+    def show(self, sight: Sight) -> None:
+        """Draw this; call it again when anything about it may have changed."""
+        self._sight = sight
+        self.rebuild()
+        self._say_legend(sight)
+
+    def build(self, width: int) -> Sequence[Line]:
+        """The lines shown."""
+        if self._sight is None:
+            return []
+        return pace_lines(self._sight, self._heat, width, self.scrollable_size.height)
+
+    def _say_legend(self, sight: Sight) -> None:
+        if sight.pace.front is None:
+            self.border_subtitle = ""
+            return
+        shades = ASCII_SHADES if self.ascii_only else SHADES if sight.plain else ""
+        parts: list[str | tuple[str, str]] = []
+        order = (1, 2, 3, 4, 5, 0)
+        for level in order:
+            sign = shades[level] if shades else "■"
+            text = _LEGEND[level] if not self.ascii_only else _LEGEND[level].replace("×", "x")
+            parts += [(sign, "" if shades else f"${_variable(level)}"), f" {text}  "]
+        self.border_subtitle = Content.assemble(*parts)
+
+
+def _variable(level: int) -> str:
+    return f"pace-{PACE[level]}"

@@ -1,0 +1,167 @@
+"""The ring of a rank's steps: what the hook writes is what is read, and nothing in it is believed."""
+
+from __future__ import annotations
+
+import struct
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cockpit.base.progress import ring
+from cockpit.node.probe import hooks
+
+WORD = struct.Struct("=Q")
+
+
+def written(folder: Path, *steps: int) -> bytes:
+    made = hooks.Ring(str(folder / "3.7.ring"), 3, 99)
+    for step in steps:
+        made.add(step)
+    return (folder / "3.7.ring").read_bytes()
+
+
+def changed(data: bytes, word: int, value: int) -> bytes:
+    return data[: 8 * word] + WORD.pack(value) + data[8 * word + 8 :]
+
+
+@pytest.mark.parametrize("name", ["MAGIC", "VERSION", "HEADER_WORDS", "RECORD_WORDS", "CAPACITY", "SIZE"])
+def test_both_sides_know_one_layout(name: str) -> None:
+    sides: list[ModuleType] = [ring, hooks]
+    assert len({getattr(side, name) for side in sides}) == 1
+    assert (ring.SOURCES[hooks.OPTIMIZER], ring.SOURCES[hooks.DEEPSPEED]) == ("optimizer", "deepspeed")
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    before = time.time_ns(), time.monotonic_ns()
+    found = ring.read(written(tmp_path, 5, 6))
+    assert (found.rank, found.ticks, found.source, found.broken) == (3, 99, "", "")
+    assert [step.step for step in found.steps] == [5, 6]
+    assert before <= found.steps[0][1:] <= found.steps[1][1:] <= (time.time_ns(), time.monotonic_ns())
+    assert ring.read((tmp_path / "3.7.ring").read_bytes(), found.steps[0].mono_ns).steps == found.steps[1:]
+
+
+def test_only_the_last_ones_stay(tmp_path: Path) -> None:
+    steps = range(1, 2 * ring.CAPACITY + 8)
+    found = ring.read(written(tmp_path, *steps))
+    assert [step.step for step in found.steps] == list(steps[-ring.CAPACITY :])
+
+
+def test_half_a_record_is_passed_over(tmp_path: Path) -> None:
+    data = written(tmp_path, 1, 2, 3)
+    for word in range(ring.RECORD_WORDS):
+        at = ring.HEADER_WORDS + 2 * ring.RECORD_WORDS + word
+        torn = changed(data, at, WORD.unpack_from(data, 8 * at)[0] ^ 1 << 40)
+        assert [step.step for step in ring.read(torn).steps] == [1, 2]
+
+
+def test_a_hook_that_gave_up_says_why(tmp_path: Path) -> None:
+    made = hooks.Ring(str(tmp_path / "a.ring"), 0, 1)
+    made.broke(ValueError("ü" * 100))
+    told = ring.read((tmp_path / "a.ring").read_bytes()).broken
+    assert told.startswith("ValueError: üüü")
+    assert len(told) < 64
+    assert ring.read(changed(written(tmp_path), 7, 1)).broken == "it does not say why"
+
+
+@pytest.mark.parametrize(("word", "value"), [(0, 0), (1, 2), (5, 3)])
+def test_another_header_is_refused(tmp_path: Path, word: int, value: int) -> None:
+    with pytest.raises(ring.Malformed):
+        ring.read(changed(written(tmp_path, 1), word, value))
+
+
+@given(st.binary(max_size=100))
+def test_no_ring_is_refused(data: bytes) -> None:
+    with pytest.raises(ring.Malformed):
+        ring.read(data)
+
+
+@given(
+    st.lists(st.integers(0, (1 << 64) - 1), min_size=40, max_size=40),
+    st.integers(0, (1 << 64) - 1),
+    st.booleans(),
+)
+def test_whatever_the_program_writes_stays_within_bounds(words: list[int], since: int, sealed: bool) -> None:
+    """With records that pass the check, and with such as do not."""
+    words[0], words[1], words[5] = ring.MAGIC, ring.VERSION, words[5] % len(ring.SOURCES)
+    for at in range(ring.HEADER_WORDS, len(words), ring.RECORD_WORDS) if sealed else ():
+        words[at + 3] = words[at] ^ words[at + 1] ^ words[at + 2] ^ ring.MAGIC
+    data = b"".join(map(WORD.pack, words))
+    found = ring.read(data + bytes(ring.SIZE - len(data)), since)
+    assert len(found.steps) <= ring.CAPACITY
+    assert len(found.broken) < 100
+    times = [step.mono_ns for step in found.steps]
+    assert times == sorted(times)
+    for step in found.steps:
+        assert step.step <= ring.MOST_STEP
+        assert step.wall_ns <= 1 << 62
+        assert since < step.mono_ns <= 1 << 62
+
+
+def optimizers(folder: Path, *names: object) -> list[int]:
+    """The steps that are counted when these optimizers step, in this order."""
+    made = hooks.Ring(str(folder / "o.ring"), 0, 1)
+    steps = hooks.Steps(made)
+    for name in names:
+        steps.optimizer(name)
+    return [step.step for step in ring.read((folder / "o.ring").read_bytes()).steps]
+
+
+def test_several_optimizers_make_one_step(tmp_path: Path) -> None:
+    a, b, *many = [object() for _ in range(50)]
+    assert optimizers(tmp_path, a, a, a) == [1, 2, 3]
+    (tmp_path / "o.ring").unlink()
+    assert optimizers(tmp_path, a, b, a, b, a, b) == [1, 2, 3]
+    (tmp_path / "o.ring").unlink()
+    # A discriminator that steps five times for each step of the generator.
+    assert optimizers(tmp_path, a, a, a, a, a, b, a) == [1, 2, 3, 4, 5, 6]
+    (tmp_path / "o.ring").unlink()
+    # One for each parameter, stepping in the backward pass.
+    assert optimizers(tmp_path, *many, *many) == [1, 2]
+
+
+class Engine:
+    """Counts as DeepSpeed's does."""
+
+    def __init__(self, name: str = "") -> None:
+        self.global_steps = 0
+
+
+def test_an_engine_says_its_steps_and_reads_as_without_us(tmp_path: Path) -> None:
+    made = hooks.Ring(str(tmp_path / "e.ring"), 0, 1)
+    steps = hooks.Steps(made)
+    stepped = object()
+    steps.optimizer(stepped)
+    kind = type("Seen", (Engine,), {"global_steps": hooks.GlobalSteps(steps)})
+    first, second = kind(), kind()
+    for engine in (first, second):
+        for _ in range(2):
+            engine.global_steps += 1
+            steps.optimizer(stepped)
+    first.global_steps = 1000  # a checkpoint
+    second.global_steps = 7  # its own engine is not there yet
+    first.global_steps = 500  # an older one
+    found = ring.read((tmp_path / "e.ring").read_bytes())
+    assert found.source == "deepspeed"
+    assert [step.step for step in found.steps] == [1, 1, 2, 1000, 500]
+    assert vars(first) == {"global_steps": 500}
+    del first.global_steps
+    assert vars(first) == {}
+    with pytest.raises(AttributeError):
+        del first.global_steps
+
+
+def test_one_error_ends_it_for_good(tmp_path: Path) -> None:
+    made = hooks.Ring(str(tmp_path / "b.ring"), 0, 1)
+    steps = hooks.Steps(made)
+    engine = object()
+    steps.engine(engine, 1)
+    steps.engine(engine, "two")  # type: ignore[arg-type]
+    steps.engine(engine, 3)
+    steps.optimizer(engine)
+    found = ring.read((tmp_path / "b.ring").read_bytes())
+    assert [step.step for step in found.steps] == [1]
+    assert found.broken.startswith("TypeError: ")

@@ -1,0 +1,356 @@
+"""What goes wrong while a run goes on is told by its name, once; healthy runs are silent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cockpit import config
+from cockpit.base.events import GpuSample, NodeSample, Sample
+from cockpit.core.run.notices.checkpoint import names_one
+from cockpit.core.run.notices.loss import Loss
+from cockpit.core.run.notices.rule import Rule
+from cockpit.core.run.notices.watch import RULES
+from tests.core.simulated import BEGAN, GIB, Program, World, usual_loss
+from tests.happened import happened
+
+
+def saves(every: int) -> Callable[[int], str]:
+    """Names a checkpoint, as HF's trainer does."""
+    return lambda step: f"Saving model checkpoint to out/checkpoint-{step}" if step % every == 0 else ""
+
+
+def paused(every: int, seconds: float) -> Callable[[int], float]:
+    return lambda step: seconds if step and step % every == 0 else 0.0
+
+
+def cosine(step: int) -> float:
+    """The learning rate begins anew every 700 steps: the loss is up by a third for a while."""
+    return 2.0 + 5.0 / (1 + step / 100) + 0.7 * math.exp(-(step % 700) / 60)
+
+
+CHECKPOINTED = Program(pause=paused(300, 40), says=saves(300))
+HEALTHY = {
+    "plain": World(),
+    "checkpoints": World(CHECKPOINTED),
+    "evaluation": World(
+        Program(pause=paused(100, 90), says=lambda step: "eval loss 9.31" if step % 100 == 0 else "")
+    ),
+    "restarts of lr": World(Program(loss=cosine)),
+    "noisy": World(Program(noise=0.3)),
+    "lengths vary": World(Program(seconds=lambda step: 0.5 + step * 7919 % 100 / 60)),
+    "long steps": World(Program(seconds=lambda step: 45.0, prints=1)),
+    "log only": World(replace(CHECKPOINTED, probed=False)),
+    "resumed": World(CHECKPOINTED, restarts_at=5000),
+    "away": World(CHECKPOINTED, away=(4000, 5800)),
+    "asleep": World(CHECKPOINTED, asleep=(4000, 7000)),
+    "clock set": World(CHECKPOINTED, set_by=(5000, 3600)),
+    "clock set back": World(CHECKPOINTED, set_by=(5000, -3600)),
+    "saves at will": World(
+        Program(says=lambda step: "saving checkpoint" if step in (40, 90, 700, 711) else "")
+    ),
+    "checkpoints on its disk": World(
+        CHECKPOINTED, free=lambda second: (800 - min(5, second // 340) * 60) * GIB
+    ),
+    "half precision": World(
+        Program(loss=lambda step: math.inf if step % 400 in (0, 5) else usual_loss(step))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_runs_are_silent(name: str) -> None:
+    # In most of them the second hour is as the first.
+    late = ("resumed", "away", "asleep", "clock set", "clock set back", "checkpoints on its disk")
+    world = HEALTHY[name].run(1.7 if name in late else 0.8)
+    assert [fact.what for _, fact in world.facts] == []
+    assert world.found == []
+
+
+@settings(derandomize=True, max_examples=6, deadline=None)
+@given(
+    seconds=st.floats(0.4, 8),
+    every=st.integers(50, 800),
+    pause=st.floats(0, 120),
+    noise=st.floats(0, 0.2),
+    spread=st.floats(0, 1.5),
+    prints=st.integers(1, 20),
+    away=st.tuples(st.integers(0, 4000), st.integers(0, 2000)),
+    set_by=st.tuples(st.integers(0, 5000), st.floats(-8000, 8000)),
+    restarts_at=st.integers(0, 6000),
+    probed=st.booleans(),
+    seed=st.integers(0, 1 << 30),
+)
+def test_no_false_alarm(
+    seconds: float,
+    every: int,
+    pause: float,
+    noise: float,
+    spread: float,
+    prints: int,
+    away: tuple[int, int],
+    set_by: tuple[float, float],
+    restarts_at: int,
+    probed: bool,
+    seed: int,
+) -> None:
+    program = Program(
+        seconds=lambda step: seconds * (1 + spread * (step * 7919 % 101) / 101),
+        pause=paused(every, pause),
+        says=saves(every),
+        noise=noise,
+        prints=prints,
+        probed=probed,
+    )
+    absence = (away[0], away[0] + away[1])
+    world = World(program, away=absence, set_by=set_by, restarts_at=restarts_at, seed=seed).run(1)
+    assert [fact.what for _, fact in world.facts] == []
+
+
+def test_a_loss_that_is_no_number() -> None:
+    world = World(Program(loss=lambda step: math.nan if 3000 < step < 4000 else usual_loss(step))).run(1.0)
+    (found,) = world.found
+    assert (found.id, found.certainty, found.severity) == ("loss", "sure", "error")
+    assert found.what == "the loss is NaN since step 3,005"
+    assert [step.command for step in found.steps] == ["cockpit logs 'my run'", "cockpit stop 'my run'"]
+    assert found.evidence[-1].startswith("since ")
+    at, fact = world.facts[0]
+    assert at < 3005 * 1.02 + 300
+    assert fact.since < BEGAN + at
+    assert world.news == ["the loss is NaN since step 3,005"]
+
+
+def test_a_loss_that_is_back() -> None:
+    world = World(Program(loss=lambda step: math.nan if 2000 < step < 2100 else usual_loss(step))).run(1)
+    assert world.news[0] == "the loss is NaN since step 2,005"
+    assert world.news[1].startswith("the loss is back: 2.")
+    assert world.found == []
+
+
+def test_a_loss_that_jumps() -> None:
+    world = World(Program(loss=lambda step: usual_loss(step) + (4 if step > 3000 else 0))).run(1)
+    (found,) = world.found
+    assert found.what.startswith("the loss has jumped to 6.")
+    assert "since step 3,02" in found.what
+    assert (found.id, found.certainty, len(world.news)) == ("loss", "likely", 1)
+
+
+@pytest.mark.parametrize("probed", [True, False])
+def test_throughput_that_falls_and_is_back(probed: bool) -> None:
+    program = Program(seconds=lambda step: 1.6 if 4000 < step < 5200 else 1.0, probed=probed)
+    world = World(program).run(2.2)
+    first, last = world.news
+    assert first.startswith("throughput is 3")
+    assert "% below usual since step 4," in first
+    (at, fact), *_, (_, end) = world.facts
+    assert 4000 < at < 4000 * 1.06 + 900
+    unit = "steps" if probed else "tokens"
+    assert f" {unit}/s, usually " in fact.evidence[0]
+    assert end.over
+    assert last.startswith("throughput is back: ")
+
+
+def test_throughput_that_stays_lower_is_usual_in_the_end() -> None:
+    world = World(Program(seconds=lambda step: 1.5 if step > 2000 else 1.0)).run(2.6)
+    assert len(world.news) == 2
+    assert "which counts as usual from here on" in world.news[1]
+
+
+def test_a_disk_that_fills() -> None:
+    world = World(free=lambda second: 60 * GIB - max(0, second - 3600) * 0.02 * GIB)
+    world.run(1.5)
+    found = next(each for each in world.found if each.nodes == ("gpu0",))
+    assert found.id == "disk"
+    assert found.what.startswith("the disk of the run folder on gpu0 is full in about ")
+    assert found.steps[0].text == "gpu0: df -h /tmp/c/r/gpu0: what it is"
+    (_, first), *_ = world.facts
+    assert first.due == pytest.approx(BEGAN + 3600 + 3000, rel=0, abs=500)
+
+
+def test_checkpoints_that_are_removed_again_are_told_once_at_most() -> None:
+    """Nine of them, and none is left: nobody can know that before the first time."""
+    world = World(free=lambda second: (800 - second // 340 % 9 * 60) * GIB).run(1.8)
+    assert all(at < 3400 for at, _ in world.facts)
+    assert world.found == []
+
+
+def test_a_disk_that_is_nearly_full_and_is_not() -> None:
+    world = World(free=lambda second: (0.5 if 1000 < second < 2000 else 200) * GIB).run(0.7)
+    assert "nearly full: 537 MB of 1.07 TB free" in world.news[0]
+    assert "has room" in world.news[-1]
+    assert world.found == []
+
+
+def test_a_checkpoint_that_is_overdue() -> None:
+    says = saves(300)
+    world = World(replace(CHECKPOINTED, says=lambda step: says(step) if step < 2500 else "")).run(1.2)
+    (found,) = world.found
+    assert (found.id, found.certainty) == ("checkpoint", "likely")
+    assert "a checkpoint is overdue: " in found.what
+    assert found.what.endswith("steps since the last, usually 300")
+
+
+def test_checkpoints_that_are_slower() -> None:
+    program = replace(CHECKPOINTED, pause=lambda step: paused(300, 40 if step < 2500 else 130)(step))
+    world = World(program).run(1.3)
+    assert world.news[0].startswith("checkpoints are slower than before: training paused 2 min")
+    assert "usually 4" in world.facts[0][1].evidence[0]
+
+
+def test_a_checkpoint_that_does_not_end() -> None:
+    program = replace(CHECKPOINTED, pause=lambda step: paused(300, 40 if step < 2500 else 9000)(step))
+    world = World(program).run(1.2)
+    (found,) = world.found
+    assert found.what.startswith("no step since the log named a checkpoint, at ")
+    assert found.what.endswith(" (unsure)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Saving model checkpoint to out/checkpoint-500",
+        b"  saving checkpoint at iteration     500 to /ckpt in torch_dist format",
+        b"[INFO] [log_dist] [Rank 0] [Torch] Saving model checkpoint: /o/mp_rank_00_model_states.pt",
+        b"saving checkpoint to out",
+        b"Finished saving the checkpoint in 3.21 seconds.",
+        b"wrote ckpt_00500.safetensors",
+    ],
+)
+def test_lines_that_name_a_checkpoint(line: bytes) -> None:
+    assert names_one(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Loading checkpoint shards: 100%",
+        b"resuming from checkpoint saved at step 500",
+        b"save_checkpoint_every: 500",
+        b"saving a checkpoint every 500 steps",
+        b"activation checkpointing saved 3 GB",
+        b"Failed to save checkpoint",
+        b"step 500 loss 2.1",
+        b"will not save checkpoints",
+    ],
+)
+def test_lines_that_do_not(line: bytes) -> None:
+    assert not names_one(line)
+
+
+def test_the_limit_of_a_job() -> None:
+    world = World(job="12").run(0.1)
+    limit = world.watch.limit
+    assert limit is not None
+    limit.told(world.now, 3600)
+    world.see(361, world.now + 1, 361)
+    assert world.found == []
+    limit.told(world.now, 840)
+    world.see(362, world.now + 1, 362)
+    (found,) = world.found
+    assert (found.what, found.certainty) == ("SLURM ends job 12, at its time limit, in about 14 min", "sure")
+    limit.told(world.now, None)
+    world.see(363, world.now + 1, 363)
+    assert world.news[-1] == "the time limit of job 12 is no longer near"
+    assert World().watch.limit is None
+
+
+def gpus(second: float, slowed: tuple[str, ...] = (), errors: int = 7, xid: int = 0) -> tuple[GpuSample, ...]:
+    looks = second % 5 == 0
+    xids = (xid,) if xid and second == 700 else ()
+    return (
+        GpuSample(0, slowed=() if looks else None, errors=0 if looks else None),
+        GpuSample(
+            1,
+            processes={103: 5},
+            slowed=slowed if looks else None,
+            errors=errors if looks else None,
+            xids=xids,
+        ),
+    )
+
+
+def test_what_a_gpus_driver_tells() -> None:
+    world = World(
+        gpus=lambda second: gpus(
+            second, ("heat",) if 600 < second < 900 else (), 9 if second > 650 else 7, 79
+        )
+    ).run(0.4)
+    assert sorted(world.news) == [
+        "GPU 1 on gpu1 has 2 memory errors that could not be corrected, since the run is watched",
+        "GPU 1 on gpu1: clocks are held down by heat",
+        "clocks of GPUs on gpu1 are no longer held down",
+        "the driver of GPU 1 on gpu1 reports Xid 79: it has fallen off the bus",
+    ]
+    assert {found.ranks for found in world.found} == {0b1000}
+    assert {found.severity for found in world.found} == {"error"}
+
+
+def test_a_gpu_that_is_slowed_at_times_is_not_told() -> None:
+    world = World(gpus=lambda second: gpus(second, ("heat",) if second % 60 < 30 else (), 7, 45)).run(1)
+    assert world.news == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_each_can_be_switched_off(rule: type[Rule]) -> None:
+    assert hasattr(config.Notices(), rule.id)
+    assert config.Notices(**{rule.id: False}).off == {rule.id}
+
+
+def test_all_can_be_switched_off() -> None:
+    broken = Program(
+        loss=lambda step: math.nan if step > 500 else 2.0,
+        seconds=lambda step: 2.0 if step > 1500 else 1.0,
+        says=lambda step: saves(200)(step) if step < 900 else "",
+    )
+    off = tuple(each.id for each in RULES)
+    world = World(broken, lambda second: 0.2 * GIB, lambda second: gpus(second, ("heat",)), off=off, job="12")
+    assert world.run(1).facts == []
+    assert world.watch.limit is None
+
+
+def test_a_rule_that_fails_costs_itself_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> None:
+        raise ZeroDivisionError("x\x1b[2J")
+
+    monkeypatch.setattr(Loss, "read", fails)
+    world = World(free=lambda second: 0.2 * GIB).run(0.1)
+    assert "the rule loss failed: ZeroDivisionError: x\\x1b[2J" in world.news
+    assert len(world.news) == 3
+
+
+def test_nobody_who_watches_and_a_run_that_is_over() -> None:
+    world = World(Program(loss=lambda step: math.nan if step > 1500 else usual_loss(step))).run(0.6)
+    assert len(world.found) == 1
+    world.now += 200
+    assert world.found == []
+    for node, ranks in (("gpu0", (0, 1)), ("gpu1", (2, 3))):
+        for rank in ranks:
+            world.model.apply(happened(world.now - 190, "rank_exited", node, {"rank": rank, "code": 0}))
+        world.model.apply(happened(world.now - 190, "ended", node, {}))
+    world.now += 1e6
+    assert [found.what for found in world.found] == [
+        "the loss is NaN since step 1,505 (so when the run ended)"
+    ]
+
+
+def test_whatever_a_node_says_is_bounded_and_harmless() -> None:
+    world = World()
+    for number in range(500):
+        text = f"step {number} loss nan saving checkpoint \x1b[2J{'x' * 5000}"
+        world.watch.log(BEGAN + number, "gpu0", number % 4, text.encode() + b"\n" * (number % 2))
+        many = tuple(
+            GpuSample(index, xids=tuple(range(number, number + 64)), slowed=("\x1b[2J",), errors=number)
+            for index in range(64)
+        )
+        world.watch.sampled(
+            BEGAN + number, "gpu0", Sample(NodeSample(disk_free_bytes=0), {}, many), world.model
+        )
+        world.see(number, BEGAN + number, number)
+    assert len(world.model.notices) <= 256
+    assert all("\x1b" not in text for text in world.news)
+    assert all("\x1b" not in f"{found.what}{found.evidence}{found.steps}" for found in world.found)

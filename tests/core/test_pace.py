@@ -1,0 +1,282 @@
+"""Pace: how far each rank is, and who is slow; whatever nodes and clocks say."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
+from cockpit.core.pace.history import BUCKETS, History
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.rows import rows
+from cockpit.core.pace.steps import FEWEST, Steps
+
+START = 1_800_000_000.0
+STEP_S = 2.0
+
+
+def trained(
+    ranks: int,
+    steps: int,
+    *,
+    slow: int | None = None,
+    since: int = 0,
+    delay: float = 0.0,
+    noise: float = 0.02,
+    works: bool = True,
+    seed: int = 0,
+) -> Pace:
+    """Synchronous training: all ranks finish a step together, the slow one works longer in it."""
+    made, dice = Pace(range(ranks)), random.Random(seed)
+    at = START
+    for step in range(steps):
+        late = delay if slow is not None and step >= since else 0.0
+        at += STEP_S + late
+        for rank in range(ranks):
+            made.stepped(rank, step, at + dice.random() * noise)
+            work = STEP_S * (1 + dice.random() * noise) + (late if rank == slow else 0.0)
+            if works:
+                made.worked(rank, step, work)
+    return made
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    ranks=st.integers(3, 24),
+    share=st.floats(0.15, 3),
+    noise=st.floats(0, 0.04),
+    data=st.data(),
+)
+def test_the_slow_rank_is_named_and_nobody_else(
+    ranks: int, share: float, noise: float, data: st.DataObject
+) -> None:
+    slow = data.draw(st.integers(0, ranks - 1))
+    seen = trained(ranks, 40, slow=slow, since=15, delay=share * STEP_S, noise=noise, seed=ranks)
+    (named,) = seen.slow()
+    assert named.rank == slow
+    assert named.since == 15
+    assert named.excess == pytest.approx(share, abs=0.1)
+    healthy = trained(ranks, 40, noise=noise, seed=ranks)
+    assert not healthy.slow()
+
+
+def test_whole_steps_accuse_nobody_in_synchronous_training() -> None:
+    assert not trained(8, 40, slow=3, delay=2.0, works=False).slow()
+
+
+def test_few_slow_steps_are_not_enough() -> None:
+    assert not trained(8, 40, slow=3, since=40 - 7, delay=2.0).slow()
+    assert trained(8, 40, slow=3, since=40 - 8, delay=2.0).slow()
+
+
+def test_a_rank_that_waits_for_nobody_is_slow_and_behind() -> None:
+    seen = Pace(range(4))
+    for rank, span in enumerate((1.0, 1.0, 1.0, 3.0)):
+        for step in range(int(90 / span)):
+            seen.stepped(rank, step, START + (step + 1) * span)
+    assert [slow.rank for slow in seen.slow()] == [3]
+    pace = seen.of(3)
+    assert (pace.step, pace.behind, pace.span) == (29, 60, 3.0)
+    assert seen.front == (89, START + 90)
+    columns = Heat().draw(seen.steps, Window(START + 90, 3.0, 30), seen.usual())
+    assert {column[3] for column in columns[1:]} == {USUAL + len(LEVELS)}, "drawn where it did its own steps"
+    assert {column[0] for column in columns} == {USUAL}
+
+
+def test_the_front_and_who_is_behind_it() -> None:
+    seen = Pace((0, 1))
+    assert seen.front is None
+    assert seen.of(0).step is None
+    seen.stepped(0, 5, START + 10)
+    seen.stepped(0, 6, START + 12)
+    seen.stepped(1, 6, START + 12.5)
+    assert seen.front == (6, START + 12)
+    assert seen.of(1).behind == 0
+    assert seen.of(1).behind_s == pytest.approx(0.5, abs=1e-3)
+    assert seen.of(0).span == pytest.approx(2.0)
+    assert seen.of(1).span is None
+
+
+def test_what_a_log_tells_is_an_estimate_and_accuses_nobody() -> None:
+    seen = Pace(range(4))
+    for step in range(0, 400, 10):
+        for rank in range(4):
+            # Lines arrive when they arrive.
+            seen.stepped(rank, step, START + step * 1.0 + (rank == 3) * (step % 7), exact=False)
+    assert not seen.slow()
+    assert seen.of(0).estimated
+    assert seen.of(3).behind_s is None
+    assert seen.usual() == pytest.approx(1.0, abs=0.7)
+    columns = Heat().draw(seen.steps, Window(START + 390, 5.0, 60), seen.usual())
+    assert all(column[0] == USUAL for column in columns), "ten steps that are told of as one fill their time"
+
+
+def test_lines_that_arrive_in_portions_are_timed_over_several() -> None:
+    seen = Pace((0,))
+    for step in range(1, 200):
+        # A quarter of a second a step; what was written in 0.3 s arrives together, now and then late.
+        arrived = math.ceil(step * 0.25 / 0.3) * 0.3 + (step % 3 == 0) * 0.04
+        seen.stepped(0, step, START + arrived, exact=False)
+    spans = [step.typical_span for step in seen.steps if not math.isnan(step.typical_span)]
+    assert spans
+    assert all(span == pytest.approx(0.25, rel=0.2) for span in spans)
+    seen.stepped(0, 200, START + 100, exact=False)
+    assert next(seen.steps.newest()).typical_span == pytest.approx(50, abs=1), "a stall is one"
+
+
+def test_the_rank_itself_is_believed_over_its_log() -> None:
+    seen = Pace((0,))
+    seen.stepped(0, 7, START, exact=False)
+    seen.stepped(0, 6, START + 1)
+    seen.stepped(0, 9, START + 2, exact=False)
+    assert (seen.of(0).step, seen.of(0).estimated) == (6, False)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**53), st.floats(0, 2e9)), max_size=60))
+def test_any_report_is_taken_in(reports: list[tuple[int, int, float]]) -> None:
+    seen = Pace((0, 1, 2))
+    for rank, step, at in reports:
+        seen.stepped(rank, step, at)
+        seen.worked(rank, step, at / 1e6)
+    keys = [step.key for step in seen.steps]
+    assert keys == sorted(keys)
+    seen.slow()
+    for rank in (0, 1, 2):
+        seen.of(rank)
+    columns = Heat().draw(seen.steps, Window(2e9, 60.0, 80), seen.usual())
+    assert len(columns) == 80
+    assert all(len(column) == 3 for column in columns)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_one_rank_that_lies_moves_neither_front_nor_table(first: bool) -> None:
+    seen = Pace(range(3))
+    lie = 10**15
+    for step in range(200):
+        for rank in range(3):
+            if rank or not first or step:
+                seen.stepped(rank, step, START + step)
+            else:
+                seen.stepped(0, lie, START)
+    for more in range(100):
+        seen.stepped(0, lie + more, START + 200 + more)
+    assert seen.front == (199, START + 199)
+    assert seen.of(1).behind == 0
+    assert len(seen.steps) in (200, 201)
+
+
+def test_a_restarted_run_counts_its_steps_anew() -> None:
+    seen = trained(4, 30)
+    for rank in range(4):
+        seen.restarted(rank, 1)
+    assert seen.front is None
+    for rank in range(4):
+        seen.stepped(rank, 10, START + 500)
+    assert seen.front == (10, START + 500)
+    assert len(seen.steps) == 31
+
+
+def test_one_rank_alone_does_not_restart_the_run() -> None:
+    seen = trained(4, 30)
+    seen.restarted(2, 5)
+    for rank in range(4):
+        seen.stepped(rank, 30, START + 100 + rank)
+    step = seen.step(30)
+    assert step is not None
+    assert [step.end(rank) for rank in range(4)] == [START + 100 + rank for rank in range(4)]
+
+
+def test_steps_and_their_history_are_bounded() -> None:
+    gone = History()
+    kept = Steps(range(100_000), gone.add)
+    assert kept.limit == FEWEST
+    kept = Steps((0, 1), gone.add)
+    kept.limit = 100
+    for step in range(100 + 3 * BUCKETS):
+        for rank in (0, 1):
+            at = START + step * 60.0
+            kept.finish(rank, (0, step), at, 1.0 + rank + (step == 77), exact=True, count=1)
+    assert len(kept) == 100
+    assert len(gone) <= BUCKETS
+    buckets = gone.buckets
+    assert sum(bucket.steps for bucket in buckets) == 3 * BUCKETS
+    assert [bucket.at for bucket in buckets] == sorted(bucket.at for bucket in buckets)
+    worst = max(buckets, key=lambda bucket: bucket.greatest)
+    assert (worst.greatest, worst.slowest, worst.least) == (3.0, 1, 1.0)
+    assert worst.first <= 77 <= worst.last
+
+
+def test_a_checkpoint_is_a_column_without_a_step_and_what_goes_on_fills_the_rest() -> None:
+    seen, at = Pace((0, 1)), START
+    for step in range(60):
+        at += STEP_S + (30 if step == 50 else 0)
+        for rank in (0, 1):
+            seen.stepped(rank, step, at)
+    columns = Heat().draw(seen.steps, Window(at + 10, STEP_S, 60), seen.usual())
+    drawn = "".join(str(column[0]) for column in columns)
+    assert drawn == "1" * 30 + "0" * 15 + "1" * 10 + "0" * 5
+
+
+def test_a_column_has_the_worst_step() -> None:
+    seen, at = Pace(range(3)), START
+    for step in range(40):
+        at += 1.0
+        for rank in range(3):
+            seen.stepped(rank, step, at)
+            seen.worked(rank, step, 1.7 if (rank, step) == (2, 33) else 1.0)
+    columns = Heat().draw(seen.steps, Window(START + 40, 10.0, 4), seen.usual())
+    assert [column[2] for column in columns] == [1, 1, 1, 4]
+    assert {column[0] for column in columns} == {1}
+
+
+def test_a_drawn_step_changes_when_its_work_is_learned() -> None:
+    seen, heat = trained(3, 10, works=False), Heat()
+    window = Window(START + 20, STEP_S, 10)
+    assert {level for column in heat.draw(seen.steps, window, 2.0) for level in column} == {USUAL}
+    for rank in range(3):
+        seen.worked(rank, 9, 5.0 if rank == 1 else 1.0)
+    assert heat.draw(seen.steps, window, 2.0)[-1] == bytes((USUAL, USUAL + len(LEVELS), USUAL))
+
+
+def test_before_the_first_and_after_the_last_step_nothing_is_drawn() -> None:
+    seen = trained(2, 5, noise=0)
+    columns = Heat().draw(seen.steps, Window(START + 40, STEP_S, 40), seen.usual())
+    assert [column[0] != NO_STEP for column in columns] == [False] * 20 + [True] * 5 + [False] * 15
+
+
+# Rows
+
+NODES = {f"gpu{number:02d}": range(8 * number, 8 * number + 8) for number in range(8)}
+
+
+def test_nodes_whose_ranks_agree_are_one_row_each_and_what_differs_opens_its_node() -> None:
+    found = rows(NODES, {13}, 30, every=False)
+    assert [row.name for row in found[:3]] == ["gpu00", "gpu01", ""]
+    assert [row.ranks_text for row in found[:3]] == ["0-7", "8", "9"]
+    assert len(found) == 7 + 8
+
+
+def test_on_a_low_screen_calm_nodes_share_rows_and_what_differs_keeps_its_own() -> None:
+    found = rows(NODES, {13, 40}, 7, every=False)
+    shown = [(row.name, row.ranks_text) for row in found]
+    assert ("", "13") in shown
+    assert ("", "40") in shown
+    assert ("gpu[02-04]", "16-39") in shown
+    assert sorted(rank for row in found for rank in row.ranks) == list(range(64))
+
+
+@given(
+    nodes=st.integers(1, 40), each=st.integers(1, 8), height=st.integers(1, 50), every=st.booleans(),
+    apart=st.sets(st.integers(0, 400), max_size=12),
+)  # fmt: skip
+def test_every_rank_is_in_one_row_in_order(
+    nodes: int, each: int, height: int, every: bool, apart: set[int]
+) -> None:
+    hosts = {f"n{number:03d}": range(number * each, (number + 1) * each) for number in range(nodes)}
+    found = rows(hosts, apart, height, every=every)
+    assert sorted(rank for row in found for rank in row.ranks) == list(range(nodes * each))
+    assert all(row.ranks for row in found)

@@ -1,0 +1,116 @@
+"""What ranks noted and what a log says, step by step side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from cockpit.core.pace.past import Apart, PastStep
+from cockpit.core.pace.series import COLUMNS, Ends, Row, Said, rows
+
+START = 1_800_000_000.0
+
+
+def step(
+    number: int,
+    *,
+    span: float = 2.0,
+    restarts: int = 0,
+    begun: float = START,
+    exact: bool = True,
+    count: int = 1,
+) -> PastStep:
+    apart = (Apart(3, 0.5),) if exact else ()
+    at = begun + number * span
+    median, least, greatest = 0.5 * span, 0.4 * span, 0.75 * span
+    values = (span, median, least, greatest) if exact else (span, span, span, span)
+    return PastStep(restarts, number, at, count, "", *values, 3 if exact else 0, exact, exact, apart)
+
+
+def joined(steps: Sequence[PastStep], said: Iterable[Said]) -> list[Row]:
+    return list(rows(steps, Ends(steps), said, 4))
+
+
+def test_a_row_has_what_both_know() -> None:
+    said = [Said(START + 2.0 * number + 0.1, number, loss=3 - number / 10) for number in range(1, 11)]
+    found = joined([step(number) for number in range(1, 11)], said)
+    assert [row["step"] for row in found] == [row["log_step"] for row in found] == list(range(1, 11))
+    assert list(found[4]) == list(COLUMNS)
+    assert found[4] == {
+        **{"step": 5, "t": START + 10, "restarts": 0, "steps": 1, "ranks": 4, "step_s": 2.0, "work_s": 1.0},
+        **{"slowest_s": 1.5, "slowest_rank": 3, "slow": (Apart(3, 0.5),), "estimated": False},
+        **{"log_step": 5, "loss": 2.5, "lr": None, "samples_s": None, "tokens_s": None},
+    }
+
+
+@pytest.mark.parametrize("ahead", [-1, 5000])
+def test_a_log_that_counts_otherwise_is_brought_to_the_same_steps(ahead: int) -> None:
+    """From 0; or as the training went on from a checkpoint, and the ranks count from the start."""
+    said = [Said(START + 2.0 * number + 0.2, number + ahead, loss=float(number)) for number in range(1, 101)]
+    found = joined([step(number) for number in range(1, 101)], said)
+    assert len(found) == 100
+    assert all(row["loss"] == row["step"] == row["log_step"] - ahead for row in found)
+
+
+def test_quick_steps_keep_their_own_numbers_although_lines_come_late() -> None:
+    steps = [step(number, span=0.02, count=25) for number in range(25, 1000, 25)]
+    said = [Said(START + 0.02 * number + 0.2, number, loss=float(number)) for number in range(1, 1000)]
+    found = joined(steps, said)
+    assert len(found) == 999
+    assert [row["step"] for row in found if row["ranks"] is not None] == list(range(25, 1000, 25))
+    assert all(row["loss"] == row["step"] for row in found)
+
+
+def test_each_epoch_may_count_anew() -> None:
+    said = [
+        Said(START + 2.0 * number + 0.1, (number - 1) % 20, loss=float(number)) for number in range(1, 61)
+    ]
+    found = joined([step(number) for number in range(1, 61)], said)
+    assert [row["loss"] for row in found] == [row["step"] for row in found] == list(range(1, 61))
+
+
+def test_a_restart_repeats_steps() -> None:
+    again = START + 100
+    steps = [step(number) for number in range(1, 31)]
+    steps += [step(number, restarts=1, begun=again) for number in range(21, 41)]
+    said = [Said(START + 2.0 * number + 0.1, number, loss=1.0) for number in range(1, 31)]
+    said += [Said(again + 2.0 * number + 0.1, number, loss=2.0) for number in range(21, 41)]
+    found = joined(steps, said)
+    assert len(found) == 50
+    assert {(row["restarts"], row["loss"]) for row in found} == {(0, 1.0), (1, 2.0)}
+
+
+def test_without_the_ranks_the_log_counts() -> None:
+    found = joined([], [Said(START, 7, lr=1e-4), Said(None, None, loss=2.0), Said(START + 1, 8)])
+    assert [(row["step"], row["t"], row["estimated"]) for row in found] == [
+        (7, START, True),
+        (None, None, True),
+        (8, START + 1, True),
+    ]
+    assert all(row["ranks"] is None and row["slow"] == () for row in found)
+
+
+def test_steps_read_from_logs_name_nobody() -> None:
+    (row,) = joined([step(4, exact=False)], [])
+    assert row["estimated"]
+    assert (row["ranks"], row["work_s"], row["slowest_s"], row["slowest_rank"]) == (None,) * 4
+
+
+def test_of_ranks_that_drift_apart_numbers_are_compared() -> None:
+    said = [Said(START + 1.4 * number, number, loss=float(number)) for number in range(1, 101)]
+    found = joined([step(number) for number in range(1, 101)], said)
+    assert len(found) == 100
+    assert all(row["loss"] == row["step"] for row in found)
+
+
+def test_a_log_is_not_compared_with_steps_of_long_ago() -> None:
+    said = [Said(START + 1000 + number, 500 + number) for number in range(100)]
+    found = joined([step(number) for number in range(1, 11)], said)
+    assert [row["step"] for row in found] == [*range(1, 11), *range(500, 600)]
+
+
+def test_odd_numbers_do_no_harm() -> None:
+    said = [Said(START, 2**60), Said(START, 0), Said(None, 3), Said(START + 6.1, 4)]
+    found = joined([step(number) for number in range(1, 6)], said)
+    assert sorted(row["step"] for row in found if row["ranks"]) == [1, 2, 3, 4, 5]

@@ -1,0 +1,242 @@
+"""Work: it finds the rank that was slow, never blames another one, and says where it cannot know."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cockpit.core.recorder.look import look
+from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.spans import union, within, without
+from cockpit.core.recorder.work import Step, Work, parts, slow, work
+from tests.recorder.training import Training
+
+UNKNOWN = ("a recorder does not reach back that far", "not all of its partners have entered")
+SHAPES = st.sampled_from([(1, 4), (2, 2), (4, 2), (2, 4), (1, 2), (1, 8)])
+
+
+def training(
+    shape: tuple[int, int],
+    seed: int,
+    late: int | None,
+    delay: float,
+    part: str,
+    layers: int = 2,
+    buckets: int = 4,
+) -> Training:
+    """A training in which one rank, or none, computes for longer in one part of each step."""
+    rng = Random(seed)
+    forward, backward = rng.randrange(20_000, 60_000), rng.randrange(20_000, 60_000)
+    lengths = [rng.uniform(0.7, 1.4) for _ in range(12)]
+    usual = {"data": 2000, "forward": forward, "backward": backward}
+
+    def busy(rank: int, step: int, what: str) -> int:
+        # Sequences differ from step to step, and nobody is exactly as fast as another.
+        extra = delay * sum(usual.values()) if (rank, what) == (late, part) else 0
+        return int((usual[what] + extra) * lengths[step] * rng.uniform(0.985, 1.015))
+
+    return Training(*shape, busy, layers, buckets)
+
+
+def works(run: Training, keep: dict[int, int] | None = None) -> list[Work]:
+    """The work of all ranks in all steps."""
+    return work(look(run.recorded(keep), Memberships(run.world)), run.step_times())
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    SHAPES,
+    st.integers(0, 1 << 30),
+    st.sampled_from(["data", "forward", "backward"]),
+    st.floats(0.3, 3),
+    st.integers(1, 6),
+    st.integers(1, 4),
+)
+def test_the_slow_rank_is_found_and_nobody_else(
+    shape: tuple[int, int], seed: int, part: str, delay: float, buckets: int, layers: int
+) -> None:
+    late = seed % (shape[0] * shape[1])
+    run = training(shape, seed, late, delay, part, buckets=buckets, layers=layers)
+    found = works(run)
+    assert [one.rank for one in slow(found)] == [late]
+    for one in found:
+        assert one.us is not None
+        assert 0 <= one.us <= min(one.length_us, 1.05 * run.computed[one.rank, one.step])
+        assert 0 <= one.cost_us <= one.length_us
+        if one.rank == late:
+            assert one.us >= 0.9 * run.computed[late, one.step]
+
+
+@settings(max_examples=15, deadline=None)
+@given(SHAPES, st.integers(0, 1 << 30), st.integers(1, 6), st.integers(1, 4))
+def test_of_healthy_ranks_none_is_slow(shape: tuple[int, int], seed: int, buckets: int, layers: int) -> None:
+    run = training(shape, seed, None, 0, "data", buckets=buckets, layers=layers)
+    assert slow(works(run)) == []
+
+
+@settings(max_examples=10, deadline=None)
+@given(SHAPES, st.integers(0, 1 << 30), st.data())
+def test_clocks_that_are_not_quite_right_change_nothing(
+    shape: tuple[int, int], seed: int, data: st.DataObject
+) -> None:
+    late = seed % (shape[0] * shape[1])
+    run = training(shape, seed, late, 0.5, "forward")
+    recorded = run.recorded()
+    steps = run.step_times()
+    for rank, one in recorded.items():
+        # Clocks of nodes are hours apart; what is left of that after correction is some 100 µs.
+        hours = data.draw(st.integers(-(10**10), 10**10))
+        wrong = data.draw(st.integers(-500, 500))
+        there = one.traces[0].shifted(10**11 + hours)
+        recorded[rank] = one._replace(traces=(there.shifted(wrong - hours - 10**11),))
+    found = work(look(recorded, Memberships(run.world)), steps)
+    assert [one.rank for one in slow(found)] == [late]
+    assert all(one.us is not None and one.us >= 0 for one in found)
+
+
+@settings(max_examples=10, deadline=None)
+@given(SHAPES, st.integers(0, 1 << 30), st.data())
+def test_what_recorders_have_forgotten_is_unknown(
+    shape: tuple[int, int], seed: int, data: st.DataObject
+) -> None:
+    run = training(shape, seed, None, 0, "data")
+    most = len(run.entries[0])
+    keep = {rank: data.draw(st.integers(1, most)) for rank in run.entries if data.draw(st.booleans())}
+    exact = {(one.rank, one.step): one for one in works(run)}
+    seen = look(run.recorded(keep), Memberships(run.world))
+    # Nobody is absent: each has entered everything.
+    assert not any(one.absent for one in seen.collectives)
+    for one in work(seen, run.step_times()):
+        if one.us is None:
+            assert one.why in (
+                "a recorder does not reach back that far",
+                "not all of its partners have entered",
+            )
+        else:
+            # A wait that began in an earlier step, of which nothing is known, may be missing.
+            assert one.us == exact[one.rank, one.step].us
+
+
+def test_a_recorder_that_holds_no_step_says_nothing() -> None:
+    run = training((1, 4), 1, 2, 1, "backward")
+    assert slow(works(run, keep={0: 4})) == []
+    assert {one.us for one in works(run, keep={0: 4})} == {None}
+
+
+def test_a_rank_that_does_not_answer_leaves_its_partners_unknown() -> None:
+    run = training((2, 2), 1, 3, 1, "backward")
+    recorded = run.recorded()
+    memberships = Memberships(run.world)
+    look(recorded, memberships)
+    del recorded[3]
+    found = work(look(recorded, memberships), run.step_times())
+    assert {one.why for one in found if one.rank != 3} == {"some of its partners did not answer"}
+    assert {one.why for one in found if one.rank == 3} == {"no collectives on record"}
+
+
+def test_on_nccl_it_is_a_lag() -> None:
+    run = training((1, 4), 1, 2, 1, "backward")
+    assert not any(one.lag for one in works(run))
+    run = training((1, 4), 1, 2, 1, "backward")
+    nccl = Training(1, 4, lambda rank, _, __: 50_000 if rank == 2 else 20_000, backend="nccl")
+    assert all(one.lag for one in works(nccl))
+    assert [(one.rank, one.lag) for one in slow(works(nccl))] == [(2, True)]
+
+
+def test_stages_of_a_pipeline_have_no_work_on_gloo() -> None:
+    run = training((1, 4), 1, 2, 1, "backward")
+    stages = {0: 0, 1: 0, 2: 1, 3: 1}
+    seen = look(run.recorded(), Memberships(run.world))
+    told = {one.why for one in work(seen, run.step_times(), stages=stages)}
+    assert told == {"gloo does not record what stages of a pipeline send to each other"}
+    # Two jobs in one, or stages that send: ranks that have no collective in common.
+    assert parts([]) == {}
+    seen_alone = [one for one in seen.collectives if one.group.name != "0"]
+    assert set(parts(seen_alone).values()) == {0}
+    apart = look(Training(2, 2, lambda *_: 10_000, buckets=0).recorded(), Memberships(4)).collectives
+    assert parts([one for one in apart if one.group.name != "0"]) == {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+def made(table: list[list[int | None]]) -> list[Work]:
+    """Work by step and rank."""
+    return [Work(rank, step, 1000, us) for step, row in enumerate(table) for rank, us in enumerate(row)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow_steps", "named"),
+    [(10, 8, [2]), (10, 7, []), (8, 8, [2]), (7, 7, []), (30, 8, [2]), (30, 7, [])],
+)
+def test_slow_in_eight_of_the_last_ten_steps(steps: int, slow_steps: int, named: list[int]) -> None:
+    table: list[list[int | None]] = [[100, 101, 100, 99] for _ in range(steps)]
+    for row in table[-slow_steps:]:
+        row[2] = 111
+    assert [one.rank for one in slow(made(table))] == named
+
+
+def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
+    long_and_short: list[list[int | None]] = [[100 * (1 + step % 3)] * 4 for step in range(10)]
+    assert slow(made(long_and_short)) == []
+    last_stage_works_more: list[list[int | None]] = [[100, 100, 150, 150] for _ in range(10)]
+    assert [one.rank for one in slow(made(last_stage_works_more))] == [2, 3]
+    assert slow(made(last_stage_works_more), {0: 0, 1: 0, 2: 1, 3: 1}) == []
+    unknown: list[list[int | None]] = [[100, None, None, 200] for _ in range(10)]
+    assert [one.rank for one in slow(made(unknown))] == [3]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.lists(st.integers(0, 50)))
+def test_spans(spans: list[tuple[int, int]], ends: list[int]) -> None:
+    some = [(min(span), max(span)) for span in spans]
+    others = union(zip(ends, [end + 3 for end in ends], strict=True))
+    moments = {at for begin, end in some for at in range(begin, end)}
+    joined = union(some)
+    assert {at for begin, end in joined for at in range(begin, end)} == moments
+    assert all(before[1] < after[0] for before, after in pairwise(joined))
+    assert within(joined, 10, 30) == len(moments & {*range(10, 30)})
+    excluded = {at for begin, end in others for at in range(begin, end)}
+    left = {at for begin, end in without(joined, others) for at in range(begin, end)}
+    assert left == moments - excluded
+
+
+def test_a_step_without_a_collective_is_all_work() -> None:
+    run = training((1, 2), 1, None, 0, "data")
+    end = run.ends[0][-1]
+    later = {0: [Step(99, end, end + 5000)], 1: [Step(99, end, end + 5000)]}
+    found = work(look(run.recorded(), Memberships(2)), later)
+    assert [(one.us, one.cost_us) for one in found] == [(5000, 0), (5000, 0)]
+
+
+@pytest.mark.parametrize(("shape", "layers"), [((1, 4), 1), ((2, 2), 3)])
+@pytest.mark.parametrize("buckets", [2, 4, 8])
+@pytest.mark.parametrize("delay", [0.05, 0.15, 0.4])
+def test_a_rank_that_is_late_once_is_not_late_anew_in_each_bucket(
+    shape: tuple[int, int], layers: int, buckets: int, delay: float
+) -> None:
+    rng = Random(1)
+    usual = {"data": 2000, "forward": 100_000, "backward": 200_000}
+
+    def busy(rank: int, step: int, what: str) -> int:
+        late = delay * sum(usual.values()) if (rank, what) == (3, "data") else 0
+        return int((usual[what] + late) * rng.uniform(0.985, 1.015))
+
+    found = slow(works(Training(*shape, busy, layers, buckets)))
+    assert [one.rank for one in found] == ([3] if delay > 0.1 else [])
+    assert all(one.by == pytest.approx(delay, abs=0.03) for one in found)
+
+
+@pytest.mark.parametrize(("late", "found"), [(15_000, []), (60_000, [3])])
+def test_gradients_that_are_computed_after_the_last_were_sent_off_are_work(
+    late: int, found: list[int]
+) -> None:
+    rng = Random(1)
+
+    def busy(rank: int, step: int, what: str) -> int:
+        usual = {"data": 2000, "forward": 100_000, "backward": 150_000}[what]
+        return int((usual + late * ((rank, what) == (3, "data"))) * rng.uniform(0.985, 1.015))
+
+    ranks = slow(works(Training(1, 4, busy, 1, 2, after=50_000, norm=False)))
+    assert [one.rank for one in ranks] == found
+    assert all(one.by == pytest.approx(0.2, abs=0.03) for one in ranks)

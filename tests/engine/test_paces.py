@@ -1,0 +1,163 @@
+"""The pace of a run on disk: written as it goes, read by whoever looks later."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.core.pace.pace import Pace
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.engine.run.paces import FILE, SETTLED_S, PaceBook
+from cockpit.errors import CockpitError
+
+START = 1_800_000_000.0
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    nodes = [NodeEntry("a", "/x/a", [0, 1], host="a"), NodeEntry("b", "/x/b", [2, 3], host="b")]
+    fields: dict[str, Any] = {"launcher": "command", "program": ["train.py"], "cwd": "/x"}
+    return RunFolder.create(Manifest(run="20261121-0412-otter", nodes=nodes, created=START, **fields))
+
+
+def train(pace: Pace, steps: range, span: float = 2.0, *, slow: int = 3) -> None:
+    for step in steps:
+        for rank in pace.steps.ranks:
+            pace.stepped(rank, step, START + (step + 1) * span)
+            pace.worked(rank, step, span * (0.9 if rank == slow else 0.5))
+
+
+def again(folder: RunFolder) -> Pace:
+    book = PaceBook(folder, writer=False)
+    asyncio.run(book.recall())
+    return book.pace
+
+
+def test_what_was_seen_is_seen_again(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(60))
+    book.close()
+    seen = again(folder)
+    assert seen.front == (59, START + 120)
+    assert [(slow.rank, round(slow.excess, 2), slow.since) for slow in seen.slow()] == [(3, 0.8, 0)]
+    assert seen.of(0).work == pytest.approx(1.0)
+    assert seen.usual() == pytest.approx(2.0)
+
+
+def test_quick_steps_that_a_log_tells_of_fill_their_time_later_too(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for step in range(200):
+        book.pace.stepped(0, step, START + step / 4, exact=False)
+    book.close()
+    seen = again(folder)
+    assert sum(step.count * step.typical_span for step in seen.steps) == pytest.approx(50, abs=3)
+
+
+def test_a_rank_that_never_finished_a_step_is_missing_in_it_later_too(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(20))
+    for rank in (0, 1, 3):
+        book.pace.stepped(rank, 20, START + 42)
+    book.close()
+    seen = again(folder)
+    assert [seen.of(rank).step for rank in range(4)] == [20, 20, 19, 20]
+    assert seen.of(2).behind == 1
+
+
+def test_each_step_is_written_once_however_often_it_looks(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for until in range(10, 101, 10):
+        train(book.pace, range(until - 10, until))
+        book._keep(START + 2.0 * until)
+    book.close()
+    book.close()
+    assert len((folder.path / FILE).read_bytes().splitlines()) == 100
+    more = PaceBook(folder, writer=True)
+    asyncio.run(more.recall())
+    train(more.pace, range(90, 110))
+    more.close()
+    assert len((folder.path / FILE).read_bytes().splitlines()) == 110
+
+
+def test_a_step_is_written_when_its_work_can_no_longer_change(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(100))
+    book._keep(START + 150)
+    assert not (folder.path / FILE).exists(), "other nodes have not told their steps yet"
+    book._keep(START + 200)
+    assert len((folder.path / FILE).read_bytes().splitlines()) == int((200 - SETTLED_S) / 2)
+
+
+def test_of_quick_steps_those_are_kept_in_which_ranks_differ(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for step in range(1000):
+        for rank in range(4):
+            book.pace.stepped(rank, step, START + step / 100)
+            book.pace.worked(rank, step, 0.03 if (rank, step) == (2, 777) else 0.01)
+    book.close()
+    data = (folder.path / FILE).read_bytes()
+    assert len(data.splitlines()) <= 21
+    assert b"[[2,2.0]]" in data
+
+
+def test_damage_is_ignored(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(30))
+    book.close()
+    file: Path = folder.path / FILE
+    lines = file.read_bytes().splitlines(keepends=True)
+    junk = [
+        b"",
+        b"[1,2",
+        b"[" * 5000,
+        b'{"a": 1}',
+        b'[0,1,1e999,1,"",1,1,1,1,1,true,true,[]]',
+        b'[0,9007199254740993,1,1,"",1,1,1,1,1,true,true,[]]',
+        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,[]]',
+        b"\xff\xfe",
+    ]
+    file.write_bytes(b"".join(lines[:10] + [line + b"\n" for line in junk] + lines[10:]) + b"[0,99")
+    seen = again(folder)
+    assert seen.front == (29, START + 60)
+    assert not math.isnan(seen.usual() or math.nan)
+
+
+def test_whoever_leaves_a_run_that_goes_on_keeps_what_no_rank_can_add_to(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(100))
+    book._keep(START + 150)
+    book.pace.stepped(0, 100, START + 202)
+    book.close(over=False)
+    assert len((folder.path / FILE).read_bytes().splitlines()) == 100
+    assert [step.step for step in book.after((0, 97))] == [98, 99, 100]
+
+
+def test_steps_of_which_a_node_has_not_told_are_not_kept_as_missing(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for step in range(50):
+        book.pace.stepped(0, step, START + 2.0 * step)
+    book._keep(START + 100)
+    book.close(over=False)
+    assert not (folder.path / FILE).exists()
+
+
+def test_one_that_reads_along_writes_nothing(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=False)
+    train(book.pace, range(30))
+    book.close()
+    assert not (folder.path / FILE).exists()
+
+
+def test_a_file_that_cannot_be_written_is_said_once(folder: RunFolder) -> None:
+    (folder.path / FILE).mkdir()
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(300))
+    book._keep(START + 500)
+    with pytest.raises(CockpitError, match="the pace of the run is not kept"):
+        book._keep(START + 600)
+    book._keep(START + 700)
+    book.close()

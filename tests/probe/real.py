@@ -1,0 +1,63 @@
+"""Runs programs with the real torch, each twice in a copy of one process that has imported it: without the
+probe's hooks, and with them armed as when torch has just been imported.
+
+``python -m tests.probe.real FOLDER``: in it, ``programs.json`` {name: source} and the probe's folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+
+HOOKS = Path(__file__).parents[2] / "cockpit" / "node" / "probe" / "hooks.py"
+
+
+def main(folder: Path) -> None:
+    """Run all programs."""
+    # What they would all import or compile. Nothing goes backward here: that would start threads.
+    torch.compile(torch.nn.Linear(1, 1), backend="eager", fullgraph=True)(torch.ones(1, 1))
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.AdamW([weight]).step()
+    torch.optim.SGD([weight]).step()
+    programs: dict[str, str] = json.loads((folder / "programs.json").read_text())
+    statuses: dict[str, int] = {}
+    for name, text in programs.items():
+        for probed in ("without", "with"):
+            work = folder / probed / name
+            work.mkdir(parents=True)
+            sys.stdout.flush()
+            pid = os.fork()
+            if pid == 0:
+                return _become(text, work, folder if probed == "with" else None)
+            _, statuses[f"{probed} {name}"] = os.waitpid(pid, 0)
+    (folder / "statuses.json").write_text(json.dumps(statuses))
+    return None
+
+
+def _become(text: str, work: Path, folder: Path | None) -> None:
+    """The program; this process then ends as any Python does."""
+    for number, name in ((1, "out"), (2, "err")):
+        file = os.open(work / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(work)
+    if folder is not None:
+        space: dict[str, Any] = {"__name__": "cockpit_probe"}
+        exec(compile(HOOKS.read_bytes(), str(HOOKS), "exec"), space)
+        os.environ["PROBED"] = "1"
+        hooks = space["Hooks"](str(folder / "probe"), "auto", 0, str(folder / "rings"))
+        hooks.after(torch)
+        os.rename(folder / "probe" / f"0.{os.getpid()}.json", work / "told")
+        os.symlink(folder / "rings" / f"0.{os.getpid()}.ring", work / "ring")
+    exec(compile(text, "train.py", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

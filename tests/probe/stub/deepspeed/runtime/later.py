@@ -1,0 +1,1 @@
+"""Something that is imported after the engine."""

@@ -1,0 +1,6 @@
+"""Whether something is being compiled."""
+
+
+def is_compiling() -> bool:
+    """Never."""
+    return False

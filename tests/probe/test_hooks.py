@@ -1,0 +1,90 @@
+"""Parts of the hooks that a torch of today does not take."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from cockpit.node.probe import hooks
+
+
+def answer(path: Path, said: bytes | None) -> threading.Thread:
+    """A server that takes one request and answers; None: it never does."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen(1)
+
+    def serve() -> None:
+        with listening, listening.accept()[0] as peer:
+            assert peer.recv(1000).startswith(b"GET /handler/ HTTP/1.0\r\n")
+            if said is None:
+                peer.recv(1)  # until it gives up
+            else:
+                peer.sendall(said)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_a_server_says_itself_what_it_offers(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    thread = answer(tmp_path / "s", head + b'["ping","fr_trace_json"]')
+    assert hooks._asked(str(tmp_path / "s")) == ["fr_trace_json", "ping"]
+    thread.join()
+
+
+@pytest.mark.parametrize("said", [None, b"", b"HTTP/1.1 404 Not Found\r\n\r\n", b"\r\n\r\n{"])
+def test_a_server_that_does_not_is_an_error_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes | None
+) -> None:
+    monkeypatch.setattr(hooks, "ASK_S", 0.05)
+    thread = answer(tmp_path / "s", said)
+    with pytest.raises((OSError, ValueError)):
+        hooks._asked(str(tmp_path / "s"))
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("mode", "handlers", "lacks"),
+    [
+        ("auto", ["ping"], True),
+        ("on", ["ping"], False),
+        ("auto", ["ping", "fr_trace_json"], False),
+        ("auto", ["dump_nccl_trace_json"], False),
+    ],
+)
+def test_what_it_can_do_is_read_from_its_handlers(
+    tmp_path: Path, mode: str, handlers: list[str], lacks: bool
+) -> None:
+    made = hooks.Hooks(str(tmp_path), mode, 0, "")
+    made._told.update(handlers=handlers, torch="2.4.0")
+    assert made._lacks_recorder() == lacks
+    said = "torch 2.4.0 has no handler for its flight recorder"
+    assert made._told["server"] == (said if lacks else "")
+    assert made._told["steps"] == "OSError: there is no memory file system at /dev/shm"
+
+
+def test_only_the_line_of_the_server_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None:
+    def start() -> None:
+        os.write(2, b"before\n[W1122 WorkerServer.cpp:113] [c10d] Server listening to UNIX /x\nafter")
+
+    hooks._quietly(start)
+    assert capfd.readouterr().err == "before\nafter"
+
+
+def test_stderr_is_back_when_the_server_does_not_start(capfd: pytest.CaptureFixture[str]) -> None:
+    def start() -> None:
+        os.write(2, b"why")
+        raise OSError("no")
+
+    files = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="no"):
+        hooks._quietly(start)
+    os.write(2, b" not")
+    assert capfd.readouterr().err == "why not"
+    assert len(os.listdir("/proc/self/fd")) == len(files)

@@ -1,0 +1,103 @@
+"""Who was named, against who was slow."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.slowpool.cases import SETUPS, SITES, SIZES, Fault, Launch
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A phase of a launch, and what cockpit said at its end.
+
+    :param named: the slow ranks, the slowest first, and by how much
+    :param load: of this machine, then
+    """
+
+    launch: Launch
+    phase: int
+    fault: Fault | None
+    named: tuple[tuple[int, float], ...]
+    seconds: float
+    load: float
+
+    @classmethod
+    def read(cls, launch: Launch, facts: dict[str, Any]) -> Outcome:
+        """One that was kept as JSON."""
+        named = tuple((slow["rank"], slow["excess"]) for slow in facts["slow"])
+        phase = facts["phase"]
+        return cls(launch, phase, launch.phases[phase], named, facts["seconds"], facts["load"])
+
+    @property
+    def right(self) -> bool:
+        """Whether the slow rank is named first; of healthy ones, whether none is."""
+        if self.fault is None:
+            return not self.named
+        return bool(self.named) and self.named[0][0] == self.fault.rank
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else is named."""
+        return self.right and len(self.named) <= 1
+
+    def __str__(self) -> str:
+        fault = self.fault
+        truth = "healthy" if fault is None else f"rank {fault.rank} {fault.site} +{fault.size:.0%}"
+        named = ", ".join(f"{rank} +{excess:.0%}" for rank, excess in self.named) or "nobody"
+        verdict = "" if self.alone else "too many" if self.right else "WRONG"
+        where = f"{self.launch.name:8} {self.phase:2}"
+        return f"{where} {truth:24} named: {named:24} {self.seconds:4.0f} s load {self.load:3.0f} {verdict}"
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Rows of Markdown: who was named first, of how many."""
+    rows = ["| | slow rank first | named alone | healthy, nobody named |", "|---|---|---|---|"]
+    groups: list[tuple[str, Callable[[Outcome], bool]]] = [
+        *((setup, lambda one, setup=setup: one.launch.setup == setup) for setup in SETUPS),
+        *((f"accumulation of {n}", lambda one, n=n: one.launch.micro == n) for n in (1, 4)),
+        *((site, lambda one, site=site: one.fault and one.fault.site == site) for site in SITES),
+        *((f"+{size:.0%}", lambda one, size=size: one.fault and near(one.fault, size)) for size in SIZES),
+        ("all", lambda one: True),
+    ]
+    for name, chosen in groups:
+        some = [one for one in outcomes if chosen(one)]
+        slow = [one for one in some if one.fault]
+        healthy = [one for one in some if not one.fault]
+        right, alone = sum(one.right for one in slow), sum(one.alone for one in slow)
+        spared = f"{sum(one.right for one in healthy)} of {len(healthy)}" if healthy else ""
+        rows.append(f"| {name} | {right} of {len(slow)} | {alone} | {spared} |")
+    return "\n".join(rows)
+
+
+def met(outcomes: Sequence[Outcome]) -> bool:
+    """Whether nine in ten slow ranks are named first, and nobody where all are healthy."""
+    slow = [one for one in outcomes if one.fault]
+    spared = all(one.right for one in outcomes if not one.fault)
+    return spared and bool(slow) and sum(one.right for one in slow) >= 0.9 * len(slow)
+
+
+def near(fault: Fault, size: float) -> bool:
+    """Whether its size was drawn around this one."""
+    return abs(fault.size / size - 1) < 0.1
+
+
+def page(outcomes: Sequence[Outcome], seed: int) -> str:
+    """The score, with what else must be known about it."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    loads = sorted(one.load for one in outcomes)
+    when = f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}, seed {seed}"
+    load = f"load {loads[0]:.0f} to {loads[-1]:.0f}" if loads else ""
+    wrong = [f"    {one}" for one in outcomes if not one.alone]
+    lines = ["# Who is slow", "", HEAD, "", f"{when}, {load}.", "", table(outcomes), ""]
+    return "\n".join([*lines, "Not as it should be:", "", *(wrong or ["    nothing"]), ""])
+
+
+HEAD = """Four ranks of real training (torch on CPU over gloo), watched by cockpit, one of them slow or none;
+written by `make slowpool ARGS=--write`."""

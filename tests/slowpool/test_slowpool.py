@@ -1,0 +1,44 @@
+"""A short piece of the pool: a rank that is slow is named while it is, and nobody before."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.slowpool.cases import Fault, Launch, launches
+from tests.slowpool.scoring import Outcome, met, table
+from tests.slowpool.watching import watched
+
+
+@pytest.mark.launch
+def test_the_slow_rank_is_named_and_nobody_before(tmp_path: Path) -> None:
+    needs.require_module("torch")
+    launch = Launch("ddp", 1, (None, Fault(2, "forward", 1, 1.0)))
+    named = asyncio.run(_named(launch, tmp_path))
+    assert named[0] == []
+    assert named[1][:1] == [2]
+
+
+async def _named(launch: Launch, folder: Path) -> list[list[int]]:
+    return [[slow.rank for slow in told.slow] async for told in watched(launch, folder)]
+
+
+def test_a_seed_says_all_that_is_tried() -> None:
+    assert launches(7) == launches(7) != launches(8)
+    for launch in launches(7):
+        sites = {(fault.site, round(fault.size, 1)) for fault in launch.phases if fault}
+        assert len(sites) >= 8
+        assert launch.phases.count(None) == 4
+
+
+def test_only_the_first_named_counts_and_a_healthy_job_has_nobody() -> None:
+    launch = Launch("ddp", 4, (Fault(2, "data", 0, 0.4), None))
+    facts = {"slow": [{"rank": 2, "excess": 0.4}, {"rank": 1, "excess": 0.1}], "seconds": 5, "load": 1}
+    slow, healthy = (Outcome.read(launch, {**facts, "phase": phase}) for phase in (0, 1))
+    assert (slow.right, slow.alone, healthy.right) == (True, False, False)
+    assert met([slow])
+    assert not met([slow, healthy])
+    assert "| all | 1 of 1 | 0 | 0 of 1 |" in table([slow, healthy])
