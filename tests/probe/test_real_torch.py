@@ -28,10 +28,11 @@ def step(of=None):
 
 ASK = """
 import glob, socket
-def ask(what):
-    if "PROBED" not in os.environ:
-        return None
-    (path,) = glob.glob("../../probe/0.%d.sock" % os.getpid())
+def ask(what, path=None):
+    if path is None:
+        if "PROBED" not in os.environ:
+            return None
+        (path,) = glob.glob("../../probe/0.%d.sock" % os.getpid())
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(30)
         asking.connect(path)
@@ -79,8 +80,10 @@ PROGRAMS = {
         1,
     ),
     "its own server": (
-        TRAIN + "from torch._C._distributed_c10d import _WorkerServer\n"
-        "mine = _WorkerServer('mine.sock')\nstep(); mine.shutdown()" + END,
+        TRAIN + ASK + "from torch._C._distributed_c10d import _WorkerServer\n"
+        "mine = _WorkerServer('mine.sock')\nstep()\n"
+        # Only one that serves can be shut down: before, torch 2.13 joins its thread for ever.
+        "assert ask(b'ping', 'mine.sock') == b'pong'\nmine.shutdown()" + END,
         1,
     ),
     "collectives": (
