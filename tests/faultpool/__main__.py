@@ -105,6 +105,8 @@ def _print(outcome: Outcome) -> None:
         print(f"TROUBLE {outcome.case.name} probe {outcome.probe}: {facts['trouble']}", flush=True)
     else:
         print(f"{facts['seconds']:5.0f} s {outcome.line('s')}", flush=True)
+        if facts["unattended"]:
+            print(f"     by itself {outcome.line('unattended')}", flush=True)
     if facts["left"]:
         print(f"        left after the stop: {facts['left']}", flush=True)
 

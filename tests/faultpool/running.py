@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faultpool import RANKS
+from tests.faultpool import RANKS, unasked
 from tests.faultpool.cases import Case
 from tests.faultpool.script import script
 from tests.waiting import until
@@ -42,7 +42,7 @@ class Run:
     :param probe: ``on`` or ``off``
     """
 
-    def __init__(self, case: Case, probe: str, cockpit: Sequence[str]) -> None:
+    def __init__(self, case: Case, probe: str, cockpit: tuple[str, ...]) -> None:
         self.case = case
         self.name = f"{case.name}-{probe}-{os.getpid()}"
         self._probe = probe
@@ -69,6 +69,7 @@ class Run:
         case, work = self.case, self.folder / "work"
         where = ["--cwd", str(work), "--node-dir", str(self.folder / "nodes"), "--name", self.name]
         how = ["--transport", "local", "--no-preflight", "--grace", "2", "--probe", self._probe]
+        how += ["--hang-after", str(unasked.HANG_AFTER_S)] if unasked.watches(self._cockpit) else []
         how += ["--launcher", case.launcher, "--python", sys.executable, "--master-addr", "127.0.0.1"]
         program = [sys.executable] if case.launcher == "command" else []
         words = [
@@ -161,6 +162,16 @@ class Run:
             raise Trouble(f"stacks: {done.stderr.decode()[-300:]}") from None
         return told
 
+    def unasked(self) -> tuple[dict[str, Any] | None, float | None]:
+        """What cockpit says by itself, and how many seconds after the last step; None: it does not watch."""
+        state, watched = self.case.kind.state, unasked.watches(self._cockpit)
+        run = Path(self._env["XDG_STATE_HOME"], "cockpit", "runs", self.name)
+        if state == "ended" and (found := unasked.of_end(self._cockpit, self.name, self._env)):
+            return {**unasked.NOTHING, **found}, None
+        if not watched:
+            return None, None
+        return unasked.of_hang(run) if self.case.fault else (unasked.of_spared(run), None)
+
     def said(self) -> str:
         """The end of what was printed."""
         logs = [self.folder / "said", *sorted(self.folder.glob("nodes/*/*/*/rank-*.log"))]
@@ -202,7 +213,7 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def tried(case: Case, probe: str, cockpit: Sequence[str], keep: bool = False) -> dict[str, Any]:
+def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) -> dict[str, Any]:
     """Run a case once: facts about what was said, or ``trouble``.
 
     :param keep: leave its files
@@ -216,6 +227,9 @@ def tried(case: Case, probe: str, cockpit: Sequence[str], keep: bool = False) ->
         facts["seconds_to_fault"] = round(time.monotonic() - began, 1)
         told = run.stacks()
         facts["s"] = _kept(told["verdict"])
+        found, facts["told_after_s"] = run.unasked()
+        facts["unattended"] = found and _kept(found)
+        facts["why"] = "" if found else unasked.WHY
         facts["classes"] = [[one["ranks"], one["doing"], one["movement"]] for one in told["classes"]]
     except Trouble as error:
         facts["trouble"] = str(error)
@@ -232,4 +246,4 @@ def tried(case: Case, probe: str, cockpit: Sequence[str], keep: bool = False) ->
 
 def _kept(verdict: dict[str, Any]) -> dict[str, Any]:
     names = ("id", "what", "ranks", "where", "certainty", "severity", "detail", "evidence")
-    return {name: verdict[name] for name in names}
+    return {name: verdict.get(name, "") for name in names}

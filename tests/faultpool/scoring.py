@@ -54,10 +54,10 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
         return Judged("right", place, "right" if fits else "over" if sure else "under")
     if named:
         return Judged("accused" if kind.state == "slow" else "wrong", "", "over" if sure else "")
-    if len(case.ranks) == RANKS and place == "right" and not good:
+    if len(case.ranks) == RANKS and place == "right" and not good and said["id"] != "unknown":
         return Judged("right", place, "right")  # all of them: nobody in particular
     if kind.state == "slow":
-        silent = good or kind.silence == "always" or probe == "off"
+        silent = kind.silence == "always" or probe == "off" or case.bare
     else:
         silent = not good and (kind.silence == "always" or (kind.silence == "without" and probe == "off"))
     return Judged(
@@ -170,7 +170,7 @@ def page(outcomes: Sequence[Outcome], missing: int, seed: int) -> str:
     return "\n".join([*lines, ""])
 
 
-HEAD = """Four ranks, real launches, most of them with torch on CPU over gloo, each with a fault, or slow, or
-healthy; written by `make faultpool ARGS=--write`. *Right*: a hang or an end is blamed on exactly the ranks
-that caused it (or on nobody where it cannot be known without the probe), and nobody is accused as sure who may
-not be."""
+HEAD = """Four ranks, real launches, most of them with torch on CPU over gloo, each with a fault, or slow,
+or healthy; written by `make faultpool ARGS=--write`. *Right*: a hang or an end is blamed on exactly the
+ranks that caused it (or on nobody where it cannot be known without the probe), and nobody is accused as
+sure who may not be."""

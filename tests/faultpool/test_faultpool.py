@@ -72,6 +72,7 @@ def test_all_ranks_at_one_place_are_an_answer() -> None:
     assert judged(one, "on", said("0-3", "sure", "lock", "train.py:5 wait_for_lock")).right
     assert not judged(one, "on", said("", "sure", "moving", "train.py:5 wait_for_lock")).right
     assert not judged(one, "on", said("2", "likely", "lock")).right
+    assert judged(one, "on", said("", "unsure", "unknown", "train.py:5 wait_for_lock")).rank == "blind"
 
 
 def test_the_healthy_are_not_accused_and_the_slow_never_as_sure() -> None:
@@ -82,6 +83,7 @@ def test_the_healthy_are_not_accused_and_the_slow_never_as_sure() -> None:
     assert judged(slow, "on", said("1", "likely", "slow")).right
     assert not judged(slow, "on", said("1", "sure", "absent")).right
     assert judged(slow, "off", said("", "unsure", "moving")).right
+    assert judged(slow, "on", said("", "unsure", "moving")).rank == "blind"
 
 
 def test_the_score_has_what_was_wrong_and_what_was_not_tried() -> None:

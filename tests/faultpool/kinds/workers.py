@@ -206,7 +206,7 @@ _HELD = (
 def inspect():
     path = os.path.join(HERE, "typed-%d" % RANK)
     os.mkfifo(path)
-    debugger = pdb.Pdb(stdin=open(path, "r+"), stdout=sys.stdout)
+    debugger = pdb.Pdb(stdin=open(os.open(path, os.O_RDWR)), stdout=sys.stdout)
     debugger.set_trace()
     return None
 """,
