@@ -44,7 +44,7 @@ def ask(what, path=None):
     return said.partition(b"\\r\\n\\r\\n")[2]
 """
 
-# Freeing all that torch has made takes a copy of a process a second: only some end that way.
+# Freeing what torch has made takes a copy of a process half a second: only some end that way.
 END = "\nsys.stdout.flush()\nos._exit(0)\n"
 
 PROGRAMS = {
