@@ -144,6 +144,7 @@ def outcome(folder: Path, probed: str, name: str) -> Ran:
     out, err = ((work / each).read_text() for each in ("out", "err"))
     # torch and warnings begin a line with time, pid and place.
     err = re.sub(r"(?m)^\[?[WEI]\d{4} [\d:.]+ (?:\d+ )?", "", err)
+    err = re.sub(r"\(pid=\d+\)", "", err)  # in a warning of Python 3.12
     return Ran(statuses[f"{probed} {name}"], out, err, files)
 
 
