@@ -86,7 +86,7 @@ def news(watch: Watching) -> tuple[str, str]:
         return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"
     if found.id == MOVES:
         return f"{head(watch, watch.still_s)}: {found.what}", "info"
-    return f"{head(watch, watch.still_s)}, but not all ranks stand still: {found.what}", "info"
+    return f"{head(watch, watch.still_s)}: {found.what} ({found.certainty})", "info"
 
 
 def head(watch: Watching, still_s: float) -> str:
@@ -99,8 +99,8 @@ def head(watch: Watching, still_s: float) -> str:
     if watch.state != "quiet":
         return ""
     found = watch.finding
-    where = f" · in {found.where}" if found is not None and found.id == MOVES and found.where else ""
-    return f"no step for {span(still_s)}{where}"
+    where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
+    return f"no step {'yet, after' if watch.step is None else 'for'} {span(still_s)}{where}"
 
 
 def span(seconds: float) -> str:
