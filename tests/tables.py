@@ -59,6 +59,7 @@ PACKAGES = (
     "core/run/notices",
     "core/doctor",
     "core/pace",
+    "core/watch",
     "core/logs",
     "core/logs/progress",
     "core/stacks",
