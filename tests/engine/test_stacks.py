@@ -562,7 +562,7 @@ def test_files_that_are_too_large_are_neither_read_nor_written(
     snapshot = saved.load(folder)
     assert "larger than" in snapshot.missing()[1]
     assert snapshot.dumps(0) == made_up().dumps(0)
-    monkeypatch.setattr(saved, "FILE_LIMIT", (1 << 20) + 1000)
+    monkeypatch.setattr(saved, "FILE_LIMIT", (1 << 20) + 2000)
     large = made_up()
     large.samples[0].dumps[0] = dump(0, *[STEP] * 300)
     folder = saved.new_folder(tmp_path, large)
