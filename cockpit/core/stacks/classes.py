@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cockpit.base.stacks.dump import Dump, Frame
-from cockpit.base.stacks.kinds import WAITING, Doing, doing, python_frames
+from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Snapshot
 
@@ -158,5 +158,5 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
 
 def _doing(dump: Dump) -> Doing:
     if dump.threads:
-        return doing(dump.frames, dump.process, dump.source)
+        return of_dump(dump)
     return Doing("", "", None, _PID.sub("", dump.what) or dump.error)

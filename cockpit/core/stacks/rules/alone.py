@@ -1,0 +1,73 @@
+"""Rules for when no rank waits for others."""
+
+from __future__ import annotations
+
+from cockpit.core.finding import Finding
+from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.evidence import (
+    Case,
+    bad_child,
+    every_text,
+    number_text,
+    ranks_words,
+    union,
+)
+from cockpit.core.stacks.sentences import MORE, STEPS, story
+
+
+def at_one_place(case: Case) -> Finding | None:
+    """Nobody is in a collective, and many do not move: loaders, builds, files, locks."""
+    still = [one for one in case.others if one.frozen]
+    ranks = union(still)
+    if not still or case.waits or 2 * count(ranks) < count(case.live):
+        return None
+    parts = sorted(still, key=lambda one: -count(union(each for each in still if each.kind == one.kind)))
+    parts = [one for one in parts if one.kind == parts[0].kind]
+    group = union(parts)
+    broken = mask_of(rank for rank in ranks_of(group) if bad_child(case.dumps(rank)[-1]) is not None)
+    rank = next(ranks_of(broken or group))
+    part = next(one for one in parts if one.ranks >> rank & 1)
+    kind, detail, steps = story(case, part, case.dumps(rank)[-1])
+    facts = (
+        f"{number_text(ranks)} {case.still()}",
+        *(case.part_fact(one) for one in still),
+        case.unheard_fact(),
+    )
+    waits = every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
+    if kind == "loader":
+        certainty = "likely" if broken else "unsure"
+        headline = f"{waits} for data"
+        return Finding(kind, headline, broken or group, part.where, detail, facts, certainty, steps)
+    if kind == "build":
+        return Finding(kind, f"{waits} for a build", group, part.where, detail, facts, "likely", steps)
+    headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
+    if part.found.doing.what == "thread" and group == ranks:
+        # A program that trains in another thread has only this wait in the main one.
+        headline = f"{every_text(group, 'waits', 'wait')} for another thread, none in a collective"
+    return Finding("unknown", headline, 0, part.where, detail, facts, steps=steps)
+
+
+def moving(case: Case) -> Finding | None:
+    """Nobody is stuck, or only a few that nobody waits for."""
+    if case.looks < 2 or not case.live:
+        return None
+    parts = [one for one in [*case.others, *case.waits] if one.frozen]
+    still = union(parts) | case.holders
+    going = case.live & ~still
+    facts = [f"{case.looks} samples, {case.span}", case.unheard_fact()]
+    if not still and case.busy == going:
+        headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
+        facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
+        detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
+        return Finding("moving", headline, 0, "", detail, tuple(facts), steps=STEPS)
+    if not still:
+        certainty = "sure" if going == case.snapshot.world and not case.busy else "likely"
+        facts.insert(1, f"{ranks_words(case.busy)} busy at one place" if case.busy else "")
+        headline = f"{every_text(going, 'is', 'are')} moving"
+        return Finding("moving", headline, evidence=tuple(facts), certainty=certainty)
+    if count(still) > count(going):
+        return None
+    headline = f"{number_text(going, 'is', 'are')} moving, {ranks_words(still, 'has', 'have')} not moved"
+    facts += [case.part_fact(one) for one in parts]
+    where = parts[0].where if parts else ""
+    return Finding("moving", headline, still, where, evidence=tuple(facts), steps=(MORE,))
