@@ -10,12 +10,13 @@ No verdict about ranks whose numbers are inferred is sure.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.evidence import Case, kept, number_text, ranks_words
-from cockpit.core.stacks.rules import alone, ends, suspects, together
+from cockpit.core.stacks.evidence import Case, kept, number_text, ranks_words, union
+from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
 
@@ -30,6 +31,10 @@ KINDS = {
     "io": "ranks wait for a file, a pipe or a disk",
     "lock": "ranks wait for a lock",
     "build": "ranks wait for an extension to be built",
+    "twice": "two processes have the same rank",
+    "slow": "ranks are slow, and steps go on",
+    "loop": "ranks are busy at one place, and none gets on",
+    "order": "ranks wait for each other in a circle: they call in different orders",
     "absent": "ranks are not in the collective that the others wait in",
     "mismatch": "ranks wait in different collectives",
     "together": "all wait in the same place: stacks cannot tell for whom",
@@ -41,6 +46,13 @@ KINDS = {
 
 GOOD = frozenset({"moving", "over"})
 """Those that find nothing wrong."""
+
+
+ENDS = frozenset({"ended", "exited", "over", "missing", "moving", "slow"})
+"""What steps that were made a moment ago do not put in doubt."""
+
+WAITED_FOR = frozenset({"absent", "io", "lock", "loader", "build", "gil", "mismatch", "order", "loop"})
+"""Where a rank is named because others wait for it."""
 
 
 def verdict(snapshot: Snapshot) -> Finding:
@@ -73,20 +85,30 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
     doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
+    if found.ranks and case.goes_on and found.id not in ENDS:
+        doubts.append("steps are still made")
+    elif found.certainty == "sure" and found.id in WAITED_FOR and not case.lasts:
+        doubts.append(f"no longer than {case.span_s:.1f} s is known: a step may just be slow")
+    doubts += [text for text in case.snapshot.problems if found.id != "twice"][:2]
     inferred = (found.ranks or case.snapshot.world) & case.snapshot.inferred
     if inferred:
         doubts.append(_inferred_fact(case, inferred))
     certainty = "likely" if doubts and found.certainty == "sure" else found.certainty
     certainty = "unsure" if failed else certainty
     nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
-    wrong = "error" if found.ranks and certainty != "unsure" else "warning"
+    wrong = "error" if found.ranks and certainty != "unsure" and found.id != "slow" else "warning"
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
         evidence=kept([*failed, *doubts, *found.evidence]),
         certainty=certainty,
         nodes=tuple(filter(None, nodes)),
-        severity="info" if found.id in GOOD and not found.ranks and not failed else wrong,
+        since=case.since if found.ranks and not case.goes_on else None,
+        severity="warning"
+        if found.id == "slow"
+        else "info"
+        if found.id in GOOD and not found.ranks and not failed
+        else wrong,
     )
 
 
@@ -105,8 +127,15 @@ RULES = tuple(
         ends.nothing,
         ends.ended,
         ends.stopped,
+        pace.slow,
+        pace.goes_on,
         ends.not_there,
+        ends.twice,
         suspects.gil,
+        recorder.order,
+        recorder.differ,
+        recorder.circle,
+        recorder.missing,
         suspects.absent,
         suspects.unheard,
         suspects.group,
@@ -118,3 +147,39 @@ RULES = tuple(
     )
 )
 """In their order: the first that finds something gives the verdict."""
+
+
+class Standstill(NamedTuple):
+    """Who does not get on, as masks.
+
+    :param missing: who is missing in what others wait for, as the recorders say
+    :param proven: whether two samples show that nearly all ranks stand still, or the recorders name who is
+        missing; and no step was made since
+    :param since: since when, unix seconds on our clock; None: not known
+    """
+
+    frozen: int
+    polling: int
+    moving: int
+    missing: int
+    proven: bool
+    since: float | None
+
+
+NEARLY_ALL = 0.9
+"""The share of ranks that stand still where a job does: a few may be busy with something of their own."""
+
+
+def standstill(snapshot: Snapshot) -> Standstill:
+    """Whether a job stands still, whoever is to blame."""
+    case = Case(snapshot)
+    still = union(one for one in [*case.waits, *case.others] if one.frozen) | case.stopped | case.holders
+    polling = union(one for one in [*case.waits, *case.others] if one.found.movement == "polls")
+    missing = case.recorded.missing & case.live if case.recorded is not None else 0
+    live = case.live | case.stopped
+    moving = live & ~still if case.looks > 1 else 0
+    stands = case.looks > 1 and bool(live) and count(still) >= NEARLY_ALL * count(live)
+    # Most wait, and the one that they wait for is busy with what never ends.
+    waited = bool(missing) and not case.passing and case.frozen
+    proven = (stands or waited) and not case.goes_on
+    return Standstill(still & ~polling, polling, moving, missing, proven, case.since)

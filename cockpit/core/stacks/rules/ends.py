@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 from cockpit.base.shell import quote
@@ -17,6 +18,9 @@ from cockpit.core.stacks.evidence import (
     ranks_words,
     state_of,
 )
+
+TOGETHER_S = 0.1
+"""Clocks of nodes differ by some of this: ends that are closer have no order."""
 
 
 def nothing(case: Case) -> Finding | None:
@@ -45,11 +49,11 @@ def ended(case: Case) -> Finding | None:
             certainty="sure",
         )
     # An end is early only if somebody waits for the rank: it may simply have finished.
-    if not bad and not case.frozen:
+    if not bad and not case.frozen and not case.stands:
         return None
     # SIGTERM is what launchers end the others with.
     late = mask_of(rank for rank in ranks_of(bad) if "SIGTERM" in case.ended[rank])
-    first = bad & ~late or bad or good
+    first = _earliest(case, bad & ~late or bad or good)
     reasons = by_reason(case.ended, first)
     (why, ranks), *more = reasons
     headline = ended_words(why, ranks)
@@ -58,7 +62,13 @@ def ended(case: Case) -> Finding | None:
     if case.waits:
         headline += f": {case.wait_words()}"
     alone = count(first) == 1
-    sure = alone and case.all_frozen and case.heard and not case.others and why != "is gone"
+    # A failure that was recorded is one, whatever the others do; an end that was not may be a restart.
+    waited = case.all_frozen and case.heard and not case.others
+    recorded = bool(bad) and why.startswith(("exited", "was killed", "is dead"))
+    sure = alone and why != "is gone" and (waited or recorded)
+    rest = bad & ~late & ~first
+    if rest:
+        more = [*more, *by_reason(case.ended, rest)]
     facts = [ended_words(text, group) for text, group in more]
     facts.append(case.wait_fact())
     if late & ~first:
@@ -73,6 +83,16 @@ def ended(case: Case) -> Finding | None:
         certainty="sure" if sure else "likely",
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
     )
+
+
+def _earliest(case: Case, ranks: int) -> int:
+    """Of ranks that have ended those that ended first, if that was recorded of all of them."""
+    times = {rank: case.snapshot.ranks[rank].ended_at for rank in ranks_of(ranks)}
+    known = {rank: at for rank, at in times.items() if at is not None}
+    if len(known) < len(times) or len(known) < 2:
+        return ranks
+    first = min(known.values())
+    return mask_of(rank for rank, at in known.items() if at - first < TOGETHER_S)
 
 
 def _ended_steps(case: Case, rank: int, why: str) -> tuple[Step, ...]:
@@ -122,6 +142,25 @@ def stopped(case: Case) -> Finding | None:
         "sure" if sure else "likely",
         tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
     )
+
+
+def twice(case: Case) -> Finding | None:
+    """Two processes that have one rank, while nothing goes on."""
+    told = [text for text in case.snapshot.problems if " is there twice" in text]
+    if not told or not case.stands or case.goes_on:
+        return None
+    ranks = mask_of(rank for text in told for rank in _named(text)) & case.snapshot.world
+    headline = f"{ranks_words(ranks, 'is', 'are')} there twice"
+    if case.waits:
+        headline += f": {case.wait_words()}"
+    facts = (*told, case.wait_fact(), case.unheard_fact())
+    detail = "Two processes with one number: two launches at once, or one that an earlier job has left."
+    return Finding("twice", headline, ranks, "", detail, facts, "likely")
+
+
+def _named(text: str) -> list[int]:
+    found = re.match(r"rank (\d{1,6}) is there twice", text)
+    return [int(found.group(1))] if found else []
 
 
 def not_there(case: Case) -> Finding | None:
