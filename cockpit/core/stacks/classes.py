@@ -150,10 +150,22 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
     for (_, state, moves, _, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
         dump = newest[lowest]
-        made.append(RankClass(ranks, dump.frames, _doing(dump), state, moves, dump.source, lowest))
+        does = _named(_doing(dump), ranks, snapshot)
+        made.append(RankClass(ranks, dump.frames, does, state, moves, dump.source, lowest))
     return sorted(
         made, key=lambda one: (one.doing.kind in WAITING and not one.state, count(one.ranks), one.ranks)
     )
+
+
+def _named(does: Doing, ranks: int, snapshot: Snapshot) -> Doing:
+    """What ranks do; the native frames of one of them may say for whom they wait in a library."""
+    if does.kind in WAITING:
+        return does
+    for rank, dump in snapshot.closer.items():
+        same = python_frames(dump.frames) == python_frames(snapshot.stack(rank))
+        if ranks >> rank & 1 and same and (found := of_dump(dump)).kind in WAITING:
+            return found
+    return does
 
 
 def _doing(dump: Dump) -> Doing:

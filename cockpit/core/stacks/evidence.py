@@ -60,6 +60,8 @@ class ClassPart:
     @property
     def what(self) -> str:
         """What they wait for: ``all_reduce``, ``backward``, ``init_process_group``."""
+        if self.kind == "library":
+            return self.found.doing.text.rpartition(" ")[2]
         named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
         return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
 
@@ -279,6 +281,12 @@ class Case:
     def lasting(self) -> str:
         """The words for it: `` for 52 s``; empty where nobody knows."""
         return f" for {duration(self.for_s)}" if self.for_s is not None and self.for_s >= 1 else ""
+
+    def loops(self, rank: int) -> bool:
+        """Whether a rank was in the same function each time, on whichever of its lines."""
+        dumps = self.dumps(rank)
+        stacks = {tuple(frame[:2] for frame in python_frames(dump.frames)) for dump in dumps}
+        return len(dumps) > 1 and len(stacks) == 1
 
     @property
     def waiting(self) -> int:

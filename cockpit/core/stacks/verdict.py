@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.evidence import Case, kept, number_text, ranks_words, union
+from cockpit.core.stacks.evidence import PEERS, Case, kept, number_text, ranks_words, union
 from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
@@ -143,6 +143,7 @@ RULES = tuple(
         together.mismatch,
         together.together,
         alone.at_one_place,
+        alone.loop,
         alone.moving,
     )
 )
@@ -183,3 +184,20 @@ def standstill(snapshot: Snapshot) -> Standstill:
     waited = bool(missing) and not case.passing and case.frozen
     proven = (stands or waited) and not case.goes_on
     return Standstill(still & ~polling, polling, moving, missing, proven, case.since)
+
+
+CLOSER = 8
+"""Ranks that are looked at more closely for one verdict."""
+
+
+def wanted(snapshot: Snapshot) -> dict[int, str]:
+    """Which ranks a closer look would say more about, and with what: ``native`` frames, or ``locals``."""
+    case = Case(snapshot)
+    if case.looks < 2 or case.passing or case.goes_on:
+        return {}
+    if case.presumed is not None and not snapshot.options.get("native"):
+        return {case.presumed.found.sample_rank: "native"}
+    pairs = [one for one in case.waits if one.what in PEERS and one.frozen]
+    if snapshot.options.get("locals") or (case.recorded is not None and case.recorded.transfers):
+        return {}
+    return dict.fromkeys(list(ranks_of(union(pairs)))[:CLOSER], "locals")

@@ -113,7 +113,7 @@ def certainty(case: Case) -> str:
         len(case.others) > 1,
         # A wait for a GPU may be for anything; and a wait in a library may be one for other ranks.
         case.gpu_only,
-        any(one.kind == "library" for one in case.others),
+        any(one.kind == "library" for one in [*case.others, *case.waits]),
         2 * count(case.suspects) >= count(case.live),
     )
     return "likely" if any(doubts) else "sure"
@@ -148,6 +148,19 @@ def few(case: Case) -> Finding | None:
     if not any(one.frozen for one in case.others):
         headline = f"{case.wait_words()}, {number_text(case.suspects, 'is', 'are')} on the way"
         return Finding("moving", headline, evidence=(case.wait_fact(),), steps=(MORE,))
+    sleepers = [one for one in case.others if one.frozen]
+    ranks = union(sleepers)
+    if case.looks > 1 and count(ranks) > count(case.waiting):
+        # Whoever waits in a collective has come there: those who sleep elsewhere have not.
+        first = sleepers[0]
+        kind, detail, steps = story(case, first, case.dumps(next(ranks_of(first.ranks)))[-1])
+        waits = ranks_words(case.waiting, "waits", "wait")
+        headline = f"{ranks_words(ranks)} did not come to {case.blocked or 'collectives'}, where {waits}"
+        facts = (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact())
+        likely = len(sleepers) == len(case.others) and case.all_frozen and case.heard and case.lasts
+        return Finding(
+            kind, headline, ranks, first.where, detail, facts, "likely" if likely else "unsure", steps
+        )
     waits = ranks_words(case.waiting, "waits", "wait")
     return Finding(
         "mismatch",
