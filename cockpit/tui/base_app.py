@@ -24,6 +24,8 @@ from textual.widget import Widget
 from cockpit import paths
 from cockpit.base.events import Left
 from cockpit.config import Config
+from cockpit.core.calls.alert import alert
+from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
@@ -80,6 +82,8 @@ class BaseApp(App[int]):
         self._asked_before: Prompter | None = None
         self.session: Session | None = None
         """Closed when the app ends."""
+        self.calls_by: str | None = None
+        """The command that gets calls; None: that of the settings."""
         self.error: CockpitError | None = None
         """Why there is no session, or why the app could not go on."""
         self._door = Door()
@@ -155,6 +159,12 @@ class BaseApp(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", timeout=4)
+
+    def ring(self, call: Call) -> None:
+        """Let the terminal call somebody who does not look."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(alert(call, os.environ))
+            self._driver.flush()
 
     def _dropped_keys(self, count: int) -> None:
         keys = "a key that was" if count == 1 else f"{count} keys that were"

@@ -104,6 +104,7 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
         "read-only": args.read_only,
     }
     words += [f"--{option}" for option, given in watching.items() if given]
+    words += [] if args.notify is None else ["--notify", args.notify]
     world = args.nodes * args.slots
     return [*words, "--", chosen.script, *training.flags(args.fault, args.steps, args.step_time, world)]
 

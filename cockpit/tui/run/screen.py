@@ -24,6 +24,7 @@ from cockpit.core.logs.levels import Level
 from cockpit.core.ranks import ranks_text
 from cockpit.core.run.model import Rank
 from cockpit.core.text import one_line
+from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.logs.book import Row
@@ -301,6 +302,7 @@ class RunScreen(CommandScreen):
             else:
                 self.session.watch(policy=not self.app.read_only)
                 watch_works(self.session)
+                self._call_from()
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
@@ -310,6 +312,13 @@ class RunScreen(CommandScreen):
             return
         if self._flight.collects and not self.app.read_only:
             self.action_command("collect")
+
+    def _call_from(self) -> None:
+        """Call a person when the run fails, stands still, or is over."""
+        chosen = ways(self.app.calls_by, self.app.config, writer=self.session.writer)
+        since = 0.0 if self._flight.launches else time.time()
+        warn = partial(self.notify, severity="warning", timeout=15)
+        Caller(self.session, chosen, self.app.ring, warn, since=since).start()
 
     def _retry(self) -> None:
         self.session.pool.again()
