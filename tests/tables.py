@@ -60,6 +60,7 @@ PACKAGES = (
     "core/doctor",
     "core/calls",
     "core/pace",
+    "core/watch",
     "core/logs",
     "core/logs/progress",
     "core/stacks",

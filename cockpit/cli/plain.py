@@ -31,6 +31,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
+from cockpit.engine.watching import WatchOptions, watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.asking import DESK
@@ -47,6 +48,7 @@ class Output:
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, if not that the run goes on
     :param times: of a stop, as the run was started with
+    :param stalls: how the run's progress is watched
     :param fold: fold similar lines of many ranks into one
     :param notify: the command that gets calls; None: that of the settings
     :param since: what happened before is no reason to call: unix seconds
@@ -57,6 +59,7 @@ class Output:
     give_up_s: float = 600.0
     leaving: str = ""
     times: Times = field(default_factory=Times)
+    stalls: WatchOptions = field(default_factory=WatchOptions)
     fold: bool = True
     notify: str | None = None
     since: float = 0.0
@@ -155,6 +158,7 @@ async def watch(
     asks.install()
     session.watch()
     watch_works(session)
+    watch_stalls(session, output.stalls)
     _call_from(session, output)
     if missed is not None:
         # A question that nobody answers does not outlast the run.

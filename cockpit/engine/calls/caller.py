@@ -101,7 +101,11 @@ class Caller:
                 await asyncio.wait(self._running)
 
     def _look(self) -> None:
-        for call in self._calls.due(time.time(), self._session.model, self._cause):
+        model = self._session.model
+        if model.watch.state == "going":
+            self._calls.goes_on()
+        stall = model.watch.finding if model.watch.stalled else None
+        for call in self._calls.due(time.time(), model, self._cause, stall):
             self._call(call)
 
     def _cause(self) -> Finding | None:
