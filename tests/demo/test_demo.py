@@ -236,12 +236,15 @@ def test_active_environments_are_looked_at_and_cockpits_own_first(tmp_path: Path
 
 
 def test_faults_are_the_last_ranks_and_come_early_enough() -> None:
-    assert training.flags("none", 600, 0.5, 4) == ["--steps", "600", "--step-time", "0.5"]
-    assert training.flags("hang", 600, 0.5, 4)[4:] == ["--hang", f"3@{training.FAULT_STEP}"]
-    assert training.flags("crash", 1, 0, 2)[4:] == ["--crash", "1@1"]
+    torch = training.Training("torchrun", "python", "")
+    assert training.flags(torch, "none", 600, 0.5, 4) == ["--steps", "600", "--step-time", "0.5"]
+    assert training.flags(torch, "hang", 600, 0.5, 4)[4:] == ["--hang", f"3@{training.FAULT_STEP}"]
+    assert training.flags(torch, "crash", 1, 0, 2)[4:] == ["--crash", "1@1"]
+    plain = training.Training("command", "python", "")
+    assert training.flags(plain, "hang", 600, 0.5, 4)[4] == "--together"
 
 
 def test_every_example_is_there() -> None:
     names = {path.name for path in training.examples().iterdir()}
     scripts = {training.Training(launcher, "python", "").script for launcher in ("deepspeed", "torchrun")}
-    assert scripts | {"train_plain.py", "faults.py"} <= names
+    assert scripts | {"train_plain.py", "faults.py", "meeting.py"} <= names

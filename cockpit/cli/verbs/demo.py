@@ -109,7 +109,12 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
     words += [] if args.hang_after is None else ["--hang-after", f"{args.hang_after:g}"]
     words += [] if args.on_hang is None else ["--on-hang", args.on_hang]
     world = args.nodes * args.slots
-    return [*words, "--", chosen.script, *training.flags(args.fault, args.steps, args.step_time, world)]
+    return [
+        *words,
+        "--",
+        chosen.script,
+        *training.flags(chosen, args.fault, args.steps, args.step_time, world),
+    ]
 
 
 @contextmanager
