@@ -14,8 +14,8 @@ from pathlib import Path
 import cockpit
 from cockpit.errors import CockpitError
 
-FAULT_STEP = 5
-"""The step at which a fault comes: half of them where there are fewer than twice as many."""
+FAULT_STEP = 20
+"""The step at which a fault comes, once it is known how long one takes; half of them if that is sooner."""
 
 FAULTS = ("none", "hang", "crash", "slow")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +80,8 @@ class BaseApp(App[int]):
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
+        self.used_at = -math.inf
+        """When a key or the mouse was last used, on a clock that nobody sets."""
         self._asked_before: Prompter | None = None
         self.session: Session | None = None
         """Closed when the app ends."""
@@ -127,6 +130,8 @@ class BaseApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes are queued; the keys that leave the app are not."""
         typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if typed or isinstance(event, (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)):
+            self.used_at = time.monotonic()
         if typed and self._notifications and time.monotonic() >= self._unread_until:
             self.clear_notifications()
         if typed and getattr(event, "key", "") not in URGENT:

@@ -248,3 +248,27 @@ def test_every_example_is_there() -> None:
     names = {path.name for path in training.examples().iterdir()}
     scripts = {training.Training(launcher, "python", "").script for launcher in ("deepspeed", "torchrun")}
     assert scripts | {"train_plain.py", "faults.py", "meeting.py"} <= names
+
+
+def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
+    words = (
+        "--launcher",
+        "command",
+        "--nodes",
+        "2",
+        "--slots",
+        "2",
+        "--step-time",
+        "0.05",
+        "--fault",
+        "hang",
+    )
+    process = demos.start(*words, "--hang-after", "2", "--json")
+    until(lambda: '"stalled"' in demos.text(), "the stall", timeout=120)
+    stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
+    found = stalls[-1]["found"]
+    assert found["what"] == "rank 3 is not where 3 ranks wait"
+    assert found["where"].endswith(" hang")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Exit.LEFT, demos.text()
+    demos.assert_nothing_left()
