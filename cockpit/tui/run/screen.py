@@ -26,6 +26,7 @@ from cockpit.core.run.model import Rank
 from cockpit.core.text import one_line
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
+from cockpit.engine.facts import Facts
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -369,7 +370,8 @@ class RunScreen(CommandScreen):
         run = self.board.folder.name
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
-        self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
+        root, more = self.board.folder.path / "stacks", Facts(party, self.session.pace)
+        self.app.push_screen(StackScreen(Sampler(party, Ask(), root, more)))
 
     def _do_doctor(self) -> None:
         manifest, pool = self.board.manifest, self.session.pool
