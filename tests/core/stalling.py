@@ -59,6 +59,7 @@ class Run:
     :param asleep: the cockpit's machine sleeps, from one second to another
     :param set_by: at this second its clock is set, by so much
     :param joined: second at which the cockpit is started
+    :param lies: what a node says of its ranks in place of what is so: steps and ages
     :param look_s: seconds that a look takes; 0: it never ends
     """
 
@@ -74,6 +75,7 @@ class Run:
     asleep: tuple[float, float] = (0.0, 0.0)
     set_by: tuple[float, float] = (0.0, 0.0)
     joined: float = 0.0
+    lies: Callable[[int, float], tuple[int, float] | None] = lambda rank, second: None
     look_s: float = 4.0
     terms: Terms = field(default_factory=Terms)
 
@@ -162,6 +164,8 @@ class Run:
                 progress = Progress("optimizer", len(done), max(0.0, second - done[-1]), None, rows)
                 for row in rows:
                     self.pace.stepped(rank, row.step, row.t)
+            if (lie := self.lies(rank, second)) is not None:
+                progress = Progress("optimizer", *lie)
             told[rank] = RankSample(cpu_percent=self.cpu(rank, second), progress=progress)
         self.model.apply(Event(at, node, Sample(NodeSample(), told)))
 

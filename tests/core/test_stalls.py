@@ -237,6 +237,19 @@ def test_a_rank_that_stops_while_others_go_on_and_comes_back() -> None:
     assert run.model.watch.finding is None
 
 
+def test_a_node_that_makes_up_steps_hides_no_stall_of_the_others_and_makes_none() -> None:
+    run = stalled(
+        lies=lambda rank, second: (int(second) * 1000, -1e9) if rank > 1 else None,
+        frozen=lambda second: 0b0011,
+        verdict=lambda second: Finding("io", "rank 1 waits for a file", 0b0010, certainty="sure"),
+    ).run(0.5)
+    assert run.states == ["going", "stalled"]
+    assert run.model.watch.finding is not None
+    assert run.model.watch.finding.certainty == "likely"
+    idle = Run(together(lambda step: 1.0), lies=lambda rank, second: (7, 1e9) if rank > 1 else None).run(0.5)
+    assert idle.states == ["going"]
+
+
 def test_a_stall_that_only_the_log_tells_of() -> None:
     run = stalled(probed=False, logs=5.0, ends=together(stops())).run(0.5)
     assert run.states == ["going", "quiet", "stalled"]

@@ -125,7 +125,9 @@ class Tracker:
             max((rank.started_at or 0.0) - run.nodes[rank.node].offset_s for rank in ranks) if ranks else at
         )
         behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
-        front = self._front(at, run, ranks, pace)
+        source, mark, age, usual, step = self._front(at, run, ranks, pace)
+        # No step is older than the process that made it, whatever a node says.
+        front = source, mark, age if age is None else min(age, max(0.0, at - began)), usual, step
         return Progress(runs, known, *front, noting, at - began, behind, behind_s, lost)
 
     def _front(
