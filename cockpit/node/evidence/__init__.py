@@ -1,0 +1,1 @@
+"""Looking at ranks for their supervisor: what is kept of them. When, is decided in ``node.run.evidence``."""
