@@ -13,7 +13,7 @@ from cockpit import paths
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
-    from cockpit.checked import Flag, FlagOrAuto, Keys, Name, Percent, Table, Whole
+    from cockpit.checked import Flag, FlagOrAuto, Keys, Name, OnHang, Percent, Seconds, Table, Whole
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,7 +23,7 @@ else:
 LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
 
-_TABLES = ("quotas", "notices", "keys")
+_TABLES = ("quotas", "notices", "watch", "keys")
 
 SEE = "see docs/config.md"
 
@@ -70,6 +70,20 @@ class Notices:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """What is done when no step is made; docs/watch.md explains it.
+
+    :param look: whether cockpit looks at ranks by itself
+    :param hang_after: seconds without a step
+    :param on_hang: ``note``, or ``stop``
+    """
+
+    look: Flag = True
+    hang_after: Seconds = 30.0
+    on_hang: OnHang = "note"
+
+
+@dataclass(frozen=True)
 class Settings:
     """What may be in a file of settings; docs/config.md explains each."""
 
@@ -80,6 +94,7 @@ class Settings:
     wrap: Flag = False
     probe: FlagOrAuto = "auto"
     notices: Notices = field(default_factory=Notices)
+    watch: Watch = field(default_factory=Watch)
     quotas: Quotas = field(default_factory=Quotas)
     keys: Mapping[str, Keys] = field(default_factory=dict)
 
@@ -90,6 +105,9 @@ class Config(Settings):
 
     where: str = ""
     """The file, or files, that ``keys`` came from."""
+
+
+_MADE: Mapping[str, Callable[..., Any]] = {"quotas": Quotas, "notices": Notices, "watch": Watch}
 
 
 def load() -> Config:
@@ -115,14 +133,14 @@ def load() -> Config:
         raise ManyErrors(wrong)
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
-    tables = {"quotas": Quotas(**merged["quotas"]), "notices": Notices(**merged["notices"])}
+    tables = {name: made(**merged[name]) for name, made in _MADE.items()}
     return Config(**merged | tables, where=" and ".join(files))
 
 
 def _table() -> Table:
     from cockpit.checked import table
 
-    tables = {"quotas": table(Quotas.__annotations__), "notices": table(Notices.__annotations__)}
+    tables = {name: table(made.__annotations__) for name, made in _MADE.items()}
     return table({**Settings.__annotations__, **tables})
 
 

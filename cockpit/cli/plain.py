@@ -29,6 +29,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
+from cockpit.engine.watching import WatchOptions, watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.asking import DESK
@@ -45,6 +46,7 @@ class Output:
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, if not that the run goes on
     :param times: of a stop, as the run was started with
+    :param stalls: how the run's progress is watched
     :param fold: fold similar lines of many ranks into one
     """
 
@@ -53,6 +55,7 @@ class Output:
     give_up_s: float = 600.0
     leaving: str = ""
     times: Times = field(default_factory=Times)
+    stalls: WatchOptions = field(default_factory=WatchOptions)
     fold: bool = True
 
     @property
@@ -149,6 +152,7 @@ async def watch(
     asks.install()
     session.watch()
     watch_works(session)
+    watch_stalls(session, output.stalls)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)

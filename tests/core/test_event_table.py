@@ -36,6 +36,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Sample(events.NodeSample()),
     events.Filling("", 90, 100, full_at=1e9),
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
+    events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
     events.Damaged(3),
@@ -90,7 +91,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
     if isinstance(fact, events.RankExited):
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
-    assert bool(changed) == (kind not in {*NO_CHANGE, "notice", "stop_asked", "job_ended"})
+    assert bool(changed) == (kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "job_ended"})
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet
     assert (told is None) == silent
@@ -110,7 +111,7 @@ def test_what_we_see_ourselves_is_written_on_the_clock_of_its_kind(fact: Fact) -
 
 
 def test_facts_about_nodes_that_the_run_does_not_have_change_nothing() -> None:
-    of_the_run = {"notice", "planned", "stop_asked", "job_ended"}
+    of_the_run = {"notice", "watch", "planned", "stop_asked", "job_ended"}
     for fact in OF_EACH_KIND:
         if KINDS[type(fact)] not in of_the_run:
             for node in ("", "c"):

@@ -104,6 +104,9 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
         "read-only": args.read_only,
     }
     words += [f"--{option}" for option, given in watching.items() if given]
+    words += ["--no-watch"] * args.no_watch
+    words += [] if args.hang_after is None else ["--hang-after", f"{args.hang_after:g}"]
+    words += [] if args.on_hang is None else ["--on-hang", args.on_hang]
     world = args.nodes * args.slots
     return [*words, "--", chosen.script, *training.flags(args.fault, args.steps, args.step_time, world)]
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from cockpit.base import events
 from cockpit.base.events import Fact
 from cockpit.core.ranks import ranks_named
-from cockpit.core.run import memory
+from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.notices import words
-from cockpit.core.run.states import LIVE, Node, Rank, RankState, Run
+from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run
 
 NOTES = 200
 """Notes kept per node; further ones are only counted."""
@@ -228,7 +228,13 @@ def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterat
 
 
 def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
+    run.hung = run.hung or (fact.by == HUNG and not run.stop_reason)
     run.stop_reason = run.stop_reason or fact.reason
+    return ()
+
+
+def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
+    run.watch = standstill.watching(fact, at)
     return ()
 
 
@@ -420,6 +426,18 @@ def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.No
     return Entry(at, words.sentence(fact, at), fact.severity, name)
 
 
+def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:
+    text, level = standstill.news(run.watch)
+    known = {each for each in said if each.startswith("watch ")}
+    if fact.state == "going":
+        said -= known
+        return Entry(at, text, level) if known - {"watch blind "} else None
+    where = "" if run.watch.finding is None else run.watch.finding.what
+    if not _first(said, f"watch {fact.state} {where}"):
+        return None
+    return Entry(at, text, level, aside=fact.state == "blind")
+
+
 def _quarters(left_s: float) -> int:
     """Falls by one each time three quarters of the time left have passed: a warning is then repeated."""
     return int(math.log(max(60.0, left_s) / 60, 4))
@@ -479,6 +497,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Sample: EventKind(OURS, _sample, None),
     events.Filling: EventKind(OURS, _filling, _tell_filling),
     events.Notice: EventKind(OURS, _noticed, _tell_notice, whole=True),
+    events.Watched: EventKind(OURS, _watched, _tell_watched, whole=True),
     events.SupervisorGone: EventKind(
         OURS,
         _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),

@@ -32,6 +32,7 @@ from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.watching import watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError
 from cockpit.plans.profilers.registry import PROFILERS
@@ -301,6 +302,8 @@ class RunScreen(CommandScreen):
             else:
                 self.session.watch(policy=not self.app.read_only)
                 watch_works(self.session)
+                stalls = self._flight.stalls
+                watch_stalls(self.session, replace(stalls, on_hang="note") if self.app.read_only else stalls)
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
