@@ -74,6 +74,16 @@ class RecorderPart:
 
 
 @dataclass(frozen=True)
+class StepPart:
+    """The last step of a rank, by its probe: when it ended, and how long a step of it usually takes."""
+
+    rank: int = bound(RANK)
+    step: int = bound(COUNT)
+    at: float = bound(TIME)
+    usual_s: Optional[float] = maybe(SECONDS)
+
+
+@dataclass(frozen=True)
 class Head:
     """The first line. Times are unix seconds on the node's clock.
 
@@ -94,6 +104,7 @@ class Head:
     failed: Tuple[int, ...] = bound(RANKS, ())
     took_s: float = bound(SECONDS, 0.0)
     trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 20), ())
+    steps: Tuple[StepPart, ...] = bound(ListOf(RowOf(StepPart), RANKS_A_NODE), ())
     stacks: Tuple[StackPart, ...] = bound(ListOf(RowOf(StackPart), RANKS_A_NODE), ())
     recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), RANKS_A_NODE), ())
 

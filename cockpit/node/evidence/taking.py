@@ -18,10 +18,11 @@ from typing import Any, Dict, List, Tuple
 from cockpit.base import kept, record, verbs
 from cockpit.base.fields import Target
 from cockpit.base.gate import plain
+from cockpit.base.progress import ring
 from cockpit.base.secret import without_secrets
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import pack
-from cockpit.node import procfs
+from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.recorder.recorder import recorder
 from cockpit.node.run.evidence import used
@@ -86,6 +87,7 @@ def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
         **{name: asked[name] for name in ("run", "node", "why", "since", "failed")},
         "took_s": time.monotonic() - began,
         "trouble": list(trouble),
+        "steps": _steps(asked),
     }
     packed = [(one.rank, pack([one])) for one in dumps]
     room = _Room(asked)
@@ -138,6 +140,29 @@ class _Room:
             with contextlib.suppress(OSError):
                 os.unlink(name + ".new", dir_fd=self._number)
             raise
+
+
+def _steps(asked: Dict[str, Any]) -> List[List[Any]]:
+    """The last step of each rank: ``[rank, step, when, usual seconds]``."""
+    found: Dict[int, List[Any]] = {}
+    try:
+        place = str(safefiles.load(os.path.join(asked["folder"], record.RECORD)).get("rings") or "")
+        names = os.listdir(place) if place else []
+    except (OSError, ValueError):
+        return []
+    for name in names:
+        try:
+            told = ring.read(safefiles.read(os.path.join(place, name), ring.SIZE))
+        except (OSError, ValueError):
+            continue
+        if told.steps and told.rank in asked["own"]:
+            last = told.steps[-1]
+            spans = sorted(late.mono_ns - one.mono_ns for one, late in zip(told.steps, told.steps[1:]))
+            usual_s = spans[len(spans) // 2] / 1e9 if spans else None
+            row = [told.rank, last.step, last.wall_ns / 1e9, usual_s]
+            if told.rank not in found or found[told.rank][2] < row[2]:
+                found[told.rank] = row
+    return [found[rank] for rank in sorted(found)]
 
 
 def _stacks(asked: Dict[str, Any], end: float, trouble: List[str]) -> List[Dump]:
