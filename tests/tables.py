@@ -69,6 +69,7 @@ PACKAGES = (
     "node/run",
     "node/probe",
     "node/stacks",
+    "node/evidence",
     "node/recorder",
     "node/jobs",
     "node/measure",

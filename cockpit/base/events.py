@@ -43,6 +43,7 @@ from cockpit.base.gate import (
     plain,
     read,
 )
+from cockpit.base.kept import FILE, REASONS
 
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
@@ -139,6 +140,23 @@ class RankProbe(Fact):
     server: str = bound(SENTENCE, "")
     handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
     steps: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class EvidenceKept(Fact):
+    """what the ranks were doing was kept; `why`: `stall` (they have stood still `since`), `failure`, `asked`;
+    in `file`: stacks of `stacks`, recorders of `recorders`; `text`: what is missing; no `file`: all of it;
+    `over_s`: they went on after so long"""
+
+    why: str = bound(Text(20, REASONS))
+    file: str = bound(FILE, "")
+    size: int = bound(SIZE, 0)
+    since: Optional[float] = maybe(TIME)
+    stacks: Tuple[int, ...] = bound(RANKS, ())
+    recorders: Tuple[int, ...] = bound(RANKS, ())
+    failed: Tuple[int, ...] = bound(RANKS, ())
+    text: str = bound(SENTENCE, "")
+    over_s: Optional[float] = maybe(SECONDS)
 
 
 @dataclass(frozen=True)
@@ -494,6 +512,7 @@ RECORD: Dict[str, Type[Fact]] = {
     "rank_exited": RankExited,
     "rank_lost": RankLost,
     "rank_probe": RankProbe,
+    "evidence": EvidenceKept,
     "launcher_exited": LauncherExited,
     "stop_requested": StopRequested,
     "stage": Stage,

@@ -25,6 +25,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
 from cockpit.engine.calls.caller import Caller, ways
+from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -160,6 +161,7 @@ async def watch(
     watch_works(session)
     watch_stalls(session, output.stalls)
     _call_from(session, output)
+    keeper = keep_evidence(session)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)
@@ -206,6 +208,8 @@ async def watch(
                 hard = answer == "kill"
                 reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
                 ending = Ending(session, reason, output.times, reach_s, hard=hard)
+        if keeper is not None and session.model.over:
+            await keeper.settled()
         await session.concluded()
     except OSError:
         if not mute():
