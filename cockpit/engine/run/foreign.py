@@ -78,7 +78,8 @@ class ForeignSession(Session):
         self._foreign: Foreign = self.manifest.foreign
         self._outlets = Outlets.of(folder)
         self._launchers: dict[str, Sequence[Launching]] = {
-            name: foreign_jobs.launchers_of(self.manifest, name) for name in self._nodes
+            name: foreign_jobs.of_it_alone(self.manifest, foreign_jobs.launchers_of(self.manifest, name))
+            for name in self._nodes
         }
         self._looked: dict[str, float] = {}
         self._said: dict[str, bytes] = {}
@@ -151,7 +152,7 @@ class ForeignSession(Session):
             callers = tuple(self._foreign.callers.get(name, ()))
             answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name), callers))
         if answer.launchers:
-            self._launchers[name] = answer.launchers
+            self._launchers[name] = foreign_jobs.of_it_alone(self.manifest, answer.launchers)
         for file in answer.files:
             self._outlets.known(name, file)
         # What another machine writes for them is read there.

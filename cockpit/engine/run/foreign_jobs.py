@@ -28,6 +28,9 @@ from cockpit.transport.local import is_here
 
 GONE = "cockpit did not start it, so how it ended is not known"
 
+_SERVE_OTHERS = ("ray", "notebook")
+"""Launchers that go on when a job is over, and may hold other jobs: they are neither awaited nor ended."""
+
 _SHOWN = 20
 """Sentences about outputs of one node."""
 
@@ -294,7 +297,8 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
 
     job = job_on(node.name, await link.call(verbs.Seek()), manifest.foreign, model)
     take(restarts(model, node.name, job))
-    launchers = tuple(Identity(one.pid, one.ticks) for one in launchers_of(manifest, node.name))
+    started_by = of_it_alone(manifest, launchers_of(manifest, node.name))
+    launchers = tuple(Identity(one.pid, one.ticks) for one in started_by)
     stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))
     try:
         async for item, _ in stream.parts():
@@ -328,3 +332,8 @@ def remarks(reasons: Mapping[int, str], *, every: bool) -> list[str]:
 def launchers_of(manifest: Manifest, node: str) -> Sequence[Launching]:
     """What started the ranks of a node, as when the job was first seen."""
     return () if manifest.foreign is None else manifest.foreign.launchers.get(node, ())
+
+
+def of_it_alone(manifest: Manifest, launchers: Sequence[Launching]) -> tuple[Launching, ...]:
+    """Those of its launchers that are there for this job only, and end with it."""
+    return () if manifest.launcher in _SERVE_OTHERS else tuple(launchers)
