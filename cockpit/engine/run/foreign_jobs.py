@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -75,7 +76,13 @@ async def make_known(
         raise next(iter(errors.values()))
     callers = _callers(job, answers)
     abroad = await _started_from(pool, callers, [*answers, *asked]) if callers else {}
-    folder = RunFolder.create(_manifest(name or new_name(), job, pool, answers, abroad, command))
+    manifest = _manifest(name or new_name(), job, pool, answers, abroad, command)
+    ways: dict[str, str] = {}
+    for entry in manifest.nodes:
+        with suppress(CockpitError):  # lost just now
+            ways[entry.name] = (await pool.at_hand(entry.name)).transport.kind
+    nodes = [replace(entry, transport=ways.get(entry.name, entry.transport)) for entry in manifest.nodes]
+    folder = RunFolder.create(replace(manifest, nodes=nodes))
     try:
         for event in _starts(job):
             folder.write(event)
@@ -126,8 +133,8 @@ async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterab
     told, _ = await settle({node: _outputs(pool, node, request) for node in names})
     own = {name for name, here in zip(names, await asyncio.gather(*map(is_here, names)), strict=True) if here}
     answers: Answers = {}
-    if pool.reach.kind == "auto" and not own:
-        here = socket.gethostname()
+    here = socket.gethostname() if pool.reach.kind == "auto" else pool.reach.options.get("here", "")
+    if here and not own:
         answers, _ = await settle({here: _outputs(pool, here, request)})
     # By name: what a node says it is called may be anything.
     order = sorted((node for node in names if node in told), key=lambda node: node not in own)
