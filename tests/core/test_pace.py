@@ -68,9 +68,62 @@ def test_whole_steps_accuse_nobody_in_synchronous_training() -> None:
     assert not trained(8, 40, slow=3, delay=2.0, works=False).slow()
 
 
-def test_few_slow_steps_are_not_enough() -> None:
-    assert not trained(8, 40, slow=3, since=40 - 7, delay=2.0).slow()
-    assert trained(8, 40, slow=3, since=40 - 8, delay=2.0).slow()
+def worked(table: list[list[float | None]], stages: dict[int, int] | None = None) -> Pace:
+    """Work by step and rank, seconds; None is not known."""
+    seen = Pace(range(len(table[0])))
+    for step, row in enumerate(table):
+        for rank, work in enumerate(row):
+            seen.stepped(rank, step, START + 10.0 * step)
+            if work is not None:
+                seen.worked(rank, step, work)
+    seen.steps.staged(stages or {})
+    return seen
+
+
+def slow_in(table: list[list[float | None]], stages: dict[int, int] | None = None) -> list[int]:
+    return [slow.rank for slow in worked(table, stages).slow()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow_steps", "named"),
+    [(10, 8, [2]), (10, 7, []), (9, 9, []), (30, 8, [2]), (30, 7, []), (60, 8, [2])],
+)
+@pytest.mark.parametrize(("by", "enough"), [(0.11, True), (0.09, False)])
+def test_slow_in_eight_of_the_last_ten_steps_by_a_tenth(
+    steps: int, slow_steps: int, named: list[int], by: float, enough: bool
+) -> None:
+    table: list[list[float | None]] = [[1.00, 1.01, 1.00, 0.99] for _ in range(steps)]
+    for row in table[-slow_steps:]:
+        row[2] = 1.0 + by
+    assert slow_in(table) == (named if enough else [])
+
+
+def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
+    # Sequences differ in length from step to step, stages of a pipeline in what they compute.
+    assert slow_in([[1.0 + step % 3] * 4 for step in range(12)]) == []
+    last_stage_works_more: list[list[float | None]] = [[1.0, 1.0, 1.5, 1.5] for _ in range(12)]
+    assert slow_in(last_stage_works_more) == [2, 3]
+    assert slow_in(last_stage_works_more, {0: 0, 1: 0, 2: 1, 3: 1}) == []
+    unknown: list[list[float | None]] = [[1.0, None, None, 2.0] for _ in range(12)]
+    assert slow_in(unknown) == [3]
+
+
+def test_when_cpus_enqueue_makes_nobody_slow() -> None:
+    seen = worked([[1.0, 1.0, 1.5, 1.0] for _ in range(12)])
+    assert (seen.lags, seen.of(2).work, seen.of(2).lag) == (False, 1.5, None)
+    seen.lag = True
+    assert seen.slow() == []
+    assert [(late.rank, round(late.excess, 3), late.since) for late in seen.late()] == [(2, 0.5, 0)]
+    assert seen.of(2).work is None
+    assert seen.of(2).lag == pytest.approx(0.5)
+    assert seen.of(0).lag == pytest.approx(0.0)
+    # Long after the last look at recorders whole steps are compared, and then a slow one is slow.
+    for step in range(12, 200):
+        for rank in range(4):
+            seen.stepped(rank, step, START + 10.0 * step, span=9.0 if rank == 1 else 4.0)
+    assert not seen.lags
+    assert [slow.rank for slow in seen.slow()] == [1]
+    assert seen.late() == []
 
 
 def test_a_rank_that_waits_for_nobody_is_slow_and_behind() -> None:

@@ -70,6 +70,26 @@ def test_a_node_that_has_no_ranks_has_no_row(height: int) -> None:
     assert not any("login" in line for line in shown)
 
 
+def test_on_nccl_it_is_enqueue_lag_and_nobody_is_slow() -> None:
+    pace = run(16, slow=13)
+    pace.lag = True
+    shown = drawn(sight(pace, 2))
+    (row,) = [line for line in shown if "+50 %" in line]
+    assert row.split()[-9:] == ["59", "0.0", "s", "+1.00", "s", "+1.00", "s", "+50", "%"]
+    text = "\n".join(shown)
+    assert "enqueue lag" in text
+    assert "13 late ▾" in text
+    assert "latest, rank 13" in text
+    assert "slow" not in text
+    assert "work" not in text
+    assert "Next: a profile" in text
+    for width in range(40, 200, 7):
+        for height in (7, 8, 24):
+            lines = drawn(sight(pace, 2), width, height)
+            assert max(map(cell_len, lines)) <= width
+            assert len(lines) <= height
+
+
 def test_a_healthy_run_has_one_row_a_node_and_names_nobody() -> None:
     shown = drawn(sight(run(16), 2))
     assert sum("gpu0" in line for line in shown) == 2

@@ -122,6 +122,11 @@ class Step:
             )
         return self._excesses
 
+    def over(self, place: int) -> float:
+        """Seconds that a rank took longer than the median rank of its stage; NaN: not known."""
+        value = self.compared[0][place]
+        return value - value / (1 + self.excesses[place])
+
     def excess(self, place: int) -> float | None:
         """That of one rank; None: not known."""
         found = self.excesses[place]

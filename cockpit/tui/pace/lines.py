@@ -17,7 +17,7 @@ from cockpit.tui.look.curve import curve
 from cockpit.tui.look.units import number_text
 from cockpit.tui.pace import map_lines as parts
 from cockpit.tui.pace.map_lines import Frame
-from cockpit.tui.pace.table import COLUMNS, SHOWN, heading, seconds
+from cockpit.tui.pace.table import COLUMNS, columns_for, heading, seconds
 from cockpit.tui.panes.text_pane import Line, Piece
 
 WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
@@ -62,13 +62,21 @@ EMPTY = (
 )
 
 
+LAG = (
+    "enqueue lag: NCCL's recorder knows when CPUs enqueue, not when GPUs compute. Next: a profile",
+    "enqueue lag is the CPU's: for GPUs, profile",
+)
+"""What is said of it below the map, where there is room for it."""
+
+
 def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
         return [Line.of(text, "label") for text in EMPTY]
     tall = _tall(sight, height)
-    apart = [*(slow.rank for slow in sight.pace.slow()), *sight.pace.lagging()]
-    room = height - sum(tall.values()) - 2
+    apart = [*(one.rank for one in (*sight.pace.slow(), *sight.pace.late())), *sight.pace.lagging()]
+    about_lag = [text for text in LAG if sight.pace.lags and height >= LOW and len(text) < width][:1]
+    room = height - sum(tall.values()) - 2 - len(about_lag)
     found = rows(sight.nodes, frozenset(apart), max(3, room), every=sight.every)
     spare = max(0, room - len(found)) // max(1, len(tall))
     tall = {name: min(HIGHEST, lines + spare) for name, lines in tall.items()}
@@ -80,6 +88,7 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
         _heading(sight, frame),
         *parts.map_lines(sight.pace, found, columns, frame, sight.chosen, sight.now),
         Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
+        *(Line.of(f" {text}", "label") for text in about_lag),
     ]
 
 
@@ -87,7 +96,7 @@ def _frame(sight: Sight, width: int, found: Sequence[Row]) -> Frame:
     names = max((cell_len(row.name) for row in found), default=0)
     widest = max((len(row.ranks_text) for row in found), default=0)
     label = min(parts.LABELS, width // 4, max(len(STEP_TIME) + 2, names + widest + 3))
-    shown = next(columns for least, columns in SHOWN if width >= least)
+    shown = columns_for(width, lag=sight.pace.lags)
     room = width - label - 1 - sum(COLUMNS[name] for name in shown)
     usual = sight.pace.usual() or UNKNOWN_S
     wide = next((each for each in WIDTHS if each >= usual), usual)
@@ -101,7 +110,10 @@ def _heading(sight: Sight, frame: Frame) -> Line:
     return Line(
         (
             Piece(" " * (frame.label + 1)),
-            Piece(parts.placed(notes, frame.window.columns), "pace-slow" if sight.pace.slow() else "label"),
+            Piece(
+                parts.placed(notes, frame.window.columns),
+                "pace-slow" if sight.pace.slow() or sight.pace.late() else "label",
+            ),
             heading(frame.columns, work=sight.pace.works),
         )
     )
@@ -168,10 +180,11 @@ def _step_time(sight: Sight, frame: Frame) -> _Curve:
     said = []
     if newest is not None and newest[0] >= middle[0][1] * (1 + EXCESS):
         rank = sight.pace.steps.ranks[newest[1]]
-        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" slowest, rank {rank}", "label")))
+        which = "latest" if sight.pace.lags else "slowest"
+        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" {which}, rank {rank}", "label")))
     if usual is not None:
         said.append((Piece(f" {about}{seconds(usual)}", "title"), Piece(" median rank", "label")))
-    name = "work" if works else STEP_TIME
+    name = "enqueueing" if sight.pace.lags else "work" if works else STEP_TIME
     return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
 
 

@@ -97,10 +97,11 @@ def pauses(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
 
 def slowing(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
     """Where ranks that are slow began to be, in which column."""
-    steps = ((slow.rank, pace.step(slow.since)) for slow in pace.slow()[:3])
+    found, does = (pace.late(), "late") if pace.lags else (pace.slow(), "slows")
+    steps = ((one.rank, pace.step(one.since)) for one in found[:3])
     window = frame.window
     return [
-        (_column(step.typical_end, frame) + 1, f"{rank} slows {_here(frame)}")
+        (_column(step.typical_end, frame) + 1, f"{rank} {does} {_here(frame)}")
         for rank, step in steps
         if step is not None and window.since <= step.typical_end <= window.until
     ]
@@ -132,7 +133,7 @@ def map_lines(
 ) -> Iterator[Line]:
     """A line for each row."""
     place = pace.steps.place
-    excess = {slow.rank: slow.excess for slow in pace.slow()}
+    excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
     usual = pace.usual()
     for row in rows:
         paces = {rank: pace.of(rank) for rank in row.ranks}
