@@ -295,6 +295,58 @@ def test_a_drawn_step_changes_when_its_work_is_learned() -> None:
     assert heat.draw(seen.steps, window, 2.0)[-1] == bytes((USUAL, USUAL + len(LEVELS), USUAL))
 
 
+def drawn_at(seen: Pace, heat: Heat, until: float, wide: float, columns: int) -> list[bytes]:
+    window = Window(math.ceil(until / wide) * wide, wide, columns)
+    return heat.draw(seen.steps, window, seen.usual(), seen.history.buckets)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    wide=st.sampled_from([1.0, 10.0, 60.0]), late=st.integers(0, 150), seed=st.integers(0, 99),
+    work_after=st.integers(1, 60),
+)  # fmt: skip
+def test_what_was_drawn_before_is_what_would_be_drawn_anew(
+    wide: float, late: int, seed: int, work_after: int
+) -> None:
+    """Whatever is learned late: work, a node that was away, a run's past."""
+    seen, heat, dice, away = Pace(range(4)), Heat(), random.Random(seed), []
+    for step in range(300):
+        at = START + step * 3.0 + (60 if step > 200 else 0)
+        for rank in range(4):
+            if rank == 3 and 100 <= step < 100 + late:
+                away.append((step, at))
+            else:
+                seen.stepped(rank, step, at + dice.random() * 0.1)
+        if step == 100 + late:
+            for old, then in away:
+                seen.stepped(3, old, then)
+        if step % 30 == 0:
+            for old in range(max(0, step - work_after), step):
+                for rank in range(4):
+                    seen.worked(rank, old, 1.0 + (rank == 2 and old % 50 == 3))
+        if step % 50 == 49:
+            now = seen.last_at or 0.0
+            assert drawn_at(seen, heat, now, wide, 40) == drawn_at(seen, Heat(), now, wide, 40)
+
+
+def test_what_is_too_old_to_be_kept_rank_by_rank_is_drawn_with_its_slowest_rank() -> None:
+    seen = Pace(range(4))
+    seen.steps.limit = 50
+    for step in range(2000):
+        for rank in range(4):
+            seen.stepped(rank, step, START + step * 3.0 + (600 if step >= 1000 else 0), span=3.0)
+            seen.worked(rank, step, 1.6 if (rank, step) == (2, 500) else 1.0)
+    began, last = seen.began_at, seen.last_at
+    assert began == pytest.approx(START, abs=1)
+    assert last is not None
+    columns = drawn_at(seen, Heat(), last, 120.0, 60)
+    rank_2 = "".join(str(column[2]) for column in columns)
+    assert rank_2.count("4") == 1
+    assert {column[0] for column in columns} == {NO_STEP, USUAL}
+    dark = "".join(str(column[0]) for column in columns).strip("0")
+    assert 3 <= dark.count("0") <= 6, "the ten minutes without a step"
+
+
 def test_before_the_first_and_after_the_last_step_nothing_is_drawn() -> None:
     seen = trained(2, 5, noise=0)
     columns = Heat().draw(seen.steps, Window(START + 40, STEP_S, 40), seen.usual())

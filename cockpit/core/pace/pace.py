@@ -180,6 +180,7 @@ class Pace:
         """
         if self.steps.get(key) is not None:
             return
+        self.steps.past += 1
         for rank, took in seconds.items():
             if rank not in self.steps.place:
                 continue
@@ -223,6 +224,14 @@ class Pace:
     def step(self, number: int) -> Step | None:
         """A step of the present start of the run, if it is kept."""
         return self.steps.get((self._generation, number))
+
+    @property
+    def began_at(self) -> float | None:
+        """When the first step that is known ended, unix seconds; None if no step is known."""
+        oldest = next(iter(self.history.buckets), None)
+        if oldest is not None:
+            return oldest.at
+        return next((step.typical_end for step in self.steps), None)
 
     @property
     def last_at(self) -> float | None:
