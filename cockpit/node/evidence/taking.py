@@ -89,7 +89,7 @@ def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
         "trouble": list(trouble),
         "steps": _steps(asked),
     }
-    packed = [(one.rank, pack([one])) for one in dumps]
+    packed = [(one.rank, pack([one])) for one in dumps if one.process is not None]
     room = _Room(asked)
     # First without the recorders: nobody may have the time to wait for them.
     if packed:
