@@ -13,7 +13,7 @@ from cockpit import paths
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
-    from cockpit.checked import Flag, FlagOrAuto, Keys, Name, OnHang, Percent, Seconds, Table, Whole
+    from cockpit.checked import Command, Flag, FlagOrAuto, Keys, Name, OnHang, Percent, Seconds, Table, Whole
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,6 +24,9 @@ LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
 
 _TABLES = ("quotas", "notices", "watch", "evidence", "keys")
+
+_OWN = ("notify",)
+"""Keys that count in a person's own settings only: a folder that one got from others runs nothing."""
 
 SEE = "see docs/config.md"
 
@@ -107,6 +110,8 @@ class Settings:
     timestamps: Flag = True
     wrap: Flag = False
     probe: FlagOrAuto = "auto"
+    bell: Flag = True
+    notify: Command = ""
     notices: Notices = field(default_factory=Notices)
     watch: Watch = field(default_factory=Watch)
     evidence: Evidence = field(default_factory=Evidence)
@@ -144,6 +149,8 @@ def load() -> Config:
         except CockpitError as error:
             wrong.append(error)
             continue
+        if path == Path(LOCAL):
+            wrong += [_not_here(name) for name in _OWN if found.get(name)]
         if found.get("keys"):
             files.append(str(path))
         for name in _TABLES:
@@ -155,6 +162,11 @@ def load() -> Config:
         merged["read_only"] = True
     tables = {name: made(**merged[name]) for name, made in _MADE.items()}
     return Config(**merged | tables, where=" and ".join(files))
+
+
+def _not_here(name: str) -> CockpitError:
+    what = f"key {name!r}: is a command, and a project's settings run none"
+    return CockpitError(what, where=LOCAL, hint=f"put it into {paths.config()}, or give --{name}")
 
 
 def _table() -> Table:

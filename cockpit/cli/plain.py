@@ -8,13 +8,14 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from cockpit import config
 from cockpit.base.events import Left
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import Asks
 from cockpit.cli.merged import Missed
 from cockpit.cli.narration import Narrator, mute, say_left
-from cockpit.cli.output import say
+from cockpit.cli.output import ring, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
@@ -23,6 +24,7 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
+from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
@@ -49,6 +51,8 @@ class Output:
     :param times: of a stop, as the run was started with
     :param stalls: how the run's progress is watched
     :param fold: fold similar lines of many ranks into one
+    :param notify: the command that gets calls; None: that of the settings
+    :param since: what happened before is no reason to call: unix seconds
     """
 
     json: bool = False
@@ -58,6 +62,8 @@ class Output:
     times: Times = field(default_factory=Times)
     stalls: WatchOptions = field(default_factory=WatchOptions)
     fold: bool = True
+    notify: str | None = None
+    since: float = 0.0
 
     @property
     def asks(self) -> bool:
@@ -155,6 +161,7 @@ async def watch(
     watch_works(session)
     watch_stalls(session, output.stalls)
     keeper = keep_evidence(session)
+    _call_from(session, output)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)
@@ -223,6 +230,12 @@ async def watch(
         code = Exit.USAGE
     live.over(session.model, session.folder.name, code, _gone(session))
     return code
+
+
+def _call_from(session: Session, output: Output) -> None:
+    """Call a person when the run fails, stands still, or is over."""
+    chosen = ways(output.notify, config.load(), writer=session.writer)
+    Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
 
 
 def _gone(session: Session) -> Finding | None:

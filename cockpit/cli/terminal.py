@@ -39,6 +39,12 @@ def add_options(parser: Parser) -> None:
     group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
     group.add_argument("--read-only", action="store_true", help="the app changes nothing of the run")
     group.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="run this with /bin/sh when the run stands still, fails or is over; it gets JSON on its stdin "
+        "(docs/calls.md)",
+    )
+    group.add_argument(
         "--no-watch",
         action="store_true",
         help="do not look at ranks unasked when steps stop; docs/watch.md",
@@ -88,20 +94,22 @@ def needed() -> None:
         raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
 
 
-def fly(flight: Flight, *, read_only: bool) -> int:
+def fly(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
     """Open the app, as :func:`flown` does, where no event loop runs yet."""
-    return asyncio.run(flown(flight, read_only=read_only))
+    return asyncio.run(flown(flight, read_only=read_only, notify=notify))
 
 
-async def flown(flight: Flight, *, read_only: bool) -> int:
+async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
     """Open the app and wait until it is left; return the exit code.
+
+    :param notify: the command that gets calls; None: that of the settings
 
     :raises CockpitError: the start failed, or the config is wrong
     """
     from cockpit import config
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
-    app = CockpitApp(flight, config.load(), read_only=read_only)
+    app = CockpitApp(flight, config.load(), read_only=read_only, notify=notify)
     with _terminal_of(app):
         code = await app.run_async()
     if app.session is None:

@@ -41,7 +41,7 @@ def listed(**more: Any) -> None:
         [
             {
                 **{"run": "otter", "state": "ended", "unreachable": [], "ranks": 2, "running": 0},
-                **{"step": None, "step_t": None, "step_estimated": False},
+                **{"standing": "", "step": None, "step_t": None, "step_estimated": False},
                 **{"started": 1_795_233_881.0, "nodes": ["zeus", "apollo"], "program": PROGRAM},
                 **more,
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import time
 
 from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
@@ -69,8 +70,12 @@ async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | Non
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Joining
 
-        return await terminal.flown(Joining(folder, known, stalls=stalls), read_only=args.read_only)
-    return await _attach(folder, Output(args.json, args.headless, args.give_up, stalls=stalls), known)
+        flight = Joining(folder, known, stalls=stalls)
+        return await terminal.flown(flight, read_only=args.read_only, notify=args.notify)
+    output = Output(
+        args.json, args.headless, args.give_up, stalls=stalls, notify=args.notify, since=time.time()
+    )
+    return await _attach(folder, output, known)
 
 
 async def _attach(folder: RunFolder, output: Output, known: Known | None) -> Exit:

@@ -51,9 +51,9 @@ def main(words: list[str], leaving: str = "") -> int:
 
         collects = bool(launch.job.profiler) and not args.no_collect
         flight = Launching(request(launch), collects, leaving, stalls)
-        return terminal.fly(flight, read_only=args.read_only)
+        return terminal.fly(flight, read_only=args.read_only, notify=args.notify)
     times = Times(args.grace, args.finalise_wait)
-    output = Output(args.json, args.headless, args.give_up, leaving, times, stalls)
+    output = Output(args.json, args.headless, args.give_up, leaving, times, stalls, notify=args.notify)
     return asyncio.run(_run(launch, output))
 
 

@@ -32,17 +32,15 @@ from cockpit.core.stacks.page import as_page
 from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
+from cockpit.engine.facts import Facts
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
-
-RECENT = 200
-"""Calls of each rank that are looked at: who is missing follows from the last of each group."""
 
 EPILOG = """examples:
   cockpit stacks last                        the run that was started last
@@ -207,15 +205,14 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
     progress = StatusLine()
     async with _party(meant, args) as (party, root):
         _check_ranks(party.places(), args.ranks, party.title)
-        stacks = Sampler(party, ask, args.output or root)
+        more = Facts(party)
+        stacks = Sampler(party, ask, args.output or root, more)
         if args.tui:
             return await terminal.show_stacks(stacks)
-        asking = asyncio.create_task(Recorders(party).look(rows=RECENT))
-        try:
-            whole = await _samples(stacks, args, progress)
-            heard = await asking if whole else None
-        finally:
-            asking.cancel()
+        whole = await _samples(stacks, args, progress)
+        if whole and args.samples == 1:
+            await more.gather(stacks)
+        heard = more.heard if whole else None
         try:
             folder = str(await stacks.kept())
         except CockpitError as error:

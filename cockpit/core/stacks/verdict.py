@@ -142,6 +142,7 @@ RULES = tuple(
         suspects.few,
         together.mismatch,
         together.together,
+        alone.apart,
         alone.at_one_place,
         alone.loop,
         alone.moving,
