@@ -424,6 +424,7 @@ class Found:
     certainty: str = bound(Text(10, "sure|likely|unsure"), "unsure")
     severity: str = bound(Text(10, "error|warning|info"), "error")
     nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
+    since: Optional[float] = maybe(TIME)
     steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
 
 

@@ -160,8 +160,8 @@ async def watch(
     session.watch()
     watch_works(session)
     watch_stalls(session, output.stalls)
-    _call_from(session, output)
     keeper = keep_evidence(session)
+    _call_from(session, output)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)

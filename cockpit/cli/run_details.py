@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -28,20 +29,32 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
 from cockpit.engine.run.paces import PaceBook, estimate
+from cockpit.engine.stacks.evidence import Shown, gather, lacking
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.units import span_text
 
+EVIDENCE = 3
+"""Moments that nodes kept of which is told."""
 
-def show(folder: RunFolder, model: RunModel, state: str, pace: Pace, *, as_json: bool) -> int:
+
+def show(
+    folder: RunFolder, model: RunModel, state: str, pace: Pace, kept: Sequence[Shown], *, as_json: bool
+) -> int:
     """Print a run's nodes and ranks; a node that does not answer is listed with the reason.
 
     :param model: as :func:`now` found it
     :param state: in words
+    :param kept: what its nodes kept while nobody watched
     """
     with closing(SpooledLogs(folder)) as logs:
         named = pages(logs)
     if as_json:
-        out_json(_json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]})
+        told = _json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]}
+        told["evidence"] = [
+            {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
+            for one in kept
+        ]
+        out_json(told)
         return Exit.OK
     out(f"{folder.name}: {state}")
     out()
@@ -69,6 +82,10 @@ def show(folder: RunFolder, model: RunModel, state: str, pace: Pace, *, as_json:
     if cause is not None and cause.id == "gone":
         out()
         out(f"{cause.what}: {cause.detail}")
+    for one in kept[-EVIDENCE:]:
+        out()
+        out(one.sentence)
+        out_lines(f"  {text}" for text in (*one.found.evidence, f"{one.command}: all stacks"))
     if said := standing(model, time.time()):
         out()
         out(said)
@@ -88,6 +105,13 @@ def show(folder: RunFolder, model: RunModel, state: str, pace: Pace, *, as_json:
 def _about_pace(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     """Who is slow, while the run goes on."""
     return [] if model.over else list(pace_findings(pace, folder.name))
+
+
+async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect: bool) -> list[Shown]:
+    """What the nodes of a run kept while nobody watched; see :func:`now`."""
+    names = lacking(folder, model) if connect else []
+    shown, _ = await gather(folder, model, pools.of(folder.manifest).lend, names)
+    return shown
 
 
 async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunModel, str, Pace]:

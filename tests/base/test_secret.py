@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.base.secret import GONE, values, without, without_secrets
+from cockpit.base.secret import GONE, values, without
 
 TOKEN = "f00b4r" * 7
 
@@ -60,19 +60,3 @@ def test_values_of_the_environment_are_cut_wherever_they_are() -> None:
 @pytest.mark.parametrize("text", ["a:" * 5000, 'a="' * 5000, "a" * 10_000, "://" * 5000, "bearer " * 2000])
 def test_no_text_is_too_deep(text: str) -> None:
     assert len(without(text)) <= 2 * len(text)
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("loss = step(batch)", "loss = step(batch)"),
-        ('login(token="hf_abc")', 'login(token="(secret, 6 characters)")'),
-        ("os.environ['WANDB_API_KEY'] = 'x y'", "os.environ['WANDB_API_KEY'] = '(secret, 3 characters)'"),
-        ('{"password": "abc", "user": "me"}', '{"password": "(secret, 3 characters)", "user": "me"}'),
-        ('send("0123456789abcdefABCDEF")', 'send("(secret, 22 characters)")'),
-        ('open("checkpoints/of/the/last/epoch")', 'open("checkpoints/of/the/last/epoch")'),
-        ('api_key = "cut off', 'api_key = "(secret, 7 characters)"'),
-    ],
-)
-def test_source_code_without_secrets(line: str, shown: str) -> None:
-    assert without_secrets(line) == shown

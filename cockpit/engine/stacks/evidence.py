@@ -175,13 +175,13 @@ async def _read(link: Link, place: str, name: str, size: int) -> bytes:
 
 def _check(data: bytes, node: NodeEntry) -> None:
     try:
-        testimony(data, node, 0.0)
+        opened(data, node, 0.0)
     except Malformed as error:
         text = one_line(str(error), limit=200)
         raise RemoteError("protocol", f"its evidence makes no sense: {text}", where=node.name) from None
 
 
-def testimony(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
+def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
     """What a file of a node says, of its own ranks.
 
     :param ahead_s: its clock minus ours
@@ -240,7 +240,7 @@ def put_together(folder: RunFolder, model: RunModel) -> list[Shown]:
         for name in names:
             # A file that has been damaged here hides no other.
             with suppress(OSError, Malformed):
-                found.append(testimony(depot.read(entry, name), entry, model.nodes[entry.name].offset_s))
+                found.append(opened(depot.read(entry, name), entry, model.nodes[entry.name].offset_s))
     if not found:
         return []
     root = folder.path / "stacks"

@@ -19,7 +19,7 @@ from cockpit.base import kept, record, verbs
 from cockpit.base.fields import Target
 from cockpit.base.gate import plain
 from cockpit.base.progress import ring
-from cockpit.base.secret import without_secrets
+from cockpit.base.secret import values, without
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.packing import pack
 from cockpit.node import procfs, safefiles
@@ -89,7 +89,7 @@ def _look(asked: Dict[str, Any]) -> Dict[str, Any]:
         "trouble": list(trouble),
         "steps": _steps(asked),
     }
-    packed = [(one.rank, pack([one])) for one in dumps]
+    packed = [(one.rank, pack([one])) for one in dumps if one.process is not None]
     room = _Room(asked)
     # First without the recorders: nobody may have the time to wait for them.
     if packed:
@@ -179,11 +179,18 @@ def _stacks(asked: Dict[str, Any], end: float, trouble: List[str]) -> List[Dump]
     wish = verbs.Stacks(tuple(targets), timeout_s=min(SPY_S, left_s))
     call = _Budget(wish, end)
     looks = Dumps(call, wish, path or os.devnull, gently=True)
-    dumps = [replace(one, source=without_secrets(one.source)) for one in looks.all(targets)]
+    secrets = {one.rank: _secrets(one.pid) for one in targets}
+    dumps = [replace(one, source=without(one.source, secrets[one.rank])) for one in looks.all(targets)]
     missing = len(targets) - len(dumps)
     if missing:
         trouble.append("no time was left for the stacks of %d of %d ranks" % (missing, len(targets)))
     return sorted(dumps, key=lambda one: one.rank)
+
+
+def _secrets(pid: int) -> List[str]:
+    """The values of a rank's variables that are secrets: none is in a line of its source code."""
+    pairs = (one.decode("utf-8", "replace").partition("=") for one in procfs.environment(pid))
+    return values({name: value for name, _, value in pairs})
 
 
 def _targets(asked: Dict[str, Any], end: float) -> List[Target]:

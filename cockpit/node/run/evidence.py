@@ -30,6 +30,8 @@ LEAST = 64 << 10
 
 TOO_LONG_S = 60.0
 """Seconds after which the process that looks is killed; by itself it ends much sooner."""
+HURRY_S = 5.0
+"""The same once no rank is left, or the run is to stop: the supervisor ends after it."""
 AGAIN_S = 20.0
 """Seconds between two times that a cockpit may ask."""
 BUDGET_S = {"failure": 2.5, "asked": 5.0, "stall": 20.0}
@@ -93,6 +95,8 @@ class Evidence:
         self._asked_at: Optional[float] = None
         self._failed_at: Optional[float] = None
         self._held: List[Attempt] = []
+        self._hold_until = 0.0
+        self._pending: List[int] = []
         self._looking: Optional[_Looking] = None
         self._told: Dict[str, int] = {}
         self._stalled: Optional[Tuple[str, float]] = None
@@ -124,16 +128,23 @@ class Evidence:
             return
         now = time.monotonic()
         failed = self._ranks.take_failed()
+        if failed and not self._held:
+            self._hold_until = now + self._wish.hold_s
         self._held += failed
+        self._pending += [one.rank for one in failed]
         if self._looking is not None and now > self._looking.kill_at:
             self._looking.kill()
+        live = self._ranks.live()
+        if self._looking is not None and (stopping or not live):
+            self._looking.kill_at = min(self._looking.kill_at, now + HURRY_S)
         if stopping:
             self._release()
             return
-        live = self._ranks.live()
         if self._looking is None:
-            self._begin(now, names, failed, live)
-        if self._looking is None or self._looking.why != "failure" or now > self._looking.hold_until:
+            self._begin(now, names, live)
+        # One that looks for another reason is through soon: then it is these ranks' turn.
+        wanted = self._looking is not None and (self._looking.why == "failure" or self._pending)
+        if not wanted or now > self._hold_until:
             self._release()
         self._mind_stillness(now, live)
 
@@ -143,7 +154,8 @@ class Evidence:
         if looking is None or looking.pid != pid:
             return False
         self._looking = None
-        self._release()
+        if looking.why == "failure":
+            self._release()
         self._tell(looking, looking.said(), status)
         return True
 
@@ -155,12 +167,13 @@ class Evidence:
 
     # What it does
 
-    def _begin(self, now: float, names: List[str], failed: List[Attempt], live: List[Attempt]) -> None:
+    def _begin(self, now: float, names: List[str], live: List[Attempt]) -> None:
+        failed, self._pending = self._pending, []
         if failed:
             recent = self._failed_at is not None and now - self._failed_at < self._wish.every_s
             if not recent and (live or self._nccl_dumps()):
                 self._failed_at = now
-                self._look("failure", live, failed=[one.rank for one in failed])
+                self._look("failure", live, failed=failed)
             return
         if record.WISH in names and self._is_asked(now) and live:
             self._look("asked", live)
@@ -233,7 +246,7 @@ class Evidence:
             "floor": self._wish.floor,
         }
         try:
-            self._looking = _Looking(asked, self._folder, hold_s=self._wish.hold_s)
+            self._looking = _Looking(asked, self._folder)
         except OSError as error:
             self._say_once(why, "nobody can be started to look: %s" % error)
 
@@ -281,16 +294,15 @@ class Evidence:
 
         for rank in self._held:
             procfs.send(*rank.wrapper, RELEASE)
-        self._held = []
+        self._held, self._pending = [], []
 
 
 class _Looking:
     """The process that looks at the ranks."""
 
-    def __init__(self, asked: Dict[str, Any], folder: str, *, hold_s: float) -> None:
+    def __init__(self, asked: Dict[str, Any], folder: str) -> None:
         self.asked = asked
         self.why = str(asked["why"])
-        self.hold_until = time.monotonic() + hold_s
         self.kill_at = time.monotonic() + TOO_LONG_S
         self._out, end = os.pipe()
         os.set_blocking(self._out, False)
@@ -306,8 +318,7 @@ class _Looking:
             os.close(end)
 
     def kill(self) -> None:
-        """End it, with what it has started; it is still to be waited for."""
-        self.kill_at = float("inf")
+        """End it, with what it has started; it is still to be waited for. Again, if that is not enough."""
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(OSError):

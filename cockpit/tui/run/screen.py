@@ -30,6 +30,7 @@ from cockpit.core.text import one_line
 from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
+from cockpit.engine.facts import Facts
 from cockpit.engine.keeper import Keeper, keep_evidence
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
@@ -406,7 +407,8 @@ class RunScreen(CommandScreen):
         run = self.board.folder.name
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
-        self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
+        root, more = self.board.folder.path / "stacks", Facts(party, self.session.pace)
+        self.app.push_screen(StackScreen(Sampler(party, Ask(), root, more)))
 
     def _no_stall_stacks(self) -> str:
         return "" if self.board.model.watch.snapshot else "the run has not stood still"
