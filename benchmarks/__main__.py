@@ -35,6 +35,7 @@ from benchmarks import (
     stacks,
     tohelp,
     uilag,
+    watch,
     watched,
 )
 from benchmarks.measure import FOLDER, BenchmarkError
@@ -53,6 +54,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "help": tohelp.run,
     "footprint": footprint.run,
     "watched": watched.run,
+    "watch": watch.run,
     "probe": probe.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
@@ -103,7 +105,7 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "probe", "dumped") and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "watch", "probe", "dumped") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None
 
