@@ -42,7 +42,7 @@ TICK_S = 1.0
 """Seconds between two looks at what is known of progress."""
 
 GAP_S = 1.5
-"""Seconds between the two samples of a look."""
+"""Seconds from the beginning of one sample of a look to that of the next, at least."""
 
 SAMPLE_S = 15.0
 """Seconds after which a sample is as it is: who has not answered, has not."""
@@ -191,8 +191,9 @@ class Looker:
         sampler = Sampler(self._party, Ask(timeout_s=TIMEOUT_S), self._root)
         asked = asyncio.create_task(self._heard())
         try:
+            began = time.monotonic()
             await _within(sampler)
-            await asyncio.sleep(GAP_S)
+            await asyncio.sleep(max(0.0, began + GAP_S - time.monotonic()))
             await _within(sampler)
             heard = await asyncio.wait_for(asked, SAMPLE_S)
         except (TimeoutError, asyncio.TimeoutError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.base.events import Found, FoundStep, Watched
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of, ranks_of
-from cockpit.core.run.states import Watching
+from cockpit.core.run.states import Run, Watching
 from cockpit.core.text import one_line
 
 MOVES = "moves"
@@ -101,6 +101,15 @@ def head(watch: Watching, still_s: float) -> str:
     found = watch.finding
     where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
     return f"no step {'yet, after' if watch.step is None else 'for'} {span(still_s)}{where}"
+
+
+def standing(run: Run, now: float) -> str:
+    """That a live run makes no step, and when that was seen; empty: it does, or nobody has seen it.
+
+    :param now: unix seconds
+    """
+    text = "" if run.over else head(run.watch, run.watch.for_s(now))
+    return text and f"{text} (seen {span(now - run.watch.at)} ago)"
 
 
 def span(seconds: float) -> str:

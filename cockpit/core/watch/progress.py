@@ -128,7 +128,9 @@ class Tracker:
             steps = sum(progress.step for _, progress in told)
             age = min(self._age(at, run, rank) for rank, _ in told)
             front = max(progress.step for _, progress in told)
-            return "steps", ("steps", attempts, len(told), steps), age, pace.usual(), front
+            # Before that nobody asks what is usual.
+            usual = pace.usual() if age > self._least_s else None
+            return "steps", ("steps", attempts, len(told), steps), age, usual, front
         if self._said is not None:
             step, when = self._said
             usual = median(self._gaps) if len(self._gaps) >= NEEDED else None
@@ -163,19 +165,17 @@ class Tracker:
         stepped = sum(rank.sample is not None and rank.sample.progress is not None for rank in noting)
         if self._first_at is None and 2 * stepped > len(noting):
             self._first_at = at
-        patience = 2 * max(self._least_s, 6 * (pace.usual() or 0.0))
-        late: dict[int, float] = {}
-        going = 0
+        ages: dict[int, float] = {}
         for rank in noting:
             if rank.sample is None or run.nodes[rank.node].link != "ok":
                 continue
-            if rank.sample.progress is None:
-                if self._first_at is not None and at - self._first_at > patience:
-                    late[rank.rank] = at - self._first_at
-            elif self._age(at, run, rank) > patience:
-                late[rank.rank] = self._age(at, run, rank)
-            elif self._age(at, run, rank) <= self._least_s:
-                going += 1
-        if not late or 2 * going <= len(noting):
+            if rank.sample.progress is not None:
+                ages[rank.rank] = self._age(at, run, rank)
+            elif self._first_at is not None:
+                ages[rank.rank] = at - self._first_at
+        going = sum(age <= self._least_s for age in ages.values())
+        if 2 * going <= len(noting) or max(ages.values()) <= 2 * self._least_s:
             return 0, 0.0
-        return mask_of(late), max(late.values())
+        patience = 2 * max(self._least_s, 6 * (pace.usual() or 0.0))
+        late = {rank: age for rank, age in ages.items() if age > patience}
+        return mask_of(late), max(late.values(), default=0.0)
