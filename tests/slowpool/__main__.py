@@ -6,17 +6,15 @@ What is there from before is not tried again. With --write the table is kept in 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import secrets
-import signal
 import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from tests import tries
 from tests.slowpool.cases import Launch, launches
 from tests.slowpool.scoring import Outcome, met, page, table
 from tests.slowpool.watching import watched
@@ -26,20 +24,11 @@ SCORE = Path(__file__).with_name("SCORE.md")
 
 def main() -> int:
     """Try what is asked for and is not there yet; 1 if the aim is missed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.slowpool", description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="to see them again")
-    parser.add_argument("--shard", default="1/1", metavar="I/N", help="only each Nth launch, from the Ith on")
+    parser = tries.parser("slowpool", __doc__, SCORE)
     parser.add_argument("--launches", default="", help="only these: ddp-1,zero3-4")
-    parser.add_argument("--folder", type=Path, help="for what was told (slowpool-SEED in the temp folder)")
-    parser.add_argument("--write", action="store_true", help=f"keep the table in {SCORE.name}")
     args = parser.parse_args()
-    folder = args.folder or Path(tempfile.gettempdir()) / f"slowpool-{args.seed}"
-    folder.mkdir(exist_ok=True)
-    print(f"seed {args.seed}, {folder}", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its run is stopped
-    first, _, count = args.shard.partition("/")
-    wanted = launches(args.seed)[int(first) - 1 :: int(count)]
-    for launch in wanted:
+    folder = tries.folder_of("slowpool", args)
+    for launch in tries.shard_of(launches(args.seed), args.shard):
         if not args.launches or launch.name in args.launches.split(","):
             try:
                 asyncio.run(_try(launch, folder))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests import tries
 from tests.slowpool.cases import SETUPS, SITES, SIZES, Fault, Launch
 
 
@@ -88,14 +87,9 @@ def near(fault: Fault, size: float) -> bool:
 
 def page(outcomes: Sequence[Outcome], seed: int) -> str:
     """The score, with what else must be known about it."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    loads = sorted(one.load for one in outcomes)
-    when = f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}, seed {seed}"
-    load = f"load {loads[0]:.0f} to {loads[-1]:.0f}" if loads else ""
+    when = tries.when(seed, [one.load for one in outcomes])
     wrong = [f"    {one}" for one in outcomes if not one.alone]
-    lines = ["# Who is slow", "", HEAD, "", f"{when}, {load}.", "", table(outcomes), ""]
+    lines = ["# Who is slow", "", HEAD, "", f"{when}.", "", table(outcomes), ""]
     return "\n".join([*lines, "Not as it should be:", "", *(wrong or ["    nothing"]), ""])
 
 

@@ -1,0 +1,15 @@
+"""All kinds that are tried."""
+
+from __future__ import annotations
+
+from tests.faultpool.kind import Kind
+from tests.faultpool.kinds import collectives, ends, healthy, locks, reading, workers
+
+KINDS: tuple[Kind, ...] = (
+    *reading.KINDS,
+    *locks.KINDS,
+    *workers.KINDS,
+    *collectives.KINDS,
+    *ends.KINDS,
+    *healthy.KINDS,
+)
