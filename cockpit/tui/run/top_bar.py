@@ -120,8 +120,7 @@ def _still(head: Head, sign: str) -> Part | None:
         return None
     if watch.stalled:
         return Part(((f"{sign} {words}", "warn"),), 0)
-    short = Part(((words.partition(" · ")[0], "dim"),), 0)
-    return Part(((words, "dim"),), 0, short if short.pieces[0][0] != words else None)
+    return Part(((words, "dim"),), 0)
 
 
 def _front(head: Head) -> tuple[float | None, float | None]:
