@@ -27,7 +27,11 @@ def add_options(parser: Parser) -> None:
     node_options.add_options(group)
     group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
     group.add_argument(
-        "--pid", type=_pid, metavar="N", default=0, help="the job of this rank, or that this process started"
+        "--pid",
+        type=_pid,
+        metavar="N",
+        default=0,
+        help="the job of this rank, or that this process started; or a Python program that is no rank",
     )
     group.add_argument(
         "--match",

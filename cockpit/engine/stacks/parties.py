@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, choose, group, within
+from cockpit.core.run.jobs import Found, Job, choose, group, has_named, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -226,11 +226,16 @@ async def find_job(
     :raises CockpitError: there is none, or there are several and none was named
     """
 
-    async def ask(node: str) -> SeekAnswer:
-        return within(await (await pool.lend(node)).call(verbs.Seek()), step)
+    async def ask(node: str, request: verbs.Seek) -> SeekAnswer:
+        return within(await (await pool.lend(node)).call(request), step)
 
-    answers, errors = await settle({name: ask(name) for name in names})
+    answers, errors = await settle({name: ask(name, verbs.Seek()) for name in names})
     jobs = group(answers)
+    if (pid or match) and not has_named(jobs, pid, match):
+        # It may be a program that is no rank by itself.
+        request = verbs.Seek(pid=pid, match="" if pid else match)
+        again, late = await settle({name: ask(name, request) for name in answers})
+        jobs, errors = group(again), {**errors, **late}
     if not jobs and errors:
         raise next(iter(errors.values()))
     return choose(jobs, wanted, pid=pid, match=match), errors
