@@ -404,6 +404,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
     events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
     events.RankProbe: EventKind(NODE, _probed, None),
+    events.RankSteps: EventKind(NODE, None, None),
     events.LauncherExited: EventKind(
         NODE,
         _node(
