@@ -13,6 +13,7 @@ from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
 from cockpit.core.pace.history import BUCKETS, History
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import rows
+from cockpit.core.pace.said import SaidSteps
 from cockpit.core.pace.steps import FEWEST, Steps
 
 START = 1_800_000_000.0
@@ -179,6 +180,18 @@ def test_lines_that_arrive_in_portions_are_timed_over_several() -> None:
     assert all(span == pytest.approx(0.25, rel=0.2) for span in spans)
     seen.stepped(0, 200, START + 100, exact=False)
     assert next(seen.steps.newest()).typical_span == pytest.approx(50, abs=1), "a stall is one"
+
+
+def test_steps_that_ranks_print_count_unless_they_note_them() -> None:
+    seen = Pace((0, 1))
+    said = SaidSteps(seen)
+    seen.stepped(1, 3, START)
+    for step in range(1, 40):
+        for rank in (0, 1):
+            said.read(rank, f"step {step}/5000 loss 2.5\n".encode(), START + 3.0 * step)
+    assert (seen.of(0).step, seen.of(0).estimated) == (39, True)
+    assert seen.of(0).span == pytest.approx(3.0)
+    assert (seen.of(1).step, seen.of(1).estimated) == (3, False)
 
 
 def test_the_rank_itself_is_believed_over_its_log() -> None:

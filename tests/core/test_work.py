@@ -13,6 +13,7 @@ from cockpit.core.recorder.look import look
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.recorder.spans import union, within, without
 from cockpit.core.recorder.work import Step, Work, parts, work
+from tests.recorder import plainly
 from tests.recorder.named import slow
 from tests.recorder.training import Training
 
@@ -77,6 +78,20 @@ def test_the_slow_rank_is_found_and_nobody_else(
 def test_of_healthy_ranks_none_is_slow(shape: tuple[int, int], seed: int, buckets: int, layers: int) -> None:
     run = training(shape, seed, None, 0, "data", buckets=buckets, layers=layers)
     assert slow(works(run)) == []
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    SHAPES, st.integers(0, 1 << 30), st.sampled_from(["data", "forward", "backward"]), st.floats(0, 2),
+    st.integers(1, 5), st.booleans(),
+)  # fmt: skip
+def test_it_is_what_the_definition_says(
+    shape: tuple[int, int], seed: int, part: str, delay: float, buckets: int, whole: bool
+) -> None:
+    run = training(shape, seed, seed % (shape[0] * shape[1]), delay, part, buckets=buckets)
+    keep = None if whole else {0: seed % len(run.entries[0]) + 1}
+    seen = look(run.recorded(keep), Memberships(run.world))
+    assert work(seen, run.step_times()) == plainly.work(seen, run.step_times())
 
 
 @settings(max_examples=10, deadline=None)

@@ -243,6 +243,11 @@ class Pace:
         """Whether any rank notes its steps itself."""
         return any(known.exact for known in self._known.values())
 
+    def notes(self, rank: int) -> bool:
+        """Whether a rank notes its steps itself."""
+        known = self._known.get(rank)
+        return known is not None and known.exact
+
     def usual(self) -> float | None:
         """Seconds of a step: the median of the last ones; None: not known."""
         spans = (step.typical_span for step in self._newest(USUAL))
@@ -256,7 +261,8 @@ class Pace:
             return RankPace()
         place = self.steps.place[rank]
         lasts = self._lasts(rank, list(self._newest(LOOKED_AT)))
-        spans = [step.spans[place] for step in lasts if not math.isnan(step.spans[place])]
+        took = [step.spans[place] if known.exact else step.estimate for step in lasts]
+        spans = [span for span in took if not math.isnan(span)]
         judged = self._judged(LOOKED_AT) if self.works else ()
         judged = [step for step in judged if not math.isnan(step.works[place])]
         works = [] if self.lag else [step.works[place] for step in judged]

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from cockpit.base.events import Progress, RankStarted, Sample
+from cockpit.base.events import Progress, RankStarted, RankSteps, Sample
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, past, past_of, recall
@@ -122,6 +122,10 @@ class PaceBook:
             return
         if isinstance(fact, RankStarted) and fact.rank in node.ranks:
             self.pace.restarted(fact.rank, fact.attempt)
+        elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
+            # What no sample has told of: the rank had ended before the next one.
+            for step in fact.steps:
+                self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:

@@ -9,6 +9,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
     Case,
+    ClassPart,
     bad_child,
     every_text,
     number_text,
