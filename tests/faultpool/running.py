@@ -148,7 +148,7 @@ class Run:
         return found
 
     def stacks(self) -> dict[str, Any]:
-        """What cockpit says when it is asked.
+        """What cockpit says when it is asked; of a run that is over, how it ended.
 
         :raises Trouble: nothing
         """
@@ -156,10 +156,14 @@ class Run:
             [*self._cockpit, "stacks", self.name, "--json"],
             stdin=subprocess.DEVNULL, capture_output=True, env=self._env, timeout=90, check=False,
         )  # fmt: skip
+        said = done.stderr.decode()
+        if not done.stdout and "the run has ended" in said:
+            found = unasked.of_end(self._cockpit, self.name, self._env)
+            return {"verdict": found or {**unasked.NOTHING, "id": "over", "what": said}, "classes": []}
         try:
             told: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
-            raise Trouble(f"stacks: {done.stderr.decode()[-300:]}") from None
+            raise Trouble(f"stacks: {said[-300:]}") from None
         return told
 
     def unasked(self) -> tuple[dict[str, Any] | None, float | None]:

@@ -49,10 +49,10 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
         return Judged("accused" if accused else "right", "", "over" if accused and sure else "right")
     place = _place(case, said["where"]) if kind.named and any(kind.named) and kind.state != "ended" else ""
     good = said["id"] in GOOD
-    if named in case.blamed:
+    if named in case.blamed and not (case.fault and good):
         fits = said["certainty"] in kind.certainty
         return Judged("right", place, "right" if fits else "over" if sure else "under")
-    if named:
+    if named and named not in case.blamed:
         return Judged("accused" if kind.state == "slow" else "wrong", "", "over" if sure else "")
     if len(case.ranks) == RANKS and place == "right" and not good and said["id"] != "unknown":
         return Judged("right", place, "right")  # all of them: nobody in particular

@@ -57,6 +57,7 @@ def test_only_exactly_the_right_ranks_are_right() -> None:
     assert judged(one, "on", said("1")).certainty == "over"
     assert judged(one, "off", said("", "unsure", "unknown")).rank == "blind"
     assert not judged(one, "off", said("", "sure", "moving")).right
+    assert judged(one, "off", said("2", "unsure", "moving", place)).rank == "blind"
 
 
 def test_nobody_may_be_named_where_only_the_recorder_knows() -> None:

@@ -17,7 +17,14 @@ LOOK_S = 40
 SPARED_S = 15
 """So long those who are not to be accused are watched."""
 WHY = "This cockpit does not watch for standstills by itself yet: `cockpit run` has no `--hang-after`."
-NOTHING = {"id": "quiet", "what": "it said nothing", "ranks": "", "where": "", "certainty": "unsure"}
+NOTHING = {
+    "id": "quiet",
+    "what": "it said nothing",
+    "ranks": "",
+    "where": "",
+    "certainty": "unsure",
+    "severity": "info",
+}
 
 
 @functools.cache
