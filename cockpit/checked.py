@@ -41,8 +41,11 @@ def must_be(words: str) -> WrapValidator:
 Flag = Annotated[StrictBool, must_be("true or false")]
 FlagOrAuto = Annotated[StrictBool | Literal["auto"], must_be('true, false or "auto"')]
 Name = Annotated[StrictStr, must_be("the name of a theme")]
+Command = Annotated[StrictStr, must_be("a command, as one would type it")]
 Keys = Annotated[StrictStr, must_be('a text like "x,ctrl+x"')]
 Whole = Annotated[int, Field(strict=True, ge=0, lt=1 << 62), must_be("a whole number from 0 on")]
+Seconds = Annotated[float, Field(strict=True, gt=0, lt=1e9), must_be("a number of seconds")]
+OnHang = Annotated[Literal["note", "stop"], must_be('"note" or "stop"')]
 Percent = Annotated[float, Field(strict=True, ge=0, le=100), must_be("a number from 0 to 100")]
 
 

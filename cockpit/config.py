@@ -13,7 +13,7 @@ from cockpit import paths
 from cockpit.errors import CockpitError, ManyErrors
 
 if TYPE_CHECKING:
-    from cockpit.checked import Flag, FlagOrAuto, Keys, Name, Percent, Table, Whole
+    from cockpit.checked import Command, Flag, FlagOrAuto, Keys, Name, OnHang, Percent, Seconds, Table, Whole
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,7 +23,10 @@ else:
 LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
 
-_TABLES = ("quotas", "notices", "keys")
+_TABLES = ("quotas", "notices", "watch", "keys")
+
+_OWN = ("notify",)
+"""Keys that count in a person's own settings only: a folder that one got from others runs nothing."""
 
 SEE = "see docs/config.md"
 
@@ -70,6 +73,20 @@ class Notices:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """What is done when no step is made; docs/watch.md explains it.
+
+    :param look: whether cockpit looks at ranks by itself
+    :param hang_after: seconds without a step
+    :param on_hang: ``note``, or ``stop``
+    """
+
+    look: Flag = True
+    hang_after: Seconds = 30.0
+    on_hang: OnHang = "note"
+
+
+@dataclass(frozen=True)
 class Settings:
     """What may be in a file of settings; docs/config.md explains each."""
 
@@ -79,7 +96,10 @@ class Settings:
     timestamps: Flag = True
     wrap: Flag = False
     probe: FlagOrAuto = "auto"
+    bell: Flag = True
+    notify: Command = ""
     notices: Notices = field(default_factory=Notices)
+    watch: Watch = field(default_factory=Watch)
     quotas: Quotas = field(default_factory=Quotas)
     keys: Mapping[str, Keys] = field(default_factory=dict)
 
@@ -90,6 +110,9 @@ class Config(Settings):
 
     where: str = ""
     """The file, or files, that ``keys`` came from."""
+
+
+_MADE: Mapping[str, Callable[..., Any]] = {"quotas": Quotas, "notices": Notices, "watch": Watch}
 
 
 def load() -> Config:
@@ -106,6 +129,8 @@ def load() -> Config:
         except CockpitError as error:
             wrong.append(error)
             continue
+        if path == Path(LOCAL):
+            wrong += [_not_here(name) for name in _OWN if found.get(name)]
         if found.get("keys"):
             files.append(str(path))
         for name in _TABLES:
@@ -115,14 +140,19 @@ def load() -> Config:
         raise ManyErrors(wrong)
     if os.environ.get("COCKPIT_READ_ONLY", "0") not in ("", "0"):
         merged["read_only"] = True
-    tables = {"quotas": Quotas(**merged["quotas"]), "notices": Notices(**merged["notices"])}
+    tables = {name: made(**merged[name]) for name, made in _MADE.items()}
     return Config(**merged | tables, where=" and ".join(files))
+
+
+def _not_here(name: str) -> CockpitError:
+    what = f"key {name!r}: is a command, and a project's settings run none"
+    return CockpitError(what, where=LOCAL, hint=f"put it into {paths.config()}, or give --{name}")
 
 
 def _table() -> Table:
     from cockpit.checked import table
 
-    tables = {"quotas": table(Quotas.__annotations__), "notices": table(Notices.__annotations__)}
+    tables = {name: table(made.__annotations__) for name, made in _MADE.items()}
     return table({**Settings.__annotations__, **tables})
 
 

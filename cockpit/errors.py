@@ -15,7 +15,8 @@ class Exit(IntEnum):
     RANK_FAILED = 1
     USAGE = 2
     NODE_UNFIT = 3
-    INTERNAL = 4
+    HUNG = 4
+    INTERNAL = 5
     LEFT = 130
 
 

@@ -64,6 +64,11 @@ def env_int(name: str, default: int) -> int:
     return int(os.environ.get(name, default))
 
 
+def env(name: str, default: str) -> str:
+    """Read a word that a launcher sets (``MASTER_ADDR``, …)."""
+    return os.environ.get(name, default)
+
+
 def say(text: str) -> None:
     """Print one line at once, also when nobody set PYTHONUNBUFFERED."""
     sys.stdout.write(text + "\n")

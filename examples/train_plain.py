@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Looks like training, needs nothing but Python: ranks do not talk to each other. For trying out launches.
+"""Looks like training, needs nothing but Python. For trying out launches.
 
     cockpit run hostfile --launcher command -- train_plain.py --steps 100 --slow 3@10:0.5
 
+Ranks do not talk to each other, unless ``--together`` says that they meet in each step, as in training.
 The flags below ``--lines`` make it a nuisance on purpose: torrents of output, junk that terminals choke on,
 a process that will not end, one that gets away.
 """
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterator
 
 import faults
+from meeting import Meeting
 
 JUNK_EVERY = 50
 """One line in so many is junk, with ``--junk``."""
@@ -67,6 +69,9 @@ def lines(count: int, rank: int, seed: int, junk: bool) -> Iterator[bytes]:
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = faults.parser("Pretend to train.", step_time=0.05)
+    parser.add_argument(
+        "--together", action="store_true", help="ranks wait for each other in each step, over TCP"
+    )
     nuisance = parser.add_argument_group("being a nuisance")
     nuisance.add_argument(
         "--lines", type=int, default=0, metavar="N", help="first print N lines as fast as possible"
@@ -101,10 +106,13 @@ def main() -> None:
     sys.stdout.buffer.writelines(lines(args.lines, rank, args.seed, args.junk))
     sys.stdout.flush()
 
+    meeting = Meeting() if args.together else None
     dice = random.Random(f"{args.seed}/{rank}")
     for step in range(1, args.steps + 1):
         begin = time.perf_counter()
         faults.step_begins(args, rank, step)
+        if meeting is not None:
+            meeting.barrier()
         loss = math.exp(-step / 20) + dice.uniform(0, 0.02)
         lr = 1e-3 * (1 - step / (args.steps + 1))
         took = time.perf_counter() - begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +10,29 @@ import hypothesis
 import pytest
 
 from cockpit import slurm
+from tests.dealing import dealt
 from tests.warm import Warm, warm
 
 pytest_plugins = ["tests.lab.fixtures"]
 
-LONG = ("test_foreign.py", "test_plan.py", "test_spine.py", "test_stacks.py")
-"""Files of the lab with tests of half a minute and more."""
+WAITING = {
+    "cli/test_collectives.py": 40,
+    "demo/test_demo.py": 60,
+    "hostile/test_hostile.py": 60,
+    "hostile/test_ssh.py": 40,
+    "lab/test_foreign.py": 100,
+    "lab/test_plan.py": 60,
+    "lab/test_slurm.py": 100,
+    "lab/test_spine.py": 120,
+    "lab/test_stacks.py": 120,
+    "probe/test_programs.py": 30,
+    "probe/test_real_torch.py": 40,
+    "slowpool/test_slowpool.py": 40,
+}
+"""Files whose tests take long, nearly all of it waiting, and for about how many seconds."""
+
+WAITING_S = 20
+"""About as long do other files of the lab wait, and those that launch something."""
 
 # No timed asserts: a busy machine must not fail a property.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -40,19 +58,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what waits longest, while other workers compute: else all wait at the end.
-
-    Workers with nothing to do take over what comes last, until each has one test left: none of those is long.
-    """
-
-    def turn(item: pytest.Item) -> int:
-        if item.get_closest_marker("lab") is None:
-            return 3
-        if "slurm" in item.path.name:
-            return 0
-        return 1 if item.path.name in LONG else 2
-
-    items.sort(key=turn)
+    """With workers, each begins with some of the tests that wait."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    files: dict[str, list[pytest.Item]] = {}
+    waits: dict[str, float] = {}
+    for item in items:
+        name = item.path.relative_to(Path(__file__).parent).as_posix()
+        files.setdefault(name, []).append(item)
+        if name in WAITING or any(item.iter_markers("lab")) or any(item.iter_markers("launch")):
+            waits[name] = WAITING.get(name, WAITING_S)
+    items[:] = dealt(files, waits, workers)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from cockpit import config, paths
+from cockpit.cli import terminal
+from cockpit.cli.parsing import Parser
 from cockpit.cli.verbs import where
+from cockpit.engine.watching import WatchOptions
 from cockpit.errors import CockpitError, Exit
 
 DOCS = Path(__file__).parent.parent / "docs" / "config.md"
@@ -143,10 +146,11 @@ def test_the_docs_list_every_key_with_its_value() -> None:
     expected = {
         field.name: json.dumps(field.default)
         for field in fields(config.Config)
-        if field.name not in ("quotas", "notices", "keys", "where")
+        if field.name not in ("quotas", "notices", "watch", "keys", "where")
     }
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Quotas)}
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Notices)}
+    expected |= {field.name: json.dumps(field.default) for field in fields(config.Watch)}
     assert {name: value for name, value in table.items() if name in expected} == expected
 
 
@@ -182,6 +186,30 @@ def test_notices_are_switched_off_one_by_one(local: Write) -> None:
     local("[notices]\nlos = true\n")
     with pytest.raises(CockpitError, match=re.escape("key 'notices.los': unknown; did you mean 'loss'?")):
         config.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("hang_after = 0", "key 'watch.hang_after': must be a number of seconds, not 0"),
+        ("hang_after = nan", "must be a number of seconds, not nan"),
+        ('on_hang = "kill"', """key 'watch.on_hang': must be "note" or "stop", not 'kill'"""),
+        ("looks = true", "key 'watch.looks': unknown; did you mean 'look'?"),
+    ],
+)
+def test_a_wrong_setting_of_the_watch_is_said(local: Write, text: str, why: str) -> None:
+    local(f"[watch]\n{text}\n")
+    with pytest.raises(CockpitError, match=re.escape(why)):
+        config.load()
+
+
+def test_options_of_the_watch_come_before_its_settings(local: Write) -> None:
+    local('[watch]\nhang_after = 60\non_hang = "stop"\n')
+    parser = Parser("run", "Launch.")
+    terminal.add_options(parser)
+    assert terminal.watch_options(parser.parse_args([])) == WatchOptions(True, 60.0, "stop")
+    words = ["--no-watch", "--hang-after", "5", "--on-hang", "note"]
+    assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(False, 5.0, "note")
 
 
 def test_the_example_of_the_docs_is_read(local: Write) -> None:

@@ -171,6 +171,13 @@ class StopAnswer:
 
 
 @dataclass(frozen=True)
+class KeepAnswer:
+    """whether there is a supervisor"""
+
+    alive: bool = bound(FLAG)
+
+
+@dataclass(frozen=True)
 class RunFacts(RunIdentity):
     """``record.json``: what a run folder was made for."""
 

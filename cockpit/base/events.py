@@ -43,10 +43,13 @@ from cockpit.base.gate import (
     plain,
     read,
 )
+from cockpit.base.kept import FILE, REASONS
 
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
 STARTS = Whole(0, 1 << 30)
+RANK_SET = ListOf(RANK, RANK_LIMIT)
+"""Ranks of any number of nodes."""
 STEPS_A_SAMPLE = 512
 """Steps of a rank in one measurement: as many as its ring has room for."""
 
@@ -137,6 +140,23 @@ class RankProbe(Fact):
     server: str = bound(SENTENCE, "")
     handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
     steps: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
+class EvidenceKept(Fact):
+    """what the ranks were doing was kept; `why`: `stall` (they have stood still `since`), `failure`, `asked`;
+    in `file`: stacks of `stacks`, recorders of `recorders`; `text`: what is missing; no `file`: all of it;
+    `over_s`: they went on after so long"""
+
+    why: str = bound(Text(20, REASONS))
+    file: str = bound(FILE, "")
+    size: int = bound(SIZE, 0)
+    since: Optional[float] = maybe(TIME)
+    stacks: Tuple[int, ...] = bound(RANKS, ())
+    recorders: Tuple[int, ...] = bound(RANKS, ())
+    failed: Tuple[int, ...] = bound(RANKS, ())
+    text: str = bound(SENTENCE, "")
+    over_s: Optional[float] = maybe(SECONDS)
 
 
 @dataclass(frozen=True)
@@ -382,6 +402,55 @@ class Notice(Fact):
 
 
 @dataclass(frozen=True)
+class FoundStep:
+    """What to do next; `node`: where to type it; `action`: the app's command that does the same."""
+
+    command: str = bound(Text(1000, cut=True))
+    reason: str = bound(Text(300, cut=True), "")
+    node: str = bound(Text(255), "")
+    action: str = bound(WORD, "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding (:class:`cockpit.core.finding.Finding`) as it is kept: ``id`` is that of the verdict."""
+
+    id: str = bound(WORD)
+    what: str = bound(SENTENCE)
+    ranks: Tuple[int, ...] = bound(RANK_SET, ())
+    where: str = bound(SENTENCE, "")
+    detail: str = bound(SENTENCE, "")
+    evidence: Tuple[str, ...] = bound(ListOf(SENTENCE, 16), ())
+    certainty: str = bound(Text(10, "sure|likely|unsure"), "unsure")
+    severity: str = bound(Text(10, "error|warning|info"), "error")
+    nodes: Tuple[str, ...] = bound(ListOf(NODE_NAME, 1 << 16), ())
+    steps: Tuple[FoundStep, ...] = bound(ListOf(Of(FoundStep), 16), ())
+
+
+@dataclass(frozen=True)
+class Watched(Fact):
+    """whether steps go on: `going`, after `still_s` without one; `quiet`: none `since` then; `stalled`: nor
+    do ranks move, and `found` says who holds up the others; `blind`: nothing tells its steps, and `why`.
+    `step`: the last one; `looking`: at all ranks, which was done `looks` times since, `total` times of this
+    run, last when `looked`, and again at `next_at`; `waiting`: who waits for others; `snapshot`: its folder
+    in `stacks`"""
+
+    state: str = bound(Text(10, "going|quiet|stalled|blind"))
+    since: float = bound(TIME, 0.0)
+    still_s: float = bound(SECONDS, 0.0)
+    step: Optional[int] = maybe(COUNT)
+    looking: bool = bound(FLAG, False)
+    looks: int = bound(COUNT, 0)
+    total: int = bound(COUNT, 0)
+    looked: Optional[float] = maybe(TIME)
+    next_at: Optional[float] = maybe(TIME)
+    found: Optional[Found] = maybe(Of(Found))
+    waiting: Tuple[int, ...] = bound(RANK_SET, ())
+    snapshot: str = bound(Text(255, r"(?!\.\.?\Z)[^/\0]*"), "")
+    why: str = bound(SENTENCE, "")
+
+
+@dataclass(frozen=True)
 class SupervisorGone(Fact):
     """the supervisor vanished without `ended`"""
 
@@ -443,6 +512,7 @@ RECORD: Dict[str, Type[Fact]] = {
     "rank_exited": RankExited,
     "rank_lost": RankLost,
     "rank_probe": RankProbe,
+    "evidence": EvidenceKept,
     "launcher_exited": LauncherExited,
     "stop_requested": StopRequested,
     "stage": Stage,
@@ -461,6 +531,7 @@ OWN: Dict[str, Type[Fact]] = {
     "sample": Sample,
     "filling": Filling,
     "notice": Notice,
+    "watch": Watched,
     "supervisor_gone": SupervisorGone,
     "node_lost": NodeLost,
     "damaged": Damaged,

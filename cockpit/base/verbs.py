@@ -157,6 +157,13 @@ class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
 
 
 @dataclass(frozen=True)
+class Keep(Request["answers.KeepAnswer", "answers.Nothing"]):
+    """asks the supervisor of a folder to keep, now, what its ranks are doing"""
+
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
 class Discard(Request["answers.Nothing", "answers.Nothing"]):
     """removes the folder of a launch that was taken back"""
 
@@ -324,6 +331,7 @@ _ALL = (
     Trial,
     Launch,
     Stop,
+    Keep,
     Discard,
     Status,
     Runs,

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from cockpit import paths
@@ -82,7 +83,10 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     """
     names = [host.name for host in node_options.nodes(source, args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)
-    async with LinkPool(pythons, reach(args)) as pool:
+    way = reach(args)
+    if way.kind == "srun" and socket.gethostname() not in names:
+        way = replace(way, options={**way.options, "here": socket.gethostname()})
+    async with LinkPool(pythons, way) as pool:
         pool.roll.call(names)
         async with telling(lambda: pool.roll) as teller:
             job, errors = await find_job(

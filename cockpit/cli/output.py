@@ -9,15 +9,20 @@ belongs to cockpit alone, colours and the progress line, is added here or by
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from cockpit.core.calls.alert import alert
 from cockpit.core.cutting import cut_middle
 from cockpit.core.text import clip, columns, one_line
 from cockpit.errors import CockpitError, ManyErrors
+
+if TYPE_CHECKING:
+    from cockpit.core.calls.calls import Call
 
 SAY_LIMIT = 2000
 """Characters of one line of narration."""
@@ -128,6 +133,12 @@ def prompt(*lines: str) -> None:
 def draw(text: str, width: int) -> None:
     """The last line of the terminal on stderr, redrawn; what does not fit is cut off."""
     _write(sys.stderr, f"\r\x1b[K{clip(one_line(text), width)}")
+
+
+def ring(call: Call) -> None:
+    """Let the terminal on stderr call somebody, if it is one."""
+    if sys.stderr.isatty():
+        _write(sys.stderr, alert(call, os.environ))
 
 
 def _padded(cell: str, width: int) -> str:

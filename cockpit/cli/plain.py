@@ -8,13 +8,14 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from cockpit import config
 from cockpit.base.events import Left
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import Telling
 from cockpit.cli.ctrl_c import Asks
 from cockpit.cli.merged import Missed
 from cockpit.cli.narration import Narrator, mute, say_left
-from cockpit.cli.output import say
+from cockpit.cli.output import ring, say
 from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
@@ -23,12 +24,15 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
+from cockpit.engine.calls.caller import Caller, ways
+from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
+from cockpit.engine.watching import WatchOptions, watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.asking import DESK
@@ -45,7 +49,10 @@ class Output:
     :param give_up_s: how long to wait for lost links when all other nodes have ended
     :param leaving: what leaving means, if not that the run goes on
     :param times: of a stop, as the run was started with
+    :param stalls: how the run's progress is watched
     :param fold: fold similar lines of many ranks into one
+    :param notify: the command that gets calls; None: that of the settings
+    :param since: what happened before is no reason to call: unix seconds
     """
 
     json: bool = False
@@ -53,7 +60,10 @@ class Output:
     give_up_s: float = 600.0
     leaving: str = ""
     times: Times = field(default_factory=Times)
+    stalls: WatchOptions = field(default_factory=WatchOptions)
     fold: bool = True
+    notify: str | None = None
+    since: float = 0.0
 
     @property
     def asks(self) -> bool:
@@ -149,6 +159,9 @@ async def watch(
     asks.install()
     session.watch()
     watch_works(session)
+    watch_stalls(session, output.stalls)
+    _call_from(session, output)
+    keeper = keep_evidence(session)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
         missed.start(session, lambda: (asks.asking or DESK.asking) and not session.model.done)
@@ -195,6 +208,8 @@ async def watch(
                 hard = answer == "kill"
                 reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
                 ending = Ending(session, reason, output.times, reach_s, hard=hard)
+        if keeper is not None and session.model.over:
+            await keeper.settled()
         await session.concluded()
     except OSError:
         if not mute():
@@ -215,6 +230,12 @@ async def watch(
         code = Exit.USAGE
     live.over(session.model, session.folder.name, code, _gone(session))
     return code
+
+
+def _call_from(session: Session, output: Output) -> None:
+    """Call a person when the run fails, stands still, or is over."""
+    chosen = ways(output.notify, config.load(), writer=session.writer)
+    Caller(session, chosen, ring, say, since=output.since, leaves=output.headless).start()
 
 
 def _gone(session: Session) -> Finding | None:

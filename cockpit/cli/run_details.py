@@ -7,17 +7,19 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from cockpit.base.events import Filling, GpuSample, Notice
+from cockpit.base.events import Filling, GpuSample, Notice, Watched
 from cockpit.base.progress.ring import SOURCES
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
 from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.ranks import mask_text
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.run.probes import probe_state
+from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.said import pages, tracker_json
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -64,7 +66,10 @@ def show(folder: RunFolder, model: RunModel, state: str, pace: Pace, *, as_json:
     if cause is not None and cause.id == "gone":
         out()
         out(f"{cause.what}: {cause.detail}")
-    for found in findings(model, folder.name, time.time()):
+    if said := standing(model, time.time()):
+        out()
+        out(said)
+    for found in (*_stall(model), *findings(model, folder.name, time.time())):
         out()
         more = (*found.evidence, *(step.text for step in found.steps))
         for text in (found.what, *(f"  {each}" for each in more)):
@@ -91,7 +96,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
             if connect and not state:
                 model, _ = await model_now(pool, folder.manifest, measure=True, paces=book)
                 for event in folder.journal():
-                    if isinstance(event.fact, Filling | Notice):  # what whoever watches it has seen
+                    if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
     try:
         await book.recall()
@@ -168,7 +173,8 @@ def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[st
         | _pace_json(rank, pace.of(rank.rank), slow.get(rank.rank), at)
         for rank in model.ranks.values()
     ]
-    found = (job_ended(model), _cause(folder, model), *findings(model, folder.name, time.time()))
+    notices = findings(model, folder.name, time.time())
+    found = (job_ended(model), _cause(folder, model), *_stall(model), *notices)
     told = [each.as_json() for each in found if each is not None]
     step = None if pace.front is None else pace.front[0]
     return {
@@ -178,6 +184,24 @@ def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[st
         "nodes": nodes,
         "ranks": ranks,
         "findings": told,
+        "watch": watch_json(model),
+    }
+
+
+def _stall(model: RunModel) -> list[Finding]:
+    """Who holds up a run that is stalled."""
+    found = model.watch.finding
+    return [found] if model.watch.stalled and found is not None and not model.over else []
+
+
+def watch_json(model: RunModel) -> dict[str, Any]:
+    """What whoever watches a run has said last of its steps; ``state`` is empty if nobody has."""
+    watch = model.watch
+    found = watch.finding
+    return {
+        **asdict(watch),
+        "finding": found and found.as_json(),
+        "waiting": mask_text(watch.waiting),
     }
 
 

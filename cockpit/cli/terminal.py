@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from cockpit.cli.narration import mute, say_left
 from cockpit.cli.output import say
-from cockpit.cli.parsing import Parser
+from cockpit.cli.parsing import Parser, add_seconds
 from cockpit.core.run.summary import summary
 from cockpit.errors import CockpitError, Exit
 
 if TYPE_CHECKING:
+    from cockpit.engine.watching import WatchOptions
     from cockpit.tui.base_app import BaseApp
     from cockpit.tui.run.flight import Flight
     from cockpit.tui.stacks.screen import Source
@@ -36,6 +38,44 @@ def add_options(parser: Parser) -> None:
     )
     group.add_argument("--json", action="store_true", help="an event stream, one JSON object a line")
     group.add_argument("--read-only", action="store_true", help="the app changes nothing of the run")
+    group.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="run this with /bin/sh when the run stands still, fails or is over; it gets JSON on its stdin "
+        "(docs/calls.md)",
+    )
+    group.add_argument(
+        "--no-watch",
+        action="store_true",
+        help="do not look at ranks unasked when steps stop; docs/watch.md",
+    )
+    add_seconds(
+        group,
+        "--hang-after",
+        None,
+        "look at ranks after so long without a step, or six usual steps (30)",
+    )
+    group.add_argument(
+        "--on-hang",
+        choices=("note", "stop"),
+        help="once it is sure that a run is stalled: say so (default), or stop it too, with exit code 4",
+    )
+
+
+def watch_options(args: argparse.Namespace) -> WatchOptions:
+    """How the run is to be watched: as the options say, else as the settings do.
+
+    :raises CockpitError: the settings are wrong
+    """
+    from cockpit import config
+    from cockpit.engine.watching import WatchOptions
+
+    settings = config.load().watch
+    return WatchOptions(
+        settings.look and not args.no_watch,
+        args.hang_after or settings.hang_after,
+        args.on_hang or settings.on_hang,
+    )
 
 
 def wanted(*, plain: bool, headless: bool, json: bool) -> bool:
@@ -54,20 +94,22 @@ def needed() -> None:
         raise CockpitError("--tui needs a terminal", hint="leave it out: text is printed then")
 
 
-def fly(flight: Flight, *, read_only: bool) -> int:
+def fly(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
     """Open the app, as :func:`flown` does, where no event loop runs yet."""
-    return asyncio.run(flown(flight, read_only=read_only))
+    return asyncio.run(flown(flight, read_only=read_only, notify=notify))
 
 
-async def flown(flight: Flight, *, read_only: bool) -> int:
+async def flown(flight: Flight, *, read_only: bool, notify: str | None = None) -> int:
     """Open the app and wait until it is left; return the exit code.
+
+    :param notify: the command that gets calls; None: that of the settings
 
     :raises CockpitError: the start failed, or the config is wrong
     """
     from cockpit import config
     from cockpit.tui.app import CockpitApp  # everything else saves a fifth of a second
 
-    app = CockpitApp(flight, config.load(), read_only=read_only)
+    app = CockpitApp(flight, config.load(), read_only=read_only, notify=notify)
     with _terminal_of(app):
         code = await app.run_async()
     if app.session is None:

@@ -65,6 +65,7 @@ class Finding:
     :param steps: what to do next
     :param nodes: the nodes it is about
     :param severity: ``error``; ``warning``: nothing may be wrong; ``info``: nothing is
+    :param since: since when it has been so, unix seconds on our clock; None: not known
     """
 
     id: str
@@ -77,6 +78,7 @@ class Finding:
     steps: tuple[Step, ...] = ()
     nodes: tuple[str, ...] = ()
     severity: str = "error"
+    since: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The finding for programs: ranks as text, everything else as it is."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import cockpit
 from cockpit.errors import CockpitError
 
-FAULT_STEP = 5
-"""The step at which a fault comes: half of them where there are fewer than twice as many."""
+FAULT_STEP = 20
+"""The step at which a fault comes, once it is known how long one takes; half of them if that is sooner."""
 
 FAULTS = ("none", "hang", "crash", "slow")
 
@@ -87,9 +87,11 @@ def choose(launcher: str, candidates: Iterable[str]) -> Training:
     )
 
 
-def flags(fault: str, steps: int, step_time: float, world: int) -> list[str]:
+def flags(chosen: Training, fault: str, steps: int, step_time: float, world: int) -> list[str]:
     """Arguments of the example: steps, seconds that one takes, a fault on the last of ``world`` ranks."""
     words = ["--steps", str(steps), "--step-time", f"{step_time:g}"]
+    if chosen.launcher == "command":
+        words.append("--together")  # as ranks that train do
     if fault != "none":
         words += [f"--{fault}", f"{world - 1}@{min(FAULT_STEP, max(1, steps // 2))}"]
     return words

@@ -38,6 +38,9 @@ from cockpit.transport.openssh_words import Said
 _SUFFIX = "." + "x" * 16
 """What ssh adds to the name of a socket while it makes it: an address has 107 bytes."""
 
+SHORT = ("/tmp", "/var/tmp", "/dev/shm")
+"""Where there is room for its name if TMPDIR is long, too."""
+
 _WHY_S = 1.0
 """From a node's ssh that was refused its way to the words of the shared connection about that."""
 
@@ -237,14 +240,21 @@ class Masters:
         if self._folder is None:
             with suppress(OSError):
                 self._folder = _fit(paths.private_dir(paths.ssh()), name)
-        if self._folder is None:  # its name is too long, or its file system has no sockets
-            try:
-                self._folder = _fit(Path(tempfile.mkdtemp(prefix="cockpit-")), name)
-            except OSError as error:
-                what = f"no socket for the connection to its jump host: {error.strerror or error}"
+        # Its name is too long, or its file system has no sockets.
+        folders = iter(dict.fromkeys((tempfile.gettempdir(), *SHORT)))
+        trouble: OSError | None = None
+        while self._folder is None:
+            folder = next(folders, None)
+            if folder is None:
+                assert trouble
+                what = f"no socket for the connection to its jump host: {trouble.strerror or trouble}"
                 raise LinkError(
                     what, where=node, hint="set another folder: TMPDIR=DIR", retry=False
                 ) from None
+            try:
+                self._folder = _new(folder, name)
+            except OSError as error:
+                trouble = trouble or error
         return str(self._folder / name)
 
     async def close(self) -> None:
@@ -287,6 +297,19 @@ def _fit(folder: Path, name: str) -> Path:
         tried.bind(str(path))
     path.unlink()
     return folder
+
+
+def _new(inside: str, name: str) -> Path:
+    """A folder of ours in one that others use, too.
+
+    :raises OSError: a socket cannot be made there
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cockpit-", dir=inside))
+    try:
+        return _fit(folder, name)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _about(error: LinkError, first: str, node: str, hop: Hop) -> LinkError:

@@ -13,10 +13,14 @@ class CockpitApp(BaseApp):
 
     :param flight: what it was opened for
     :param read_only: do nothing that changes the run
+    :param notify: the command that gets calls; None: that of the settings
     """
 
-    def __init__(self, flight: Flight, config: Config, *, read_only: bool = False) -> None:
+    def __init__(
+        self, flight: Flight, config: Config, *, read_only: bool = False, notify: str | None = None
+    ) -> None:
         super().__init__(config, read_only=read_only)
+        self.calls_by = notify
         self._flight = flight
 
     def on_mount(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ from textual.widget import Widget
 from cockpit import paths
 from cockpit.base.events import Left
 from cockpit.config import Config
+from cockpit.core.calls.alert import alert
+from cockpit.core.calls.calls import Call
 from cockpit.core.run.events import Event
 from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
@@ -77,9 +80,13 @@ class BaseApp(App[int]):
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
+        self.used_at = -math.inf
+        """When a key or the mouse was last used, on a clock that nobody sets."""
         self._asked_before: Prompter | None = None
         self.session: Session | None = None
         """Closed when the app ends."""
+        self.calls_by: str | None = None
+        """The command that gets calls; None: that of the settings."""
         self.error: CockpitError | None = None
         """Why there is no session, or why the app could not go on."""
         self._door = Door()
@@ -123,6 +130,8 @@ class BaseApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes are queued; the keys that leave the app are not."""
         typed = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        if typed or isinstance(event, (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)):
+            self.used_at = time.monotonic()
         if typed and self._notifications and time.monotonic() >= self._unread_until:
             self.clear_notifications()
         if typed and getattr(event, "key", "") not in URGENT:
@@ -155,6 +164,12 @@ class BaseApp(App[int]):
             return
         lines = text.count("\n") + 1
         self.notify(f"copied {lines} line{'s' * (lines > 1)}; also in {path}", timeout=4)
+
+    def ring(self, call: Call) -> None:
+        """Let the terminal call somebody who does not look."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(alert(call, os.environ))
+            self._driver.flush()
 
     def _dropped_keys(self, count: int) -> None:
         keys = "a key that was" if count == 1 else f"{count} keys that were"

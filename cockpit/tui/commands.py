@@ -20,6 +20,7 @@ Id = Literal[
     "keep",
     "collect",
     "stacks",
+    "stall_stacks",
     "doctor",
     "retry",
     "leave",
@@ -165,6 +166,14 @@ EVERY: tuple[Command, ...] = (
         "stacks",
         "Looks at every rank twice, a second apart. Training is not disturbed.",
         35,
+    ),
+    _run(
+        "stall_stacks",
+        "S",
+        "the stacks that were taken when the run stood still",
+        "its stacks",
+        "Taken unasked, by the cockpit that watches. s takes new ones.",
+        4,
     ),
     _run(
         "doctor",

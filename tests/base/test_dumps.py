@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from cockpit.base.gate import Malformed
 from cockpit.base.stacks import dump as stacks
 from cockpit.base.stacks import packing, unpacking
-from cockpit.base.stacks.dump import LEFT_OUT, Child, Dump, Frame, Process, Thread, fitted
+from cockpit.base.stacks.dump import (
+    LEFT_OUT,
+    Child,
+    Deputy,
+    Dump,
+    Frame,
+    LockFile,
+    Process,
+    Thread,
+    fitted,
+)
 from cockpit.base.stacks.packing import TooLarge, dump_json, pack
 from cockpit.base.stacks.unpacking import FromJson, Room, unpack
 
@@ -34,24 +44,37 @@ THREADS = st.builds(
 )
 NAMES = st.text(max_size=3)
 CHILDREN = st.builds(Child, st.integers(1, 9), NAMES, st.just("S"), st.lists(THREADS, max_size=2).map(tuple))
+NUMBERS = {
+    "switches": st.integers(0, 9),
+    "cpu_s": st.floats(0, 1e9),
+    "main_cpu_s": st.floats(0, 1e9),
+    "idle_s": st.floats(0, 1e9),
+    "switches_after": st.integers(-1, 9),
+    "io_bytes": st.integers(0, 9),
+}
+PROCESSES = st.builds(
+    Process,
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.sampled_from("RSDTZ"),
+    children=st.lists(CHILDREN, max_size=2).map(tuple),
+    **NUMBERS,
+)
+ALONE = st.builds(
+    Process, st.integers(1, 9), st.integers(0, 9), st.just("S"), children=st.just(()), **NUMBERS
+)
 DUMPS = st.builds(
     Dump,
     st.integers(0, 99),
     st.floats(0, 1e9),
-    st.none()
-    | st.builds(
-        Process,
-        st.integers(1, 9),
-        st.integers(0, 9),
-        st.sampled_from("RSDTZ"),
-        switches=st.integers(0, 9),
-        cpu_s=st.floats(0, 1e9),
-        main_cpu_s=st.floats(0, 1e9),
-        children=st.lists(CHILDREN, max_size=2).map(tuple),
-    ),
+    st.none() | PROCESSES,
     st.sampled_from(["plain", "native", ""]),
     st.lists(THREADS, max_size=3).map(tuple),
     notes=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+    loop=NAMES,
+    deputy=st.none() | st.builds(Deputy, st.sampled_from(["thread", "child"]), THREADS, ALONE),
+    lock=st.none()
+    | st.builds(LockFile, NAMES, age_s=st.floats(0, 1e9), holder=st.integers(0, 9), name=NAMES),
 )
 
 MAIN = Frame("<module>", "./train.py", 240)

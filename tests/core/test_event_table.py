@@ -21,6 +21,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.RankExited(0, code=1),
     events.RankLost(0, why="nobody saw it"),
     events.RankProbe(0, 6, "2.13.0"),
+    events.EvidenceKept("failure", "20261123-031200-failure.evidence", 7, stacks=(1,), failed=(0,)),
     events.LauncherExited(code=1),
     events.StopRequested("enough", "ada"),
     events.Stage("term"),
@@ -35,6 +36,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Sample(events.NodeSample()),
     events.Filling("", 90, 100, full_at=1e9),
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
+    events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
     events.Damaged(3),
@@ -89,7 +91,7 @@ def test_each_kind_changes_and_says_what_its_row_has(fact: Fact) -> None:
     if isinstance(fact, events.RankExited):
         made.apply(Event(1.0, "a", events.RankStarted(0)))
     changed = made.apply(Event(2.0, "a", fact))
-    assert bool(changed) == (kind not in {*NO_CHANGE, "notice", "stop_asked", "job_ended"})
+    assert bool(changed) == (kind not in {*NO_CHANGE, "notice", "watch", "stop_asked", "job_ended"})
     told = Timeline(made).tell(Event(2.0, "a", fact))
     silent = kind in {*NO_NEWS, "rank_started"}  # the start of one rank of two is none yet
     assert (told is None) == silent
@@ -109,7 +111,7 @@ def test_what_we_see_ourselves_is_written_on_the_clock_of_its_kind(fact: Fact) -
 
 
 def test_facts_about_nodes_that_the_run_does_not_have_change_nothing() -> None:
-    of_the_run = {"notice", "planned", "stop_asked", "job_ended"}
+    of_the_run = {"notice", "watch", "planned", "stop_asked", "job_ended"}
     for fact in OF_EACH_KIND:
         if KINDS[type(fact)] not in of_the_run:
             for node in ("", "c"):
@@ -165,3 +167,26 @@ def test_the_start_of_all_ranks_is_news_again_after_one_was_missing() -> None:
     assert again is not None
     assert again.text == "rank 0 on a started again, attempt 2"
     assert start(1) == both
+
+
+def test_evidence_is_told_with_what_there_is_of_it() -> None:
+    made, name = model(), "20261123-031200-stall.evidence"
+    told = Timeline(made)
+    for at, fact in (
+        (50.0, events.EvidenceKept("stall", name, 7, 20.0 + AHEAD, (0, 1), (1,), text="rank 0: silent")),
+        (60.0, events.EvidenceKept("stall", name, over_s=40.0)),
+        (70.0, events.EvidenceKept("failure", text="only 3 MB are free")),
+        (80.0, events.EvidenceKept("stall", "20261123-031300-stall.evidence", over_s=1.0)),
+    ):
+        event = Event(at + AHEAD, "b", fact)
+        made.apply(event)
+        told.tell(event)
+    texts = [entry.text for entry in told.entries]
+    assert texts[0] == (
+        "b: its ranks have stood still for 30 s; kept there: stacks of ranks 0-1, recorders of rank 1"
+        " (rank 0: silent)"
+    )
+    assert texts[1] == "b: its ranks went on after 40 s"
+    assert texts[2] == "b: a rank failed; no evidence could be kept: only 3 MB are free"
+    ((at, kept),) = made.nodes["b"].evidence
+    assert (at, kept.over_s, kept.stacks) == (50.0 + AHEAD, 40.0, (0, 1))

@@ -100,7 +100,10 @@ def dump(
     """A rank's answer; ``moves``: between two samples its main thread works."""
     facts = {"state": "R" if active else "S", "call": "" if active else "futex", **facts}
     main = 100.0 + (0.9 * look if moves else 0)
-    process = Process(41_000, 90_000, cpu_s=main, main_cpu_s=main, switches=50 + 300 * look * moves, **facts)
+    switches = 50 + 300 * look * moves
+    # Our own looks wake it for a moment.
+    facts = {"idle_s": 0.0 if moves or active else 0.9 if look else 52.0, **facts}
+    process = Process(41_000, 90_000, cpu_s=main, main_cpu_s=main, switches=switches, **facts)
     stack = (Thread("MainThread", 41_000, active, gil, tuple(frames)), *threads) if frames else ()
     return Dump(0, 1000.0 + look, process, "plain", stack)
 
@@ -166,7 +169,7 @@ WAITERS = {"all_reduce": ALL_REDUCE, "deepspeed": DEEPSPEED, "ddp": BACKWARD}
         (still(USER, threads=[Thread("holder", 2, False, False, HOLDER)]), "lock", "sure", "lock"),
         (still(USER, state="T", call=""), "stopped", "sure", "kill -CONT 41001"),
         (still(USER, gil=True, call="clock_nanosleep"), "gil", "sure", "GIL"),
-        (still(USER, state="D", call="read", wchan="nfs_wait"), "io", "sure", "nfs_wait"),
+        (still(USER, state="D", call="read", wchan="nfs_wait"), "io", "sure", "state D, in read"),
         (
             still(QUEUE, call="read", target="pipe", children=(Child(7, "python3", "Z"),)),
             "loader",
@@ -200,7 +203,7 @@ def test_it_is_said_where_the_rank_is_and_who_waits() -> None:
     assert found.what == "rank 13 did not join all_reduce"
     assert found.where == "data.py:118 read_shard"
     assert "reads /data/7.bin" in found.detail
-    assert found.evidence[0] == "63 ranks in all_reduce, same in 2 of 2 samples, 1.0 s apart"
+    assert found.evidence[0] == "63 ranks in all_reduce for 53 s, same in 2 of 2 samples, 1.0 s apart"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def test_what_was_asked_for_is_not_told_to_be_typed_again() -> None:
     taken.options = {"native": True, "children": False}
     found = verdict(taken)
     assert steps(found) == ["--samples 3: what moves"]
-    assert found.evidence[0] == "3 ranks in all_reduce, same in 3 of 3 samples, over 2.0 s"
+    assert found.evidence[0] == "3 ranks in all_reduce for 54 s, same in 3 of 3 samples, over 2.0 s"
 
 
 def test_one_sample_is_never_sure() -> None:
@@ -368,7 +371,10 @@ def test_a_group_hangs_and_the_others_do_not_need_it(rest: tuple[Frame, ...], ce
 
 def test_many_at_one_place_and_a_few_in_a_collective() -> None:
     found = verdict(snapshot(8, still(USER), {0: still(collective("barrier"))}))
-    assert "by design" not in named(found, "mismatch", 0, certainty="unsure")
+    # Who sleeps has not come to where somebody waits.
+    assert "did not come to barrier" in named(found, "lock", *range(1, 8), certainty="likely")
+    odd = {0: still(collective("barrier")), 7: still(COMPUTES, moves=True)}
+    named(verdict(snapshot(8, still(USER), odd)), "lock", *range(1, 7), certainty="unsure")
     late = verdict(snapshot(8, still(COMPUTES, moves=True), {0: still(ALL_REDUCE)}))
     named(late, "moving", certainty="unsure")
 
@@ -605,3 +611,31 @@ def test_every_snapshot_has_a_verdict_and_no_victim_is_sure(answers: list[int], 
         victims = {r for r, number in enumerate(answers) if number < 5 and r not in gone}
         assert not found.ranks & mask_of(victims)
         assert looks >= 2
+
+
+OWN_BARRIER = (*MAIN, Frame("Meeting.barrier", "./meeting.py", 38))
+MEETS: dict[str, Any] = {"call": "recvfrom", "target": "socket"}
+
+
+def test_who_is_not_at_a_barrier_of_the_programs_own_is_named() -> None:
+    found = verdict(snapshot(4, still(OWN_BARRIER, **MEETS), {3: still(USER, call="clock_nanosleep")}))
+    words = named(found, "absent", 3, certainty="likely")
+    assert found.what == "rank 3 is not where 3 ranks wait"
+    assert found.where == "data.py:118 read_shard"
+    assert "Meeting.barrier, same in 2 of 2 samples" in words
+
+
+def test_one_that_serves_the_others_is_not_likely_to_hold_them_up() -> None:
+    serves = still(USER, call="epoll_wait")
+    named(verdict(snapshot(4, still(OWN_BARRIER, **MEETS), {0: serves})), "io", 0, certainty="unsure")
+
+
+def test_while_one_moves_nobody_is_missing_at_a_barrier() -> None:
+    going = still(COMPUTES, active=True, moves=True)
+    found = verdict(snapshot(4, still(OWN_BARRIER, **MEETS), {3: going}))
+    assert "is not where" not in found.what
+    named(
+        verdict(snapshot(4, still(OWN_BARRIER, call="futex"), {3: still(USER)})),
+        "unknown",
+        certainty="unsure",
+    )

@@ -236,12 +236,39 @@ def test_active_environments_are_looked_at_and_cockpits_own_first(tmp_path: Path
 
 
 def test_faults_are_the_last_ranks_and_come_early_enough() -> None:
-    assert training.flags("none", 600, 0.5, 4) == ["--steps", "600", "--step-time", "0.5"]
-    assert training.flags("hang", 600, 0.5, 4)[4:] == ["--hang", f"3@{training.FAULT_STEP}"]
-    assert training.flags("crash", 1, 0, 2)[4:] == ["--crash", "1@1"]
+    torch = training.Training("torchrun", "python", "")
+    assert training.flags(torch, "none", 600, 0.5, 4) == ["--steps", "600", "--step-time", "0.5"]
+    assert training.flags(torch, "hang", 600, 0.5, 4)[4:] == ["--hang", f"3@{training.FAULT_STEP}"]
+    assert training.flags(torch, "crash", 1, 0, 2)[4:] == ["--crash", "1@1"]
+    plain = training.Training("command", "python", "")
+    assert training.flags(plain, "hang", 600, 0.5, 4)[4] == "--together"
 
 
 def test_every_example_is_there() -> None:
     names = {path.name for path in training.examples().iterdir()}
     scripts = {training.Training(launcher, "python", "").script for launcher in ("deepspeed", "torchrun")}
-    assert scripts | {"train_plain.py", "faults.py"} <= names
+    assert scripts | {"train_plain.py", "faults.py", "meeting.py"} <= names
+
+
+def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
+    words = (
+        "--launcher",
+        "command",
+        "--nodes",
+        "2",
+        "--slots",
+        "2",
+        "--step-time",
+        "0.05",
+        "--fault",
+        "hang",
+    )
+    process = demos.start(*words, "--hang-after", "2", "--json")
+    until(lambda: '"stalled"' in demos.text(), "the stall", timeout=120)
+    stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
+    found = stalls[-1]["found"]
+    assert found["what"] == "rank 3 is not where 3 ranks wait"
+    assert found["where"].endswith(" hang")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Exit.LEFT, demos.text()
+    demos.assert_nothing_left()

@@ -21,6 +21,8 @@ from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
+from cockpit.core.stacks.collectives import Collectives, Wait
+from cockpit.core.stacks.progress import Done, Progress, SlowRank
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links import payload
@@ -560,7 +562,7 @@ def test_files_that_are_too_large_are_neither_read_nor_written(
     snapshot = saved.load(folder)
     assert "larger than" in snapshot.missing()[1]
     assert snapshot.dumps(0) == made_up().dumps(0)
-    monkeypatch.setattr(saved, "FILE_LIMIT", (1 << 20) + 1000)
+    monkeypatch.setattr(saved, "FILE_LIMIT", (1 << 20) + 2000)
     large = made_up()
     large.samples[0].dumps[0] = dump(0, *[STEP] * 300)
     folder = saved.new_folder(tmp_path, large)
@@ -709,3 +711,23 @@ def test_a_node_that_is_over_is_not_asked_again(heard: dict[str, list[Event]]) -
                 pass
 
     play(scene)
+
+
+def test_all_that_a_verdict_uses_is_kept(tmp_path: Path) -> None:
+    taken = Snapshot(
+        "20261121-040441", "otter", "otter", {0: Place("gpu01", ended_at=5.0), 1: Place("gpu01")}
+    )
+    taken.samples.append(Sample(1000.0, {1: dump(1)}, took_s=0.1))
+    taken.closer[1] = dump(1, MAIN, way_of_it := Frame("c10d::Work::wait", "libtorch_cpu.so", 0, True))
+    taken.progress = Progress(1000.0, 0.5, True, {0: Done(7, 990.0)}, (SlowRank(1, 1.5, 0.5, 0.66),), 6)
+    taken.collectives = Collectives(1000.0, 0b11, 0b10, (Wait("group 4", "gloo:4", 9, "a", "a", 1, 2),))
+    taken.problems = ("rank 1 is there twice",)
+    folder = saved.new_folder(tmp_path, taken)
+    saved.save(taken, folder)
+    assert saved.load(folder) == taken
+    assert saved.load(folder).closer[1].frames[-1] == way_of_it
+    head = json.loads((folder / "snapshot.json").read_text())
+    head["collectives"]["missing"] = "no ranks"
+    (folder / "snapshot.json").write_text(json.dumps(head))
+    with pytest.raises(CockpitError, match="is damaged"):
+        saved.load(folder)

@@ -194,3 +194,31 @@ def test_deepspeed_trains_with_two_ranks(warmed: Warm, tmp_path: Path, zero: str
     assert code == 0, text
     assert text.count("step 5/5 loss") == 2
     assert "built successfully" not in text, "something was compiled"
+
+
+def test_ranks_that_meet_wait_for_each_other_and_not_for_who_has_ended(
+    started: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    logs = [tmp_path / str(rank) for rank in range(3)]
+    flags = ("--together", "--steps", "6", "--hang", "1@4", "--crash", "2@2")
+    first, second, third = (begin(started, log, *flags, rank=rank) for rank, log in enumerate(logs))
+    assert third.wait(60) == 1
+    until(lambda: b"hangs at step 4" in logs[1].read_bytes(), "the hang")
+    until(lambda: b"step 3/6" in logs[0].read_bytes(), "the step before it")
+    assert first.poll() is None
+    second.kill()
+    assert first.wait(60) == 0
+    assert b"step 6/6" in logs[0].read_bytes()
+
+
+def test_without_rank_0_nobody_meets(
+    started: list[subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    flags = ("--together", "--steps", "6", "--crash", "0@2")
+    first, second = (begin(started, tmp_path / str(rank), *flags, rank=rank) for rank in range(2))
+    assert first.wait(60) == 1
+    assert second.wait(60) == 1

@@ -239,6 +239,17 @@ def test_ranks_without_a_start_on_record_are_not_waited_for_for_ever(tmp_path: P
     assert "nothing of the run is left here" in told[1]["why"]
 
 
+def test_an_event_of_a_rank_that_nobody_can_be_hides_no_end(tmp_path: Path) -> None:
+    folders.make(tmp_path, [0])
+    odd: list[Any] = [["rank_exited"], {}, None, 1.5, True]
+    lines = [
+        {"t": 2.0, "e": kind, "rank": each, "attempt": each} for kind in (*odd, "rank_exited") for each in odd
+    ]
+    (tmp_path / record.EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = [event["e"] for event in status.unrecorded(str(tmp_path)) if event["rank"] == 0]
+    assert told == ["rank_lost"]
+
+
 ENVIRONMENTS: dict[str, Any] = {
     "no object": "[]",
     "nothing": "",

@@ -6,6 +6,7 @@ probe's hooks, and with them armed as when torch has just been imported.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -26,6 +27,8 @@ def main(folder: Path) -> None:
     weight.grad = torch.ones(1)
     torch.optim.AdamW([weight]).step()
     torch.optim.SGD([weight]).step()
+    gc.collect()
+    gc.freeze()  # else a copy that ends as any Python does looks through all that torch has made, and again
     programs: dict[str, str] = json.loads((folder / "programs.json").read_text())
     statuses: dict[str, int] = {}
     for name, text in programs.items():
@@ -53,6 +56,7 @@ def _become(text: str, work: Path, folder: Path | None) -> None:
         exec(compile(HOOKS.read_bytes(), str(HOOKS), "exec"), space)
         os.environ["PROBED"] = "1"
         hooks = space["Hooks"](str(folder / "probe"), "auto", 0, str(folder / "rings"))
+        hooks.before_torch()  # in time: torch reads these variables when its recorder is needed first
         hooks.after(torch)
         os.rename(folder / "probe" / f"0.{os.getpid()}.json", work / "told")
         os.symlink(folder / "rings" / f"0.{os.getpid()}.ring", work / "ring")

@@ -44,7 +44,7 @@ def ask(what, path=None):
     return said.partition(b"\\r\\n\\r\\n")[2]
 """
 
-# Freeing all that torch has made takes a copy of a process a second: only some end that way.
+# Freeing what torch has made takes a copy of a process half a second: only some end that way.
 END = "\nsys.stdout.flush()\nos._exit(0)\n"
 
 PROGRAMS = {
@@ -144,6 +144,7 @@ def outcome(folder: Path, probed: str, name: str) -> Ran:
     out, err = ((work / each).read_text() for each in ("out", "err"))
     # torch and warnings begin a line with time, pid and place.
     err = re.sub(r"(?m)^\[?[WEI]\d{4} [\d:.]+ (?:\d+ )?", "", err)
+    err = re.sub(r"\(pid=\d+\)", "", err)  # in a warning of Python 3.12
     return Ran(statuses[f"{probed} {name}"], out, err, files)
 
 

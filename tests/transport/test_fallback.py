@@ -52,10 +52,10 @@ async def master(place: Place, name: str, socket: Path) -> AsyncIterator[None]:
         yield
 
 
-def test_a_refused_login_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_refused_login_is_not_tried_again(tmp_path: Path, sockets_of_ssh: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)
-        wishes = (f"ControlPath {tmp_path}/nobody", "GSSAPIAuthentication yes")
+        wishes = (f"ControlPath {sockets_of_ssh}/nobody", "GSSAPIAuthentication yes")
         async with place.server("alpha", *wishes, admits=False) as counts:
             ways = either(place)
             error = await failure(ways, "alpha")
@@ -67,10 +67,10 @@ def test_a_refused_login_is_not_tried_again(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_open_master_lets_us_in_where_the_key_does_not(tmp_path: Path) -> None:
+def test_an_open_master_lets_us_in_where_the_key_does_not(tmp_path: Path, sockets_of_ssh: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)
-        socket = tmp_path / "m"
+        socket = sockets_of_ssh / "m"
         async with place.server("alpha", f"ControlPath {socket}") as counts, master(place, "alpha", socket):
             ways = either(place)
             transport = await ways.to("alpha")
@@ -94,12 +94,12 @@ def test_an_open_master_lets_us_in_where_the_key_does_not(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_a_master_to_the_jump_host_counts(tmp_path: Path) -> None:
+def test_a_master_to_the_jump_host_counts(tmp_path: Path, sockets_of_ssh: Path) -> None:
     """The jump host refuses asyncssh; the node behind it accepts the key."""
 
     async def main() -> None:
         place = Place(tmp_path)
-        socket = tmp_path / "m"
+        socket = sockets_of_ssh / "m"
         jump = (f"ControlPath {socket}", f"IdentityFile {tmp_path}/other", "IdentitiesOnly yes")
         async with place.server("alpha", "ProxyJump jump"), place.server("jump", *jump) as hop:
             text = place.config.read_text()
@@ -125,10 +125,10 @@ def test_a_master_to_the_jump_host_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["host key", "nobody listens", "a typing mistake"])
-def test_no_other_failure_is_tried_by_another_way(tmp_path: Path, trouble: str) -> None:
+def test_no_other_failure_is_tried_by_another_way(tmp_path: Path, sockets_of_ssh: Path, trouble: str) -> None:
     async def main() -> None:
         place = Place(tmp_path)
-        socket = tmp_path / "m"
+        socket = sockets_of_ssh / "m"
         async with place.server("alpha", f"ControlPath {socket}") as counts, master(place, "alpha", socket):
             if trouble == "host key":
                 place.known_hosts.write_text("")

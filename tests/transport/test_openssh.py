@@ -145,11 +145,11 @@ def test_through_a_jump_host(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nothing_of_the_configuration_is_forwarded_or_run(tmp_path: Path) -> None:
+def test_nothing_of_the_configuration_is_forwarded_or_run(tmp_path: Path, sockets_of_ssh: Path) -> None:
     """Each of these would add something to the connection, or end it."""
     wishes = ["ForwardAgent yes", "ForwardX11 yes", "LocalForward 127.0.0.1:1 127.0.0.1:1", "Tunnel yes"]
     wishes += ["PermitLocalCommand yes", f"LocalCommand touch {tmp_path}/ran", "RemoteCommand echo other"]
-    wishes += ["RequestTTY force", "ControlMaster yes", f"ControlPath {tmp_path}/master"]
+    wishes += ["RequestTTY force", "ControlMaster yes", f"ControlPath {sockets_of_ssh}/master"]
     wishes += ["ControlPersist yes", "LogLevel QUIET", "BatchMode no", "UpdateHostKeys yes"]
 
     async def main() -> None:
@@ -259,10 +259,10 @@ def test_few_logins_at_once_over_one_hop(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_open_master_is_used(tmp_path: Path) -> None:
+def test_an_open_master_is_used(tmp_path: Path, sockets_of_ssh: Path) -> None:
     async def main() -> None:
         place = Place(tmp_path)
-        socket_path = tmp_path / "m"
+        socket_path = sockets_of_ssh / "m"
         wish = f"ControlPath {socket_path}"
         async with place.server("alpha", wish) as counts, place.master("alpha", socket_path):
             place.folder.joinpath("id").unlink()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from cockpit import paths
-from cockpit.transport import tied
+from cockpit.transport import openssh_masters, tied
 from cockpit.transport.asking import Desk, NeedsPerson
 from cockpit.transport.openssh import OpensshWays
 from cockpit.transport.openssh_masters import Hop
@@ -150,12 +151,12 @@ def test_a_node_that_its_jump_host_cannot_reach(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_open_connection_of_a_person_s_own_is_used(tmp_path: Path) -> None:
+def test_an_open_connection_of_a_person_s_own_is_used(tmp_path: Path, sockets_of_ssh: Path) -> None:
     """To the jump host, or to the node, for which no jump host is asked then; and neither is closed."""
 
     async def main() -> None:
         place, wants = Place(tmp_path), Wants(SECRET)
-        mine, node = tmp_path / "mine", tmp_path / "node"
+        mine, node = sockets_of_ssh / "mine", sockets_of_ssh / "node"
         async with (
             place.server("jump", f"ControlPath {mine}", "ControlMaster auto") as jump,
             place.server("a", "ProxyJump jump"),
@@ -181,8 +182,15 @@ def test_an_open_connection_of_a_person_s_own_is_used(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_long_path_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("x" * 90)))
+@pytest.mark.parametrize("temporary_too", [False, True])
+def test_a_long_path_is_no_hindrance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary_too: bool
+) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(long))
+    if temporary_too:
+        monkeypatch.setattr(tempfile, "tempdir", str(long))
 
     async def main() -> None:
         place = Place(tmp_path)
@@ -195,6 +203,25 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert path.parent.stat().st_mode & 0o777 == 0o700
             await made.close()
             assert not path.parent.exists()
+
+    asyncio.run(main())
+    assert [each.name for each in long.iterdir()] == ["cockpit"]
+
+
+def test_where_no_socket_can_be_made_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("x" * 90)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(openssh_masters, "SHORT", ())
+    place = Place(tmp_path)
+    place.knows("jump", 1)
+    place.knows("a", 1, "ProxyJump jump")
+
+    async def main() -> None:
+        made = ways(place)
+        error = (await who(made, "a"))["a"]
+        assert error.what == "no socket for the connection to its jump host: No such file or directory"
+        assert error.hint == "set another folder: TMPDIR=DIR"
+        await made.close()
 
     asyncio.run(main())
 

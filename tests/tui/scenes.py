@@ -122,14 +122,86 @@ def slows(stage: Stage) -> None:
     paces(stage, 1010, 1217, slow=13, since=1170, checkpoints=(1200,))
 
 
+READS = {
+    "id": "io",
+    "what": "rank 13 has not reached all_reduce #4211",
+    "ranks": [13],
+    "where": "data.py:118 read_shard",
+    "detail": "It is in read of /data/c4/shard-00713.bin and cannot be interrupted: a network file system.",
+    "evidence": [
+        "flight recorder: #4210 complete on all 64, #4211 entered by 63, not by 13",
+        "63 ranks in all_reduce, same in 2 of 2 samples, 1.8 s apart",
+        "rank 13: state D, waits in nfs_wait_bit_killable",
+    ],
+    "certainty": "sure",
+    "severity": "error",
+    "nodes": ["gpu02"],
+    "steps": [{"command": "dmesg -T | tail", "reason": "", "node": "gpu02", "action": ""}],
+}
+"""What the watch finds of a rank that reads, and reads."""
+
+
+def stands_still(stage: Stage) -> None:
+    """Rank 13 works longer than the others, then not at all: nobody has made a step for 48 s."""
+    paces(stage, 1010, 1217, slow=13, since=1170, checkpoints=(1200,), ago=48.0)
+    now = time.time()
+    about: dict[str, Any] = {"since": now - 48.0, "step": 1216, "total": 3}
+    stage.happens("", kind="watch", at=now - 18, state="quiet", still_s=30.0, looking=True, looks=0, **about)
+    stage.happens(
+        "",
+        kind="watch",
+        state="stalled",
+        still_s=48.0,
+        looks=3,
+        looked=now - 2,
+        next_at=now + 28,
+        found=READS,
+        waiting=[rank for rank in stage.model.ranks if rank != 13],
+        snapshot="20261121-040401",
+        **about,
+    )
+
+
+def nobody_is_named(stage: Stage) -> None:
+    """Nobody has made a step for 48 s, but ranks move."""
+    paces(stage, 1010, 1217, slow=13, since=1210, ago=48.0)
+    moves = {
+        **READS,
+        "id": "moves",
+        "what": "ranks 0-63 move in evaluate.py:31",
+        "where": "evaluate.py:31 score",
+    }
+    now = time.time()
+    stage.happens(
+        "",
+        kind="watch",
+        state="quiet",
+        since=now - 48,
+        still_s=48.0,
+        step=1216,
+        looks=1,
+        total=1,
+        looked=now - 2,
+        next_at=now + 28,
+        found={**moves, "ranks": [], "certainty": "likely"},
+    )
+
+
 def paces(
-    stage: Stage, first: int, last: int, *, slow: int, since: int, checkpoints: Sequence[int] = ()
+    stage: Stage,
+    first: int,
+    last: int,
+    *,
+    slow: int,
+    since: int,
+    checkpoints: Sequence[int] = (),
+    ago: float = 0.9,
 ) -> None:
-    """Every rank notes its steps, of 2 s, or as long as the slow one works."""
+    """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago."""
     assert stage.board is not None
     pace = stage.board.pace
     spans = [(2.96 if step >= since else 1.99) + 11 * (step in checkpoints) for step in range(first, last)]
-    at = time.time() - 0.9 - sum(spans)
+    at = time.time() - ago - sum(spans)
     for step, span in zip(range(first, last), spans, strict=True):
         at += span
         for rank in stage.model.ranks:
@@ -337,6 +409,9 @@ SCENES: dict[str, Scene] = {
     "pace-ranks": Scene(play=slows, keys=("6", "z")),
     "pace-log-only": Scene(keys=("6",)),
     "pace-unknown": Scene(play=nothing, keys=("6",)),
+    "stalled": Scene(play=stands_still),
+    "stalled-log": Scene(play=stands_still, keys=("escape",)),
+    "no-step": Scene(play=nobody_is_named),
     "filtered": Scene(keys=("slash", *"loss 2.3")),
     "frozen": Scene(keys=("p",)),
     "help": Scene(keys=("question_mark",)),

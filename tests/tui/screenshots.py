@@ -14,7 +14,18 @@ from tests.tui.scenes import SCENES, played
 from tests.tui.stack_scenes import STACK_SCENES, stacked
 from tests.tui.stage import NOW
 
-SHOTS = ("running", "failed", "rank-chosen", "detail", "stale", "finalising", "stop-question", "help", "pace")
+SHOTS = (
+    "running",
+    "failed",
+    "rank-chosen",
+    "detail",
+    "stale",
+    "finalising",
+    "stop-question",
+    "help",
+    "pace",
+    "stalled",
+)
 """The scenes that are worth a picture."""
 
 STACK_SHOTS = ("stacks-64", "stacks-rank", "stacks-missing")

@@ -19,6 +19,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planne
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session
+from cockpit.engine.watching import WatchOptions
 from cockpit.errors import CockpitError
 from tests.happened import happened
 
@@ -38,6 +39,7 @@ class Stage:
     launches = True
     collects = False
     leaving = ""
+    stalls = WatchOptions()
     writer = True
 
     def __init__(

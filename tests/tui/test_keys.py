@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import get_args
@@ -10,6 +11,8 @@ from typing import get_args
 import pytest
 
 from cockpit.config import Config
+from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
+from cockpit.engine.stacks.saved import new_folder, save
 from cockpit.errors import CockpitError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.commands import BY_ID, EVERY, Id, in_scope, keymap
@@ -32,6 +35,7 @@ from tests.tui.scenes import (
     healthy,
     played,
     settled,
+    stands_still,
     text_of,
     trains,
     until,
@@ -48,6 +52,15 @@ SEARCH = ("slash", *"needle", "enter", "escape", "2")
 def profiled() -> Stage:
     """A run under a profiler."""
     return healthy(profile={"nsys": "nsys", "report": "report"})
+
+
+def stalls(stage: Stage) -> None:
+    """It stands still, and the look that was taken is on the disk."""
+    stands_still(stage)
+    taken = Snapshot(stage.model.watch.snapshot, "otter", RUN)
+    taken.ranks[13] = Place("gpu02", None, 41_013, "")
+    taken.samples.append(Sample(time.time() - 20, took_s=0.4))
+    save(taken, new_folder(stage.folder.path / "stacks", taken))
 
 
 def noisy(stage: Stage) -> None:
@@ -106,6 +119,7 @@ RUNS: dict[str, Scene] = {
     "noisy": Scene(play=noisy),
     "searched": Scene(play=noisy),
     "stacks": Scene(),
+    "stalled": Scene(play=stalls),
     "doctor": Scene(),
 }
 
@@ -136,6 +150,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "filter": ("above", ("escape",), lambda app: screen(app).filter_bar.display),
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
+    "stall_stacks": ("stalled", (), lambda app: isinstance(app.screen, StackScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),

@@ -103,6 +103,10 @@ class Process(NamedTuple):
     :param main_cpu_s: CPU time of its main thread so far, in seconds
     :param switches: how often its main thread has gone to sleep by itself so far
     :param children: processes below it
+    :param idle_s: for how long its main thread has not run at all, until it was looked at; -1: unknown
+    :param switches_after: :attr:`switches` once py-spy had let it go again: from there on none is due to us;
+        -1: unknown
+    :param io_bytes: what its main thread has read and written so far
     """
 
     pid: int
@@ -115,6 +119,37 @@ class Process(NamedTuple):
     main_cpu_s: float = 0.0
     switches: int = 0
     children: Tuple[Child, ...] = ()
+    idle_s: float = -1.0
+    switches_after: int = -1
+    io_bytes: int = 0
+
+
+class LockFile(NamedTuple):
+    """The file of a lock that a rank waits for.
+
+    :param path: as the rank knows it
+    :param age_s: since it was changed last
+    :param holder: a process of this node that has it open or locked; 0: none has
+    :param name: the holder's short name
+    """
+
+    path: str
+    age_s: float
+    holder: int = 0
+    name: str = ""
+
+
+class Deputy(NamedTuple):
+    """What does the work of a rank whose main thread only waits for it.
+
+    :param kind: ``thread`` of the same process, or ``child``: a process below it with the same rank
+    :param thread: its stack
+    :param process: what the kernel says about that thread, or about the main thread of that child
+    """
+
+    kind: str
+    thread: Thread
+    process: Process
 
 
 @dataclass(frozen=True)
@@ -128,6 +163,9 @@ class Dump:
         :attr:`process`; empty: nothing at all
     :param threads: the main thread first; empty if none are available
     :param source: the line of source code that the main thread's innermost frame of user code executes
+    :param loop: the head of the ``while`` that this line is in, in the same function; empty: it is in none
+    :param deputy: who works while the main thread only waits for that
+    :param lock: the file of the lock that it waits for, where it has one
     :param error: why there are no threads: ``denied``, ``gone``, ``zombie``, ``timeout``, ``failed``
     :param what: that in a sentence
     :param hint: what to type or change next
@@ -146,11 +184,21 @@ class Dump:
     hint: str = ""
     notes: Tuple[str, ...] = ()
     took_s: float = 0.0
+    loop: str = ""
+    deputy: Optional[Deputy] = None
+    lock: Optional[LockFile] = None
 
     @property
     def frames(self) -> Tuple[Frame, ...]:
-        """The stack of the main thread."""
+        """The stack of the thread that works: the main one, or its deputy's."""
+        if self.deputy is not None and self.threads:
+            return self.deputy.thread.frames
         return self.threads[0].frames if self.threads else ()
+
+    @property
+    def main(self) -> Optional[Process]:
+        """What the kernel says about the thread that works."""
+        return self.process if self.deputy is None else self.deputy.process
 
     @property
     def children(self) -> Tuple[Child, ...]:
@@ -174,10 +222,14 @@ def fitted(dump: Dump) -> Dump:
             child._replace(threads=cut.threads(child.threads, "threads of a child")) for child in some
         ]
         process = process._replace(children=tuple(children))
+    deputy = dump.deputy
+    if deputy is not None:
+        (thread,) = cut.threads([deputy.thread], "threads")
+        deputy = deputy._replace(thread=thread, process=deputy.process._replace(children=()))
     if not cut.notes:
         return dump
     notes = (*dump.notes[: NOTES - len(cut.notes)], *cut.notes)
-    return replace(dump, threads=threads, process=process, notes=notes)
+    return replace(dump, threads=threads, process=process, deputy=deputy, notes=notes)
 
 
 class _Cut:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, Optional, Pattern, Tuple
 
-from cockpit.base.stacks.dump import Frame, Process
+from cockpit.base.stacks.dump import Dump, Frame, Process
 from cockpit.base.stacks.file_names import is_library
 
 KINDS = {
@@ -18,17 +18,19 @@ KINDS = {
     "library": "a library",
     "collective": "waits in a collective",
     "rendezvous": "waits for the others to connect",
+    "store": "waits for what another rank puts into the store",
     "backward": "in the autograd engine, inside which DDP waits for gradients of others",
     "sync": "waits for its device",
     "loader": "waits for data of another process, such as a worker of its data loader",
     "io": "reads or writes",
+    "gathers": "fetches parameters that other ranks have (ZeRO-3)",
     "lock": "waits for a lock or another thread",
     "sleep": "sleeps",
     "build": "waits for a compiler, or for the lock of one",
 }
 """Every kind, in words."""
 
-WAITING = frozenset({"collective", "rendezvous", "backward", "sync"})
+WAITING = frozenset({"collective", "rendezvous", "store", "backward", "sync"})
 """Kinds in which a rank may wait for other ranks."""
 
 # fmt: off
@@ -69,9 +71,17 @@ _NATIVE_COLLECTIVE = re.compile(
 _NATIVE_SYNC = re.compile(
     r"^(cu(da)?|hip)(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense_(cuda|hip)"
 )
+_GATHERS = (
+    r"^(fetch_sub_module|__?all_gather_params_?|_PartitionedParameterCoordinator__all_gather_params_?)$"
+)
+"""What waits in C for parameters of other ranks, unless another function is further in."""
+
 _RULES = tuple(
     (name, re.compile(file), re.compile(function))
     for name, file, function in (
+        # The handles of ZeRO-3's all-gathers: ``AllGatherCoalescedHandle.wait``, of quantised weights too.
+        ("gathers", r"^deepspeed/runtime/zero/partition_parameters\.py$", r"^wait$"),
+        ("gathers", r"^deepspeed/runtime/zero/partitioned_param_coordinator\.py$", _GATHERS),
         ("build", r"^torch/utils/file_baton\.py$", ""),
         ("build", r"^torch/utils/cpp_extension\.py$", r"^(_?jit_compile|_run_ninja|_write_)"),
         ("build", r"^torch/_inductor/(codecache|async_compile|cpp_builder)\.py$", ""),
@@ -168,7 +178,9 @@ _TEXTS = {
     "sync": "waits for its device",
     "loader": "waits for its data loader",
     "queue": "waits for another process",
+    "store": "waits in the store for another rank",
     "build": "waits for a build, or for its lock",
+    "builds": "builds an extension",
     "sleep": "sleeps",
     "lock": "waits for a lock",
     "thread": "waits for another thread",
@@ -213,15 +225,19 @@ _WORDS = {
 _CALLS = {call: words for words, calls in _WORDS.items() for call in calls}
 
 
-def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: str = "") -> Doing:
+def doing(
+    frames: Tuple[Frame, ...], process: Optional[Process] = None, source: str = "", loop: str = ""
+) -> Doing:
     """What a stack is busy with: the innermost frame that says so, else what the kernel says.
 
     :param frames: outermost first
     :param process: what the kernel says; a call into C has no Python frame of its own
     :param source: the line of source code of the innermost frame of user code
+    :param loop: the head of the loop that this line is in
     """
     user = user_frame(frames)
-    collective = native = ""
+    collective = native = gathers = ""
+    in_c = bool(process is not None and (process.call in _LOCKS or process.call in _SLEEPS))
     queue = False
     # From the inside out, up to the user's own code: frames further out only led there.
     for frame in reversed(frames):
@@ -236,17 +252,46 @@ def doing(frames: Tuple[Frame, ...], process: Optional[Process] = None, source: 
             else:
                 collective = collective or frame.name.rpartition(".")[2]
             continue
+        if found == "gathers":
+            gathers = gathers or ("fetch_sub_module" if in_c else "")
+            in_c = False  # only the innermost frame of Python may be in C
+            continue
+        in_c = in_c and frame.native
         if found == "loader" and frame.file.startswith("python/"):
             queue = True  # that of a data loader, if a frame further out says so
+        elif found == "build" and _BUILDS.match(frame.file) and not collective and not native:
+            return Doing("build", "builds", user, _TEXTS["builds"])
+        elif found == "rendezvous" and not collective and not native:
+            name = _group_call(frames)
+            return Doing(found, name, user, "waits in %s" % name if name else _TEXTS[found])
         elif found not in ("library", "lock", "io") and not collective and not native:
             return Doing(found, "", user, _TEXTS[found])
-    what = collective or native
+    what = collective or native or gathers
     if what:
         return Doing("collective", what, user, "waits in %s" % what)
     if queue:
         return Doing("loader", "", user, _TEXTS["queue"])
-    return _by_kernel(frames, user, process, source)
+    return _by_kernel(frames, user, process, source, loop)
 
+
+def of_dump(dump: Dump) -> Doing:
+    """What a rank is busy with: the thread that works."""
+    return doing(dump.frames, dump.main, dump.source, dump.loop)
+
+
+_BUILDS = re.compile(
+    r"^(torch/utils/cpp_extension|torch/_inductor/(codecache|async_compile|cpp_builder))\.py$"
+)
+"""Who compiles; who waits until another one has done so is in the lock."""
+
+
+def _group_call(frames: Tuple[Frame, ...]) -> str:
+    """Which function that makes a group of ranks a stack is in: all ranks have to call it."""
+    names = (frame.name.rpartition(".")[2] for frame in frames if kind(frame) == "rendezvous")
+    return next((name for name in names if name in _GROUPS), "")
+
+
+_GROUPS = frozenset(("new_group", "new_subgroups", "new_subgroups_by_enumeration", "split_group"))
 
 _SYMBOLS = tuple(
     (re.compile(symbol, re.IGNORECASE), name)
@@ -263,12 +308,16 @@ def _symbol(symbol: str) -> str:
 
 
 def _by_kernel(
-    frames: Tuple[Frame, ...], user: Optional[Frame], process: Optional[Process], source: str
+    frames: Tuple[Frame, ...], user: Optional[Frame], process: Optional[Process], source: str, loop: str
 ) -> Doing:
     frames = python_frames(frames)
     call = process.call if process is not None else ""
     target = process.target if process is not None else ""
     in_c = user is not None and user == frames[-1]
+    if in_c:
+        found = _asked(source, loop, call, user)
+        if found is not None:
+            return found
     # A wait in Python has its own frame: one in C is for the handle of a collective.
     if in_c and _WAIT.search(source) and (call in _LOCKS or call in _SLEEPS):
         return Doing("collective", _WORK, user, "waits in %s" % _WORK)
@@ -298,6 +347,27 @@ def _by_kernel(
     if inner == "library":
         return Doing("library", "", user, "in %s" % _package(file))
     return Doing("user", "", user, "in its own code") if frames else Doing("", "", None, "no Python stack")
+
+
+_STORES = re.compile(r"\b\w*store\w*\.(get|wait|multi_get|barrier)\(", re.IGNORECASE)
+_STORE_LOOP = re.compile(r"\b\w*store\w*\.(check|num_keys|add|get)\(", re.IGNORECASE)
+_WORK_LOOP = re.compile(r"\.is_(completed|success)\(")
+_DEVICE_LOOP = re.compile(r"\b(event|evt|stream|ev)\w*\.query\(", re.IGNORECASE)
+_ON_SOCKET = frozenset(("poll", "ppoll", "recvfrom", "read", "epoll_wait", "futex"))
+
+
+def _asked(source: str, loop: str, call: str, user: Optional[Frame]) -> Optional[Doing]:
+    """What a line of the user's own code waits for in C, or asks for again and again, as its text says."""
+    if _STORES.search(source) and call in _ON_SOCKET:
+        return Doing("store", _STORES.search(source).group(0)[:-1], user, _TEXTS["store"])  # type: ignore[union-attr]
+    polled = "%s %s" % (loop, source)
+    if not loop:
+        return None
+    if _WORK_LOOP.search(polled):
+        return Doing("collective", "Work.is_completed", user, "polls Work.is_completed")
+    if _STORE_LOOP.search(polled):
+        return Doing("store", "store", user, "polls the store")
+    return Doing("sync", "", user, "polls its device") if _DEVICE_LOOP.search(polled) else None
 
 
 def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:

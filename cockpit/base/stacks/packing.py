@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from cockpit.base.frames import MAX_PAYLOAD
-from cockpit.base.stacks.dump import Dump, Frame, Thread
+from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
 
 LINE = 1 << 19
 """Bytes of a line of a packed answer; while one is parsed, nothing else runs."""
@@ -101,19 +101,28 @@ def dump_json(dump: Dump) -> Dict[str, Any]:
 
 
 def _dump_out(dump: Dump, stack: Callable[[Thread], Any]) -> Dict[str, Any]:
-    process: Optional[Dict[str, Any]] = None
-    if dump.process is not None:
-        process = dump.process._asdict()
-        process["children"] = [
-            dict(child._asdict(), threads=[_thread_out(thread, stack) for thread in child.threads])
-            for child in dump.process.children
-        ]
+    deputy = dump.deputy
     return {
         **vars(dump),
         "took_s": round(dump.took_s, 4),
-        "process": process,
+        "process": None if dump.process is None else _process_out(dump.process, stack),
         "threads": [_thread_out(thread, stack) for thread in dump.threads],
+        "deputy": deputy
+        and {
+            "kind": deputy.kind,
+            "thread": _thread_out(deputy.thread, stack),
+            "process": _process_out(deputy.process, stack),
+        },
+        "lock": None if dump.lock is None else dump.lock._asdict(),
     }
+
+
+def _process_out(process: Process, stack: Callable[[Thread], Any]) -> Dict[str, Any]:
+    children = [
+        dict(child._asdict(), threads=[_thread_out(thread, stack) for thread in child.threads])
+        for child in process.children
+    ]
+    return dict(process._asdict(), children=children)
 
 
 def _thread_out(thread: Thread, stack: Callable[[Thread], Any]) -> Dict[str, Any]:

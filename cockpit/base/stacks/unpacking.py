@@ -16,6 +16,7 @@ from cockpit.base.gate import (
     FLAG,
     PID,
     RANK,
+    SECONDS,
     TICKS,
     TIME,
     FieldKind,
@@ -28,6 +29,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    maybe,
     read,
     shown,
 )
@@ -38,8 +40,10 @@ from cockpit.base.stacks.dump import (
     NOTES,
     THREADS,
     Child,
+    Deputy,
     Dump,
     Frame,
+    LockFile,
     Process,
     Thread,
     fitted,
@@ -55,6 +59,7 @@ _LONG = Text(6000, cut=True)
 _LINE_NUMBER = Whole(0, 1 << 31)
 _NATIVE = Whole(0, 1)
 _CPU = Number(0, 1 << 50)
+_IDLE = Number(-1, 1 << 40)
 
 # Bytes, roughly, of what is kept: a dump, a frame, its place on a stack, a thread or the like, a text.
 _DUMP, _FRAME, _STACKED, _STRUCTURE, _TEXT = 1000, 150, 24, 250, 60
@@ -331,6 +336,24 @@ class _Process:
     main_cpu_s: float = bound(_CPU)
     switches: int = bound(TICKS)
     children: Tuple[_Child, ...] = bound(ListOf(Of(_Child), CHILDREN))
+    idle_s: float = bound(_IDLE, -1.0)
+    switches_after: int = bound(Whole(-1, TICKS.most), -1)
+    io_bytes: int = bound(TICKS, 0)
+
+
+@dataclass(frozen=True)
+class _Deputy:
+    kind: str = bound(_NAME)
+    thread: _Thread = bound(Of(_Thread))
+    process: _Process = bound(Of(_Process))
+
+
+@dataclass(frozen=True)
+class _LockFile:
+    path: str = bound(_LONG)
+    age_s: float = bound(SECONDS)
+    holder: int = bound(PID, 0)
+    name: str = bound(_NAME, "")
 
 
 @dataclass(frozen=True)
@@ -346,6 +369,9 @@ class _Dump:
     took_s: float = bound(_CPU)
     process: Optional[_Process] = bound(Maybe(Of(_Process)))
     threads: Tuple[_Thread, ...] = bound(_THREADS)
+    loop: str = bound(_LONG, "")
+    deputy: Optional[_Deputy] = maybe(Of(_Deputy))
+    lock: Optional[_LockFile] = maybe(Of(_LockFile))
 
 
 _NOTHING: Dict[str, str] = {}
@@ -378,8 +404,17 @@ class _Reading:
             what=self._text(told.what),
             hint=self._text(told.hint),
             notes=tuple(map(self._text, told.notes)),
+            loop=self._text(told.loop),
+            deputy=told.deputy and self._deputy(told.deputy),
+            lock=told.lock and self._lock(told.lock),
         )
         return fitted(Dump(**found))
+
+    def _deputy(self, told: _Deputy) -> Deputy:
+        return Deputy(self._clean(told.kind), self._thread(told.thread), self._process(told.process))
+
+    def _lock(self, told: _LockFile) -> LockFile:
+        return LockFile(self._text(told.path), told.age_s, told.holder, self._clean(told.name))
 
     def _process(self, told: _Process) -> Process:
         clean = self._clean

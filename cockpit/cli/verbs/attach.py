@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import time
 
 from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
@@ -16,7 +17,7 @@ from cockpit.engine.records.folder import RunFolder, list_runs
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
-from cockpit.errors import Exit
+from cockpit.errors import CockpitError, Exit
 
 
 def main(words: list[str]) -> int:
@@ -62,11 +63,19 @@ def main(words: list[str]) -> int:
 
 
 async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | None = None) -> int:
+    stalls = terminal.watch_options(args)
+    if args.on_hang == "stop" and folder.manifest.foreign is not None:
+        what = "cockpit did not start this job: --on-hang stop does not apply to it"
+        raise CockpitError(what, where=folder.name, hint="leave the option out")
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Joining
 
-        return await terminal.flown(Joining(folder, known), read_only=args.read_only)
-    return await _attach(folder, Output(args.json, args.headless, args.give_up), known)
+        flight = Joining(folder, known, stalls=stalls)
+        return await terminal.flown(flight, read_only=args.read_only, notify=args.notify)
+    output = Output(
+        args.json, args.headless, args.give_up, stalls=stalls, notify=args.notify, since=time.time()
+    )
+    return await _attach(folder, output, known)
 
 
 async def _attach(folder: RunFolder, output: Output, known: Known | None) -> Exit:

@@ -28,6 +28,9 @@ LEAVING = "the demo ends, and stops its run"
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL when the demo's run is stopped."""
 
+HANG_AFTER_S = 10.0
+"""Seconds without a step after which ranks are looked at: who tries it out should not have to wait."""
+
 STOP_S = 15.0
 """Seconds a stop may take before the cluster is ended regardless."""
 
@@ -104,8 +107,17 @@ def _words(args: argparse.Namespace, chosen: training.Training, made: Cluster, n
         "read-only": args.read_only,
     }
     words += [f"--{option}" for option, given in watching.items() if given]
+    words += [] if args.notify is None else ["--notify", args.notify]
+    words += ["--no-watch"] * args.no_watch
+    words += ["--hang-after", f"{args.hang_after or HANG_AFTER_S:g}"]
+    words += [] if args.on_hang is None else ["--on-hang", args.on_hang]
     world = args.nodes * args.slots
-    return [*words, "--", chosen.script, *training.flags(args.fault, args.steps, args.step_time, world)]
+    return [
+        *words,
+        "--",
+        chosen.script,
+        *training.flags(chosen, args.fault, args.steps, args.step_time, world),
+    ]
 
 
 @contextmanager

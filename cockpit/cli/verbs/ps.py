@@ -144,15 +144,16 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
             "state": state,
             "program": [],
             "started": folder.created,
-            **{"step": None, "step_t": None, "step_estimated": False},
+            **{"standing": "", "step": None, "step_t": None, "step_estimated": False},
         }
 
 
 async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, Any]:
+    from cockpit.core.run.standstill import standing
     from cockpit.engine.run.paces import front_here
 
     manifest = folder.manifest
-    model = folder.model()
+    known = model = folder.model()
     state, unreachable = "", list[str]()
     if not model.over:
         from cockpit.cli import unfinished_starts
@@ -176,6 +177,7 @@ async def _row(folder: RunFolder, pools: Pools, *, connect: bool) -> dict[str, A
         "foreign": manifest.foreign is not None,
         "program": manifest.program,
         "started": manifest.created,
+        "standing": standing(known, time.time()) if model.alive() else "",
         **front_here(folder, model),
     }
 
@@ -207,6 +209,8 @@ def _table(rows: list[dict[str, Any]]) -> None:
     lines = [("RUN", "STATE", "RUNNING", "STEP", "NODES", "STARTED", "PROGRAM")]
     for row in rows:
         state = row["state"]
+        if row["standing"]:
+            state += f", {row['standing']}"
         if row["unreachable"]:
             state += f" (no answer: {nodes_text(row['unreachable'])})"
         started = time.strftime("%m-%d %H:%M", time.localtime(row["started"]))

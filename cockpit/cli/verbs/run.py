@@ -45,17 +45,16 @@ def main(words: list[str], leaving: str = "") -> int:
             "a run of that name is known here", where=launch.job.run, hint="use another --name"
         )
     args = launch.args
+    stalls = terminal.watch_options(args)
     if terminal.wanted(plain=args.plain, headless=args.headless, json=args.json):
         from cockpit.tui.run.flight import Launching
 
         collects = bool(launch.job.profiler) and not args.no_collect
-        return terminal.fly(Launching(request(launch), collects, leaving), read_only=args.read_only)
-    return asyncio.run(
-        _run(
-            launch,
-            Output(args.json, args.headless, args.give_up, leaving, Times(args.grace, args.finalise_wait)),
-        )
-    )
+        flight = Launching(request(launch), collects, leaving, stalls)
+        return terminal.fly(flight, read_only=args.read_only, notify=args.notify)
+    times = Times(args.grace, args.finalise_wait)
+    output = Output(args.json, args.headless, args.give_up, leaving, times, stalls, notify=args.notify)
+    return asyncio.run(_run(launch, output))
 
 
 def _parser() -> Parser:

@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 
 from cockpit.base import events
 from cockpit.base.events import Fact
-from cockpit.core.run import memory
+from cockpit.core.ranks import ranks_named
+from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.notices import words
-from cockpit.core.run.states import LIVE, Node, Rank, RankState, Run
+from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run
 
 NOTES = 200
 """Notes kept per node; further ones are only counted."""
 
 REPORTS = 1000
 """Reports kept per node."""
+
+EVIDENCE = 200
+"""Times that evidence was kept that are remembered of a node."""
 
 NOTICES = 256
 """Notices kept at a time; further ones are only told."""
@@ -224,7 +228,13 @@ def _rank_lost(run: Run, node: Node, at: float, fact: events.RankLost) -> Iterat
 
 
 def _stop_asked(run: Run, node: Node, at: float, fact: events.StopAsked) -> tuple[()]:
+    run.hung = run.hung or (fact.by == HUNG and not run.stop_reason)
     run.stop_reason = run.stop_reason or fact.reason
+    return ()
+
+
+def _watched(run: Run, node: Node, at: float, fact: events.Watched) -> tuple[()]:
+    run.watch = standstill.watching(fact, at)
     return ()
 
 
@@ -237,6 +247,19 @@ def _job_ended(run: Run, node: Node, at: float, fact: events.JobEnded) -> tuple[
 def _report(run: Run, node: Node, at: float, fact: events.Report) -> Iterator[Node]:
     if fact.name in node.reports or len(node.reports) < REPORTS:
         yield replace(node, reports={**node.reports, fact.name: fact})
+
+
+def _evidence(run: Run, node: Node, at: float, fact: events.EvidenceKept) -> Iterator[Node]:
+    if not fact.file:
+        return
+    before = {one.file: (when, one) for when, one in node.evidence}
+    if fact.over_s is not None:
+        if fact.file in before:
+            when, one = before[fact.file]
+            before[fact.file] = when, replace(one, over_s=fact.over_s)
+    elif fact.file in before or len(before) < EVIDENCE:
+        before[fact.file] = at, fact
+    yield replace(node, evidence=tuple(before.values()))
 
 
 def _noted(node: Node, text: str) -> Node:
@@ -340,6 +363,25 @@ def _report_text(fact: events.Report) -> str:
     return f"{fact.state}: {fact.text}" if fact.text else fact.state
 
 
+def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.EvidenceKept) -> Entry:
+    if fact.over_s is not None:
+        return _of_node(at, node, f"its ranks went on after {fact.over_s:,.0f} s")
+    why = {"failure": "a rank failed", "stall": "its ranks stand still"}.get(fact.why, "a cockpit asked")
+    if fact.why == "stall" and fact.since is not None:
+        known = run.nodes.get(node)
+        span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
+        why = f"its ranks have stood still for {span_s:,.0f} s"
+    if not fact.file:
+        return _of_node(at, node, f"{why}; no evidence could be kept: {fact.text}", "warning")
+    parts = [
+        f"{what} of {ranks_named(ranks)}"
+        for what, ranks in (("stacks", fact.stacks), ("recorders", fact.recorders))
+        if ranks
+    ]
+    more = f" ({fact.text})" if fact.text else ""
+    return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
+
+
 def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events.Survivors) -> Entry | None:
     found = [survivor_text(node, process) for process in fact.procs]
     return Entry(at, "; ".join(found), "error", node) if found else None
@@ -384,6 +426,18 @@ def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.No
     return Entry(at, words.sentence(fact, at), fact.severity, name)
 
 
+def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:
+    text, level = standstill.news(run.watch)
+    known = {each for each in said if each.startswith("watch ")}
+    if fact.state == "going":
+        said -= known
+        return Entry(at, text, level) if known - {"watch blind "} else None
+    where = "" if run.watch.finding is None else run.watch.finding.what
+    if not _first(said, f"watch {fact.state} {where}"):
+        return None
+    return Entry(at, text, level, aside=fact.state == "blind")
+
+
 def _quarters(left_s: float) -> int:
     """Falls by one each time three quarters of the time left have passed: a warning is then repeated."""
     return int(math.log(max(60.0, left_s) / 60, 4))
@@ -404,6 +458,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
     events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
     events.RankProbe: EventKind(NODE, _probed, None),
+    events.EvidenceKept: EventKind(NODE, _evidence, _tell_evidence),
     events.LauncherExited: EventKind(
         NODE,
         _node(
@@ -442,6 +497,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Sample: EventKind(OURS, _sample, None),
     events.Filling: EventKind(OURS, _filling, _tell_filling),
     events.Notice: EventKind(OURS, _noticed, _tell_notice, whole=True),
+    events.Watched: EventKind(OURS, _watched, _tell_watched, whole=True),
     events.SupervisorGone: EventKind(
         OURS,
         _node(lambda node, at, fact: replace(_noted(node, UNRECORDED), supervisor_gone=True)),

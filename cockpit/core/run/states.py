@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cockpit.base.events import (
+    EvidenceKept,
     Filling,
     GpuSample,
     NodeSample,
@@ -17,6 +18,7 @@ from cockpit.base.events import (
     Report,
     Survivor,
 )
+from cockpit.core.finding import Finding
 from cockpit.errors import Exit
 
 
@@ -118,6 +120,8 @@ class Node:
     """It ended, and every byte it wrote is here."""
     lost: str = ""
     """Why nothing more can arrive although it did not end."""
+    evidence: tuple[tuple[float, EvidenceKept], ...] = ()
+    """What its supervisor kept of its ranks, and when (unix seconds on its clock), the oldest first."""
     reports: Mapping[str, Report] = field(default_factory=dict)
     survivors: tuple[Survivor, ...] = ()
     supervisor_gone: bool = False
@@ -155,6 +159,61 @@ class Node:
         return self.complete or bool(self.lost)
 
 
+@dataclass(frozen=True)
+class Watching:
+    """What whoever watches the run knows of its progress; times are unix seconds on our clock.
+
+    :param state: ``going``; ``quiet``: no step for a while, ranks are looked at; ``stalled``: they
+        stand still, or some do, for which the others wait; ``blind``: nothing tells its steps;
+        empty: nothing was said yet
+    :param at: when this was so
+    :param since: when the last step ended, or the last of the ranks began
+    :param still_s: seconds without a step when this was so; of ``going``: before it went on again
+    :param step: the last step of the front; None: there was none, or it is not known
+    :param looking: whether ranks are being looked at
+    :param looks: how often they have been, since then; ``total``: since the run began
+    :param looked: when they were, last
+    :param next_at: when they will be again; None: not by themselves
+    :param finding: what the last look has found; also while ``quiet``: it then says where ranks are that move
+    :param waiting: ranks that wait for others, as a mask
+    :param snapshot: its stacks: a folder in ``stacks`` in the run's folder here; empty: there are none
+    :param why: what is not known, and why, in a sentence
+    """
+
+    state: str = ""
+    at: float = 0.0
+    since: float = 0.0
+    still_s: float = 0.0
+    step: int | None = None
+    looking: bool = False
+    looks: int = 0
+    total: int = 0
+    looked: float | None = None
+    next_at: float | None = None
+    finding: Finding | None = None
+    waiting: int = 0
+    snapshot: str = ""
+    why: str = ""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether ranks stand still."""
+        return self.state == "stalled"
+
+    @property
+    def culprits(self) -> int:
+        """The ranks that hold up the others, as a mask; 0 unless the run is stalled."""
+        return self.finding.ranks if self.stalled and self.finding is not None else 0
+
+    def for_s(self, now: float) -> float:
+        """Seconds for which there has been no step."""
+        return max(0.0, now - self.since)
+
+
+HUNG = "the watch"
+"""Who stops a run that is stalled (:attr:`cockpit.base.events.StopAsked.by`)."""
+
+
 class Run:
     """Nodes and ranks of one run; :class:`cockpit.core.run.model.RunModel` changes them."""
 
@@ -162,6 +221,9 @@ class Run:
         self.nodes: dict[str, Node] = {}
         self.ranks: dict[int, Rank] = {}
         self.stop_reason = ""
+        self.hung = False
+        """Whether the watch has stopped it, as it was stalled: a cockpit was told to (``--on-hang stop``)."""
+        self.watch = Watching()
         self.job_end = ""
         """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""
         self.job_ended_at = 0.0
@@ -210,6 +272,8 @@ class Run:
 
     def exit_code(self) -> Exit:
         """The outcome of the run, as far as it is known: see docs/exit-codes.md."""
+        if self.hung:
+            return Exit.HUNG
         if any(rank.failed for rank in self.ranks.values()):
             return Exit.RANK_FAILED
         return Exit.OK if self.over else Exit.NODE_UNFIT

@@ -18,6 +18,10 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
     :param logs: whether its logs can still be read afterwards
     """
     lines = [shown(model.job_end)] if model.job_end else []
+    if model.hung:
+        lines.append(f"stopped by cockpit: {shown(model.stop_reason)}")
+        if model.watch.snapshot and logs:
+            lines.append(f"its stacks: cockpit stacks {quote(run)}")
     first = model.first_failure()
     if first is not None:
         lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
@@ -46,6 +50,8 @@ def state_text(model: RunModel) -> str:
     if model.over:
         if first is not None:
             return f"failed: {first.what}"
+        if model.hung:
+            return f"stopped: {shown(model.stop_reason)}"
         if any(node.stop_requested_at for node in model.nodes.values()):
             return "stopped"
         return "ended" if model.exit_code() is Exit.OK else "failed"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cockpit.base.stacks.dump import Dump, Frame
-from cockpit.base.stacks.kinds import WAITING, Doing, doing, python_frames
+from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Snapshot
 
@@ -16,7 +16,30 @@ CPU_SHARE = 0.01
 """A main thread that uses more than this share of a core between two samples is doing something."""
 
 SWITCHES_S = 5.0
-"""A main thread that goes to sleep more often per second than this is woken by something."""
+"""A main thread that goes to sleep more often per second than this is woken by something.
+
+That is for nodes that do not say how often it slept once py-spy had let it go.
+"""
+
+LATE_SWITCHES = 1
+"""Going to sleep again after a look may be counted after we have asked."""
+
+POLL_SHARE = 0.05
+"""Who uses no more than this share of a core while it is woken now and then only asks whether to go on."""
+
+POLL_BYTES = 1 << 16
+"""Who reads or writes more than this between two samples does more than to ask."""
+
+MOVES_DATA = frozenset(
+    (
+        *("read", "pread64", "readv", "write", "pwrite64", "writev", "fsync", "fdatasync"),
+        *("recvfrom", "recvmsg", "sendto", "sendmsg", "openat", "open"),
+    )
+)
+"""Calls that end because data has come or gone: who is woken in one of them moves."""
+
+ASKS = re.compile(r"\bis_(completed|success|done|ready)\(|\.(query|done|check)\(")
+"""Loops that ask whether something is over that others do; without a pause they use a whole core."""
 
 
 _PID = re.compile(r"(?<=\bprocess) \d+")
@@ -51,28 +74,58 @@ class RankClass:
 
 
 def movement(dumps: Iterable[Dump]) -> str:
-    """``frozen``, ``moving``, or empty where a rank's dumps, oldest first, cannot tell."""
+    """``frozen``, ``polls``, ``moving``, or empty where a rank's dumps, oldest first, cannot tell.
+
+    Who polls is at the same place each time, wakes up now and then, and does nothing then: it waits.
+    """
     known = [dump for dump in dumps if dump.threads]
     if len(known) < 2:
         return ""
-    for before, after in pairwise(known):
-        if python_frames(before.frames) != python_frames(after.frames) or _worked(before, after):
-            return "moving"
-    return "frozen"
+    found = {_between(before, after) for before, after in pairwise(known)}
+    return "moving" if "moving" in found else "polls" if "polls" in found else "frozen"
 
 
-def _worked(before: Dump, after: Dump) -> bool:
-    """Whether the main thread did something between two dumps at the same place."""
-    if before.process is None or after.process is None:
-        return False
-    if (before.process.pid, before.process.ticks) != (after.process.pid, after.process.ticks):
-        return True  # started again
+def _between(before: Dump, after: Dump) -> str:
+    """What the thread that works did between two dumps."""
+    if places(before) != places(after):
+        return "moving"
+    first, last = before.main, after.main
+    if first is None or last is None:
+        return "frozen"
+    if (first.pid, first.ticks) != (last.pid, last.ticks):
+        return "moving"  # started again
     span = max(after.at - before.at, 0.001)
-    cpu = after.process.main_cpu_s - before.process.main_cpu_s
+    cpu = last.main_cpu_s - first.main_cpu_s
+    woken = wakeups(before, after)
     # CPU time is counted in hundredths of a second: a single one is not work.
-    if cpu > max(0.015, CPU_SHARE * span):
-        return True
-    return after.process.switches - before.process.switches > max(3.0, SWITCHES_S * span)
+    if cpu > max(0.015, (POLL_SHARE if woken else CPU_SHARE) * span) and not _asks(after):
+        return "moving"
+    if not woken:
+        return "frozen"
+    moved = last.io_bytes - first.io_bytes > POLL_BYTES
+    return "moving" if moved or last.call in MOVES_DATA else "polls"
+
+
+def places(dump: Dump) -> tuple[object, ...]:
+    """Where a stack is: in a loop that asks again and again, whichever of its lines it is at."""
+    frames = python_frames(dump.frames)
+    if frames and _asks(dump):
+        return (*frames[:-1], frames[-1][:2])
+    return frames
+
+
+def _asks(dump: Dump) -> bool:
+    return ASKS.search(dump.loop) is not None
+
+
+def wakeups(before: Dump, after: Dump) -> bool:
+    """Whether something other than our looks has woken the thread that works between two of them."""
+    first, last = before.main, after.main
+    if first is None or last is None:
+        return False
+    if first.switches_after >= 0:
+        return last.switches - first.switches_after > LATE_SWITCHES
+    return last.switches - first.switches > max(3.0, SWITCHES_S * (after.at - before.at))
 
 
 def classes(snapshot: Snapshot) -> list[RankClass]:
@@ -97,13 +150,25 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
     for (_, state, moves, _, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
         dump = newest[lowest]
-        made.append(RankClass(ranks, dump.frames, _doing(dump), state, moves, dump.source, lowest))
+        does = _named(_doing(dump), ranks, snapshot)
+        made.append(RankClass(ranks, dump.frames, does, state, moves, dump.source, lowest))
     return sorted(
         made, key=lambda one: (one.doing.kind in WAITING and not one.state, count(one.ranks), one.ranks)
     )
 
 
+def _named(does: Doing, ranks: int, snapshot: Snapshot) -> Doing:
+    """What ranks do; the native frames of one of them may say for whom they wait in a library."""
+    if does.kind in WAITING:
+        return does
+    for rank, dump in snapshot.closer.items():
+        same = python_frames(dump.frames) == python_frames(snapshot.stack(rank))
+        if ranks >> rank & 1 and same and (found := of_dump(dump)).kind in WAITING:
+            return found
+    return does
+
+
 def _doing(dump: Dump) -> Doing:
     if dump.threads:
-        return doing(dump.frames, dump.process, dump.source)
+        return of_dump(dump)
     return Doing("", "", None, _PID.sub("", dump.what) or dump.error)

@@ -12,7 +12,9 @@ from cockpit.base.stacks.dump import Child, Dump, Frame
 from cockpit.base.stacks.kinds import WAITING, kind, python_frames
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.ranks import mask_text
-from cockpit.core.stacks.classes import SWITCHES_S, RankClass, classes
+from cockpit.core.stacks.classes import SWITCHES_S, RankClass, classes, places
+from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.snapshot import Sample, Snapshot
 
 _SYNC = re.compile(r"\.(item|cpu|tolist|synchronize)\(")
@@ -22,6 +24,18 @@ DEAD = frozenset("ZXx")
 
 WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
+
+STUCK = frozenset({"frozen", "polls"})
+"""Movements of those that do not get on."""
+
+LASTS_S = 10.0
+"""What has been so for less than this may be a slow step, where nothing is known of steps."""
+
+PEERS = {
+    **dict.fromkeys(("recv", "irecv", "recv_object_list"), ("src",)),
+    **dict.fromkeys(("send", "isend", "send_object_list"), ("dst",)),
+}
+"""Calls between two ranks, and the variable that says with whom."""
 
 BACKWARD_SHARE = 0.1
 """A process that uses more than this share of a core makes progress with its backward pass."""
@@ -35,7 +49,7 @@ class ClassPart:
     """The ranks of a class that a rule is about.
 
     :param kind: what they do, a word of :data:`cockpit.base.stacks.kinds.KINDS`
-    :param frozen: whether they made no progress over two samples
+    :param frozen: whether they made no progress over two samples: they did not move, or polled
     """
 
     found: RankClass
@@ -46,6 +60,8 @@ class ClassPart:
     @property
     def what(self) -> str:
         """What they wait for: ``all_reduce``, ``backward``, ``init_process_group``."""
+        if self.kind == "library":
+            return self.found.doing.text.rpartition(" ")[2]
         named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
         return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
 
@@ -137,13 +153,24 @@ class Case:
 
     @cached_property
     def waits(self) -> list[ClassPart]:
-        """Classes that wait for other ranks, the largest first."""
-        return self._parts(lambda kind: kind in WAITING)
+        """Classes that wait for other ranks, the largest first.
+
+        Where most ranks do not move in one wait of a library that no rule knows, that is taken to be one too.
+        """
+        known = self._parts(lambda kind: kind in WAITING)
+        return known or ([self.presumed] if self.presumed is not None else [])
+
+    @cached_property
+    def presumed(self) -> ClassPart | None:
+        """Most ranks, in one wait of a library that no rule knows."""
+        unnamed = self._parts(lambda kind: kind == "library")
+        return next((one for one in unnamed if one.frozen and 2 * count(one.ranks) > count(self.live)), None)
 
     @cached_property
     def others(self) -> list[ClassPart]:
         """Classes that do something else, the likeliest suspects first."""
         suspects = self._parts(lambda kind: kind not in WAITING)
+        suspects = [one for one in suspects if one not in self.waits]
         return sorted(suspects, key=lambda one: (not one.frozen, count(one.ranks), one.ranks & -one.ranks))
 
     def _parts(self, wanted: Callable[[str], bool]) -> list[ClassPart]:
@@ -158,22 +185,20 @@ class Case:
     def _stuck(self, found: RankClass, kind: str) -> bool:
         """Whether a class made no progress over two samples."""
         if kind not in ("backward", "sync") or not found.movement:
-            return found.movement == "frozen"
+            return found.movement in STUCK
         dumps = self.dumps(found.sample_rank)
         first, last = dumps[0], dumps[-1]
-        if (
-            first.process is None
-            or last.process is None
-            or len({python_frames(dump.frames) for dump in dumps}) > 1
-        ):
-            return found.movement == "frozen"
+        if first.process is None or last.process is None or len({places(dump) for dump in dumps}) > 1:
+            return found.movement in STUCK
         span = max(last.at - first.at, 0.001)
         if kind == "sync":
             # A wait for a GPU may be a busy one: CPU time says nothing about it.
-            return last.process.switches - first.process.switches <= SWITCHES_S * span
+            return found.movement in STUCK or (
+                last.process.switches - first.process.switches <= SWITCHES_S * span
+            )
         # Other threads do the work of backward.
         return (
-            found.movement == "frozen"
+            found.movement in STUCK
             and last.process.cpu_s - first.process.cpu_s <= BACKWARD_SHARE * span + 0.02
         )
 
@@ -185,6 +210,83 @@ class Case:
         """
         frozen = union(one for one in [*self.waits, *self.others] if one.frozen)
         return mask_of(rank for rank in ranks_of(self.live & ~frozen) if _at_one_place(self.dumps(rank)))
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the ranks are."""
+        return self.snapshot.progress
+
+    @property
+    def recorded(self) -> Collectives | None:
+        """What the recorders said."""
+        return self.snapshot.collectives
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether steps are known to go on: nobody hangs, however long somebody waits in each."""
+        return self.progress is not None and self.progress.goes_on is True
+
+    @property
+    def now(self) -> float:
+        """When it was looked at last, unix seconds on our clock."""
+        later = self.progress.at if self.progress is not None else 0.0
+        return max(self.taken[-1].at if self.taken else 0.0, later)
+
+    @cached_property
+    def since(self) -> float | None:
+        """Since when nothing has gone on, by the best source there is; None: nobody knows."""
+        if self.progress is not None and self.progress.last_at is not None:
+            return self.progress.last_at
+        told = [self.now - self.slept_s] if self.slept_s is not None else []
+        if self.recorded is not None and self.recorded.since_s:
+            told.append(self.recorded.at - self.recorded.since_s)
+        return min(told, default=None)
+
+    @property
+    def for_s(self) -> float | None:
+        """For how long."""
+        return None if self.since is None else max(0.0, self.now - self.since)
+
+    @cached_property
+    def slept_s(self) -> float | None:
+        """For how long all ranks that wait have slept, by the kernel; None: it does not say.
+
+        A look wakes them for a moment: what the first one found counts, and the time since then.
+        """
+        found = []
+        for rank in ranks_of(union(self.waits) or union(self.others)):
+            looks = self.dumps(rank)
+            idle = [(dump.main.idle_s, dump.at) for dump in looks if dump.main is not None]
+            if len(idle) < len(looks) or not idle:
+                return None
+            slept, at = max(idle, key=lambda one: one[0] - one[1])
+            if slept < 0:
+                return None
+            found.append(slept + (looks[-1].at - at if self._stays(rank) else 0.0))
+        return min(found, default=None)
+
+    def _stays(self, rank: int) -> bool:
+        return any(one.frozen and one.ranks >> rank & 1 for one in [*self.waits, *self.others])
+
+    @cached_property
+    def lasts(self) -> bool:
+        """Whether it has been so for longer than a slow step: only then somebody is surely to blame."""
+        if self.goes_on:
+            return False
+        if self.progress is not None and self.progress.goes_on is False:
+            return True
+        recorder_s = self.recorded.since_s if self.recorded is not None else 0.0
+        return max(self.slept_s or 0.0, recorder_s, self.span_s) >= LASTS_S
+
+    def lasting(self) -> str:
+        """The words for it: `` for 52 s``; empty where nobody knows."""
+        return f" for {duration(self.for_s)}" if self.for_s is not None and self.for_s >= 1 else ""
+
+    def loops(self, rank: int) -> bool:
+        """Whether a rank was in the same function each time, on whichever of its lines."""
+        dumps = self.dumps(rank)
+        stacks = {tuple(frame[:2] for frame in python_frames(dump.frames)) for dump in dumps}
+        return len(dumps) > 1 and len(stacks) == 1
 
     @property
     def waiting(self) -> int:
@@ -224,9 +326,39 @@ class Case:
         return names.pop() if len(names) == 1 else ""
 
     @property
+    def stands(self) -> bool:
+        """Whether no rank that is here was seen to get on."""
+        parts = [*self.waits, *self.others]
+        return self.looks > 1 and bool(parts) and all(one.frozen for one in parts)
+
+    @property
     def gpu_only(self) -> bool:
         """Whether the waiting ranks wait for their GPUs: nothing here says for whom the GPUs wait."""
         return bool(self.waits) and all(one.kind == "sync" for one in self.waits)
+
+    def moved_on(self, ranks: int) -> bool:
+        """Whether all of these were seen to wait in collectives, so what was recorded of them is over."""
+        waits = union(one for one in self.waits if one.kind in ("collective", "backward"))
+        return not ranks & ~waits
+
+    @cached_property
+    def partners(self) -> dict[int, tuple[int, bool]]:
+        """With whom ranks exchange something one to one, and whether they send; others cannot be told."""
+        found: dict[int, tuple[int, bool]] = {}
+        if self.recorded is not None:
+            for one in self.recorded.transfers:
+                if one.peer is not None and self.live >> one.rank & 1:
+                    found.setdefault(one.rank, (one.peer, one.send))
+        waits = union(self.waits)
+        for rank, dump in self.snapshot.closer.items():
+            told = peer_of(dump)
+            if told is not None and waits >> rank & 1 and self._where_it_was(rank, dump):
+                found.setdefault(rank, told)
+        return found
+
+    def _where_it_was(self, rank: int, closer: Dump) -> bool:
+        """Whether a closer look found a rank where the samples did."""
+        return python_frames(closer.frames) == python_frames(self.snapshot.stack(rank))
 
     def still(self) -> str:
         """The words for "unmoved": in how many samples, over which time."""
@@ -241,7 +373,7 @@ class Case:
         """What the waiting ranks do, as evidence."""
         if not self.waits:
             return ""
-        told = f"{number_text(self.waiting)} in {self.blocked or 'collectives'}"
+        told = f"{number_text(self.waiting)} in {self.blocked or 'collectives'}{self.lasting()}"
         if self.all_frozen:
             return f"{told}, {self.still()}"
         return f"{told}, {'some of them moving' if self.looks > 1 else 'in one sample'}"
@@ -307,9 +439,32 @@ def state_fact(dump: Dump) -> str:
     if process is None or not process.state:
         return ""
     told = f"rank {dump.rank}: state {process.state}"
-    if process.wchan:
-        return f"{told}, waits in {process.wchan}"
     return f"{told}, in {process.call}" if process.call else told
+
+
+def peer_of(dump: Dump) -> tuple[int, bool] | None:
+    """With whom a stack exchanges something, and whether it sends, by the variables of that call."""
+    thread = dump.threads[0] if dump.threads else None
+    if thread is None:
+        return None
+    for frame, names in reversed(list(zip(thread.frames, thread.locals, strict=False))):
+        call = frame.name.rpartition(".")[2]
+        if kind(frame) != "collective" or call not in PEERS:
+            continue
+        for name in PEERS[call]:
+            value = names.get(name, "")
+            if value.isdecimal() and len(value) < 7:
+                return int(value), name in ("dst", "group_dst")
+    return None
+
+
+def duration(seconds: float | None) -> str:
+    """``52 s``, ``4 min``, ``3 h 10 min``."""
+    whole = round(seconds or 0.0)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = whole // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _gil_sleeper(dumps: Sequence[Dump]) -> bool:
@@ -325,9 +480,9 @@ def _gil_sleeper(dumps: Sequence[Dump]) -> bool:
 
 def _at_one_place(dumps: Sequence[Dump]) -> bool:
     """Whether a rank had the same stack in all samples, and nothing woke it up in between."""
-    if len(dumps) < 2 or len({python_frames(dump.frames) for dump in dumps}) > 1:
+    if len(dumps) < 2 or len({places(dump) for dump in dumps}) > 1:
         return False
-    first, last = dumps[0].process, dumps[-1].process
+    first, last = dumps[0].main, dumps[-1].main
     if first is None or last is None or (first.pid, first.ticks) != (last.pid, last.ticks):
         return False
     return last.switches - first.switches <= max(3.0, SWITCHES_S * (dumps[-1].at - dumps[0].at))

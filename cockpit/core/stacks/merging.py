@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import ranks_named
+from cockpit.core.stacks import collectives
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import counted
 from cockpit.errors import CockpitError
@@ -78,7 +79,25 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
     options = {name: all(one.options.get(name) for one in parts.values()) for name in whole.options}
     run = next((one.run for one in parts.values() if one.run), "")
     title = run or f"{whole.title} (and {counted(len(others), 'other snapshot')})"
-    return Merged(Snapshot(whole.name, title, run, ranks, samples, options), tuple(notes), tuple(doubts))
+    known = [one.progress for one in parts.values() if one.progress is not None]
+    snapshot = Snapshot(
+        whole.name,
+        title,
+        run,
+        ranks,
+        samples,
+        options,
+        max(known, key=lambda one: one.at, default=None),
+        collectives.merged(one.collectives for one in parts.values()),
+        tuple(dict.fromkeys(text for one in parts.values() for text in one.problems)),
+        {
+            rank: one
+            for name in by_age
+            for rank, one in parts[name].closer.items()
+            if source.get(rank) == name
+        },
+    )
+    return Merged(snapshot, tuple(notes), tuple(doubts))
 
 
 def _of_one_job(parts: Mapping[str, Snapshot]) -> tuple[list[str], list[str]]:

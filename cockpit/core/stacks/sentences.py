@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cockpit.base.shell import quote
-from cockpit.base.stacks.dump import Dump
-from cockpit.base.stacks.kinds import Doing, doing
+from cockpit.base.stacks.dump import Dump, LockFile
+from cockpit.base.stacks.kinds import Doing, doing, of_dump
 from cockpit.core.finding import Step
-from cockpit.core.stacks.evidence import DEAD, Case, ClassPart, bad_child, place_text
+from cockpit.core.stacks.evidence import DEAD, Case, ClassPart, bad_child, duration, place_text
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})
 """System calls that may wait for the lock of a file."""
@@ -42,7 +42,7 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     :param part: the ranks that are where it is
     :param dump: its newest one
     """
-    act, process = part.found.doing, dump.process
+    act, process = part.found.doing, dump.main
     node, _ = case.process_of(dump.rank)
     if act.kind == "loader" or (process is not None and process.call in AWAIT_CHILD):
         return _of_children(act, dump, node)
@@ -51,6 +51,11 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
         detail = f"It is in {process.call or 'a system call'}{about} and cannot be interrupted"
         step = Step("dmesg -T | tail", "", node)
         return Story("io", f"{detail}: a disk or a network file system.", (step,))
+    if act.what == "builds":
+        detail = "It builds an extension, and others wait until it has."
+        return Story("build", detail, (Step("pgrep -a ninja", "is its compiler at work?", node),))
+    if dump.lock is not None and act.kind in ("build", "lock", "sleep", "user"):
+        return _of_lock(act, dump.lock, node)
     if act.kind == "build":
         detail = "It waits for the lock of a build. A build that was killed leaves its lock behind."
         lock = "rm ~/.cache/torch_extensions/*/*/lock, or that below TORCH_EXTENSIONS_DIR"
@@ -59,7 +64,7 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     if case.looks > 1 and not part.frozen:
         # What the kernel says is true for one moment only, unless it says so each time.
         dumps = case.dumps(dump.rank)
-        always = len({doing(each.frames, each.process, each.source).text for each in dumps}) == 1
+        always = len({of_dump(each).text for each in dumps}) == 1
         seen = f", and {_does(act)} each time it is looked at" if always and act.kind != "runs" else ""
         return Story("absent", f"It moves{seen}: it is late, or in a loop.", (MORE, native_step(dump.rank)))
     kind = act.kind if act.kind in ("io", "lock") else "absent"
@@ -68,6 +73,18 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
     if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
         step = Step(f"fuser -v {quote(act.what)}", "who has it open", node)
     return Story(kind, detail, (step,) if case.looks > 1 else (MORE,))
+
+
+def _of_lock(act: Doing, lock: LockFile, node: str) -> Story:
+    """The same for a suspect that polls the file of a lock."""
+    kind = "build" if act.kind == "build" else "lock"
+    if lock.holder:
+        detail = f"It polls the lock {lock.path}, which process {lock.holder} ({lock.name}) has open."
+        return Story(kind, detail, (Step(f"ps -fp {lock.holder}", "who has the lock", node),))
+    on = f" on {node}" if node else ""
+    detail = f"It polls the lock {lock.path}, {duration(lock.age_s)} old, which no process{on} has open:"
+    step = Step(f"rm {quote(lock.path)}", "if no other node has it", node)
+    return Story(kind, f"{detail} whoever made it was killed.", (step,))
 
 
 def _of_children(act: Doing, dump: Dump, node: str) -> Story:

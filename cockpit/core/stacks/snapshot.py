@@ -9,6 +9,8 @@ from typing import Any
 from cockpit.base.stacks.dump import Dump, Frame
 from cockpit.core.inferred import sentences
 from cockpit.core.masks import mask_of
+from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.tree import StackTree
 
 
@@ -22,6 +24,7 @@ class Place:
     :param ns_pid: its pid in its own pid namespace, if it is in a container
     :param inferred: how its rank was found if its environment does not say it, a word of
         :data:`cockpit.core.inferred.WORDS`
+    :param ended_at: when its process ended, unix seconds on our clock, where that was recorded
     """
 
     node: str
@@ -30,6 +33,7 @@ class Place:
     why: str = ""
     ns_pid: int | None = None
     inferred: str = ""
+    ended_at: float | None = None
 
     @property
     def pid_text(self) -> str:
@@ -86,11 +90,23 @@ class Snapshot:
     samples: list[Sample] = field(default_factory=list)
     options: Mapping[str, object] = field(default_factory=dict)
     """What was asked for: ``native``, ``locals``, ``children``."""
+    progress: Progress | None = None
+    """How far the ranks were; None: nobody knows."""
+    collectives: Collectives | None = None
+    """What their recorders said; None: they were not asked, or have none."""
+    problems: tuple[str, ...] = ()
+    """What does not fit together, a sentence each: two processes with one rank."""
+    closer: dict[int, Dump] = field(default_factory=dict)
+    """More about single ranks than all were asked for: native frames, or variables that say whom they wait
+    for."""
+
+    by_nodes: str = ""
+    """Why the nodes took it by themselves, when nobody asked for it; empty: a cockpit took it."""
 
     def copy(self) -> Snapshot:
         """This snapshot as it is now: what arrives later is not in the copy."""
         samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]
-        return replace(self, ranks=dict(self.ranks), samples=samples)
+        return replace(self, ranks=dict(self.ranks), samples=samples, closer=dict(self.closer))
 
     @property
     def world(self) -> int:

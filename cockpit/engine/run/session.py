@@ -465,6 +465,15 @@ class Session:
                     at = name if name in self._nodes else self.manifest.nodes[0].name
                     self._note(at, events.Note(str(InternalError(error, where=who))), record=False)
 
+    @property
+    def said_step(self) -> tuple[int, float] | None:
+        """The last step that a log has told of, and when (unix seconds)."""
+        return self._notices.said_step
+
+    def remark(self, text: str) -> None:
+        """Say something that concerns whoever watches, and nobody later; it is shown with the first node."""
+        self._note(self.manifest.nodes[0].name, events.Note(text), record=False)
+
     # What is wrong while it goes on
 
     def _about(self) -> About:

@@ -23,6 +23,7 @@ from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
+from cockpit.engine.stacks.evidence import gather, lacking
 from cockpit.errors import CockpitError, Exit
 
 
@@ -111,6 +112,7 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
         )
         model = RunModel.of([planned(manifest), *chain(*heard)])
         if model.over:
+            await gather(folder, model, pool.lend, lacking(folder, model))
             kept = saved.newest(folder.path / "stacks")
             hint = f"cockpit stacks {quote(str(kept))}" if kept else f"cockpit logs {quote(folder.name)}"
             what = f"the run has ended: {endings(model)}"

@@ -45,6 +45,8 @@ from cockpit.base.stacks.packing import dump_json
 from cockpit.base.stacks.unpacking import ANYTHING, FromJson, Room
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
+from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.progress import Progress
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
@@ -85,6 +87,7 @@ class _Place:
     why: str = bound(_WORDS)
     ns_pid: int | None = maybe(PID)
     inferred: str = bound(_WORDS, "")
+    ended_at: float | None = maybe(TIME)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,10 @@ class _Head:
     ranks: dict[int, _Place] = bound(MapOf(Digits(RANK), Of(_Place), RANK_LIMIT))
     samples: tuple[_Sample, ...] = bound(ListOf(Of(_Sample), 100_000))
     files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
+    progress: Progress | None = maybe(Of(Progress))
+    collectives: Collectives | None = maybe(Of(Collectives))
+    problems: tuple[str, ...] = bound(ListOf(_WORDS, 100), ())
+    by_nodes: str = bound(_WORDS, "")
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,7 @@ class _Rank:
     """``rank-N.json``; its dumps are read one by one."""
 
     samples: tuple[Any, ...] = bound(ListOf(ANYTHING, 100_000))
+    closer: Any = bound(ANYTHING, None)
 
 
 def new_folder(root: Path, snapshot: Snapshot) -> Path:
@@ -146,7 +154,8 @@ def save(snapshot: Snapshot, folder: Path) -> None:
 
     :raises CockpitError: one cannot be written
     """
-    files = [rank for rank in snapshot.ranks if any(rank in sample.dumps for sample in snapshot.samples)]
+    asked = [*(sample.dumps for sample in snapshot.samples), snapshot.closer]
+    files = [rank for rank in snapshot.ranks if any(rank in dumps for dumps in asked)]
     head = {
         "format": FORMAT,
         "version": __version__,
@@ -157,6 +166,10 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "ranks": {str(rank): asdict(place) for rank, place in snapshot.ranks.items()},
         "samples": [sample.as_json() for sample in snapshot.samples],
         "files": files,
+        "progress": snapshot.progress and snapshot.progress.as_json(),
+        "collectives": snapshot.collectives and snapshot.collectives.as_json(),
+        "problems": list(snapshot.problems),
+        "by_nodes": snapshot.by_nodes,
     }
     try:
         for rank in files:
@@ -195,7 +208,9 @@ def load(folder: Path) -> Snapshot:
     snapshot = _opened(head)
     reader = FromJson(one_line, Room(ROOM, ROOM))
     for rank in snapshot.ranks if head.files is None else set(head.files) & set(snapshot.ranks):
-        dumps = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples, reader)
+        dumps, closer = _dumps(folder / f"rank-{rank}.json", rank, snapshot.samples, reader)
+        if closer is not None:
+            snapshot.closer[rank] = closer
         for sample, dump in zip(snapshot.samples, dumps, strict=True):
             if dump is not None:
                 sample.dumps[rank] = dump
@@ -206,7 +221,37 @@ def _opened(head: _Head) -> Snapshot:
     """The snapshot, still without dumps."""
     samples = [Sample(**vars(one)) for one in head.samples]
     ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
-    return Snapshot(head.name, head.title, head.run, ranks, samples, head.options)
+    more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives}
+    more |= {"problems": head.problems, "by_nodes": head.by_nodes}
+    return Snapshot(head.name, head.title, head.run, ranks, samples, head.options, **more)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A snapshot as a list shows it.
+
+    :param at: when it was begun, unix seconds on our clock; None: no sample is in it
+    :param by_nodes: see :class:`Snapshot`
+    """
+
+    name: str
+    at: float | None
+    ranks: int
+    samples: int
+    by_nodes: str
+
+
+def head(folder: Path) -> Summary:
+    """What a snapshot is of, without its dumps.
+
+    :raises CockpitError: it is not a snapshot, or damaged
+    """
+    try:
+        found = read(_Head, _read(folder / MAIN))
+    except _BROKEN as error:
+        raise CockpitError(_why(error), where=str(folder / MAIN)) from None
+    first = found.samples[0].at if found.samples else None
+    return Summary(found.name, first, len(found.ranks), len(found.samples), found.by_nodes)
 
 
 def is_snapshot(folder: Path) -> bool:
@@ -234,15 +279,20 @@ def _why(error: Exception) -> str:
     return f"is damaged, or no file of a snapshot: {one_line(str(error), limit=200)}"
 
 
-def _dumps(file: Path, rank: int, samples: Sequence[Sample], reader: FromJson) -> list[Dump | None]:
+def _dumps(
+    file: Path, rank: int, samples: Sequence[Sample], reader: FromJson
+) -> tuple[list[Dump | None], Dump | None]:
+    """The dumps of a rank, one a sample, and the closer look at it."""
     try:
-        told = read(_Rank, _read(file)).samples
+        found = read(_Rank, _read(file))
+        told = found.samples
         if len(told) != len(samples):
             raise ValueError(f"{len(told)} samples, not {len(samples)}")
-        return [None if dump is None else _of_rank(rank, reader(dump)) for dump in told]
+        dumps = [None if dump is None else _of_rank(rank, reader(dump)) for dump in told]
+        return dumps, None if found.closer is None else _of_rank(rank, reader(found.closer))
     except _BROKEN as error:
         what = f"{file.name} {_why(error)}"
-        return [Dump(rank, sample.at, error="failed", what=what) for sample in samples]
+        return [Dump(rank, sample.at, error="failed", what=what) for sample in samples], None
 
 
 def _of_rank(rank: int, dump: Dump) -> Dump:
@@ -265,7 +315,9 @@ def _rank_text(rank: int, snapshot: Snapshot) -> str:
             instead = [dump and Dump(rank, dump.at, error="failed", what=what) for dump in dumps]
             told = [_dump_text(dump) for dump in instead]
             break
-    return f'{{"rank": {rank}, "node": {node}, "samples": [{", ".join(told)}]}}'
+    more = _dump_text(snapshot.closer.get(rank))
+    closer = "" if more == "null" or size + len(more) > FILE_LIMIT - (1 << 20) else f', "closer": {more}'
+    return f'{{"rank": {rank}, "node": {node}, "samples": [{", ".join(told)}]{closer}}}'
 
 
 def _dump_text(dump: Dump | None) -> str:

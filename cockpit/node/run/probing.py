@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
-from typing import Dict, Iterable, Set, Tuple
+from typing import Callable, Dict, Iterable, Set, Tuple
 
 from cockpit.base import record
 from cockpit.base.gate import PID, RANK, SENTENCE, TICKS, WORD, ListOf, bound, plain, read
@@ -41,15 +41,25 @@ class Probes:
 
     :param mode: ``auto``, ``on`` or ``off``
     :param own: the ranks of this node; what is said of others is ignored
+    :param stepped: told of each ring with new steps: its name, and when they ended (monotonic nanoseconds)
     """
 
-    def __init__(self, folder: str, mode: str, own: Iterable[int], emit: Emit) -> None:
+    def __init__(
+        self,
+        folder: str,
+        mode: str,
+        own: Iterable[int],
+        emit: Emit,
+        stepped: Callable[[str, Tuple[int, ...]], None] = lambda name, ends: None,
+    ) -> None:
         self._folder = os.path.join(folder, record.PROBE)
         self._own = frozenset(own)
         self._emit = emit
+        self._stepped = stepped
         self._seen: Dict[str, Tuple[int, int]] = {}
         self._said: Dict[Tuple[int, int], _Told] = {}
         self._broken: Set[str] = set()
+        self._ends: Dict[str, int] = {}
         self._left = _MOST + 10 * len(self._own)
         self.rings = ""
         """The folder of the rings; empty: there is none."""
@@ -72,8 +82,7 @@ class Probes:
             if self._left > 0 and name.endswith(".json"):
                 self._take(name)
         for name in _names(self.rings):
-            if self._left > 0 and name not in self._broken:
-                self._check(name)
+            self._check(name)
 
     def close(self) -> None:
         """The run has ended: take what was said last, keep the rings on disk, and give back the memory."""
@@ -99,13 +108,19 @@ class Probes:
         self._say(told)
 
     def _check(self, name: str) -> None:
-        """A ring says if its hook has given up."""
+        """A ring has new steps, or says that its hook has given up."""
+        if len(self._ends) > self._left and name not in self._ends:
+            return  # the program can write there, too
         try:
             data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
-            found = ring.read(data, ring.MOST_NS)  # its header alone
+            # From the one step on that is known: all would be much to read, each second.
+            found = ring.read(data, self._ends.get(name, 1) - 1)
         except (OSError, ValueError):
             return
-        if found.broken:
+        if found.steps and found.rank in self._own:
+            self._ends[name] = found.steps[-1].mono_ns
+            self._stepped(name, tuple(step.mono_ns for step in found.steps))
+        if found.broken and name not in self._broken and self._left > 0:
             self._broken.add(name)
             before = self._said.get((found.rank, found.pid))
             if before is not None:

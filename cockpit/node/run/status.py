@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
 from cockpit.base.fields import RunIdentity
@@ -134,9 +134,7 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
     A rank that still runs gives no event; one that is gone without an exit record is lost.
     """
     facts = read_record(folder)
-    recorded = {
-        (event.get("e"), event.get("rank"), event.get("attempt")) for event in _status(folder)["events"]
-    }
+    recorded = set(_of_ranks(_status(folder)["events"]))
     events: List[Dict[str, Any]] = []
     unseen: List[int] = []
     for rank in facts["ranks"]:
@@ -161,6 +159,14 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
     if unseen:
         events += _unseen(folder, facts, unseen)
     return events
+
+
+def _of_ranks(events: Iterable[Dict[str, Any]]) -> Iterator[Tuple[str, int, int]]:
+    """Kind, rank and attempt of each event of a rank; a training program may have written others."""
+    for event in events:
+        kind, rank, attempt = (event.get(name) for name in ("e", "rank", "attempt"))
+        if type(kind) is str and type(rank) is int and type(attempt) is int:
+            yield kind, rank, attempt
 
 
 _ENDS = ("rank_exited", "rank_lost")

@@ -122,6 +122,12 @@ def read(data: bytes) -> Optional[Claim]:
     )
 
 
+def number(data: bytes) -> Tuple[int, Optional[int]]:
+    """Which rank, of how many, an environment says; -1: none."""
+    found = read(data)
+    return (-1, None) if found is None else found.number
+
+
 def _family(env: Dict[str, str]) -> Optional[_Family]:
     for family in _FAMILIES:
         if not _NUMBER.match(env.get(family.rank, "")):

@@ -6,6 +6,7 @@ left stopped. Ranks are looked at in parallel and reported as they finish.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -16,11 +17,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.base import verbs
 from cockpit.base.fields import Target
-from cockpit.base.stacks.dump import Child, Dump, Thread, fitted
+from cockpit.base.stacks import deputies
+from cockpit.base.stacks.dump import Child, Deputy, Dump, LockFile, Process, Thread, fitted
 from cockpit.base.stacks.packing import TooLarge, pack
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.stacks import inside, kernel, permission, pyspy, pyspy_output, pyspy_process
+from cockpit.node.stacks import (
+    claims,
+    inside,
+    kernel,
+    locks,
+    permission,
+    pyspy,
+    pyspy_output,
+    pyspy_process,
+)
 from cockpit.node.stacks.pyspy_process import Result
 
 TELL_S = 0.1
@@ -31,6 +42,9 @@ CHILDREN_SEEN = 16
 
 PASSING_S = 2.0
 """How long to wait for another py-spy that is looking at the same process."""
+
+_LOADER = "pt_data_worker"
+"""Short name of a worker of torch's data loader."""
 
 _SETTLE_S = 0.06
 """A process that stays stopped for longer was not stopped just briefly."""
@@ -47,14 +61,19 @@ def stacks(call: Call) -> Dict[str, Any]:
     asked = call.asked(verbs.Stacks)
     wish = replace(asked, timeout_s=min(max(asked.timeout_s, 0.1), 600.0))
     if asked.targets:
-        _Dumps(call, wish, pyspy.ready()).run(asked.targets)
+        Dumps(call, wish, pyspy.ready()).run(asked.targets)
     return {}
 
 
-class _Dumps:
-    """One request."""
+class Dumps:
+    """One request.
 
-    def __init__(self, call: Call, wish: verbs.Stacks, path: str) -> None:
+    :param path: of py-spy
+    :param gently: nobody has asked for them: one process at a time, and no sudo
+    """
+
+    def __init__(self, call: Call, wish: verbs.Stacks, path: str, *, gently: bool = False) -> None:
+        self._gently = gently
         self._call = call
         self.wish = wish
         self._path = path
@@ -64,10 +83,7 @@ class _Dumps:
 
     def run(self, targets: Sequence[Target]) -> None:
         """Look at all targets and send what is found."""
-        for target in targets:
-            self._todo.put(target)
-        for _ in range(min(len(targets), max(2, len(os.sched_getaffinity(0))))):
-            threading.Thread(target=self._work, daemon=True).start()
+        self._begin(targets)
         left, due = len(targets), 0.0
         ready: List[Dump] = []
         while left and not self._call.cancelled:
@@ -81,6 +97,22 @@ class _Dumps:
             if ready and (not left or time.monotonic() >= due):
                 self._send(ready)
                 ready = []
+
+    def all(self, targets: Sequence[Target]) -> List[Dump]:
+        """Look at all targets; what is found until the call is cancelled."""
+        self._begin(targets)
+        found: List[Dump] = []
+        while len(found) < len(targets) and not self._call.cancelled:
+            with contextlib.suppress(queue.Empty):
+                found.append(self._done.get(timeout=TELL_S))
+        return found
+
+    def _begin(self, targets: Sequence[Target]) -> None:
+        for target in targets:
+            self._todo.put(target)
+        at_once = 1 if self._gently else max(2, len(os.sched_getaffinity(0)))
+        for _ in range(min(len(targets), at_once)):
+            threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
         while not self._call.cancelled:
@@ -126,7 +158,7 @@ class _Dumps:
         """Run py-spy: ourselves if we may, else through something that may."""
         wish = self.wish
         denied: Optional[Result] = None
-        for name, starter in permission.starters(wish.dir, wish.timeout_s):
+        for name, starter in permission.starters(wish.dir, wish.timeout_s, ask_root=not self._gently):
             try:
                 result = pyspy_process.run(starter, self._path, arguments, wish.timeout_s, self.cancelled)
             except OSError as error:
@@ -150,12 +182,18 @@ class _Seen(NamedTuple):
     what: str = ""
     hint: str = ""
     notes: Tuple[str, ...] = ()
+    places: Dict[int, pyspy_output.UserLine] = {}  # noqa: RUF012 (never changed)
+
+
+def _number(pid: int) -> Tuple[int, Optional[int]]:
+    """Which rank a process was started as, of how many."""
+    return claims.number(procfs.contents("/proc/%d/environ" % pid))
 
 
 class _Look:
     """One look at one process."""
 
-    def __init__(self, dumps: _Dumps, pid: int, ticks: int) -> None:
+    def __init__(self, dumps: Dumps, pid: int, ticks: int) -> None:
         self._dumps = dumps
         self._pid = pid
         self._ticks = ticks
@@ -172,21 +210,87 @@ class _Look:
             return Dump(rank, at, error="gone", what=what)
         below = kernel.children(pid)
         process = facts.process._replace(children=below)
+        # Only who waits in a futex may wait for another thread.
+        slept = kernel.thread_switches(pid) if process.call == "futex" else {}
         seen = self.see(facts, native=wish.native, variables=wish.locals)
+        if seen.error == "gone":
+            return Dump(rank, at, error="gone", what=seen.what, hint=seen.hint, notes=seen.notes)
         if seen.threads and wish.children:
             process = process._replace(children=tuple(self._children(below)))
-        return Dump(
+        deputy, seen = self._deputy(process, seen, slept)
+        place = self._read_place(seen.place)
+        dump = Dump(
             rank,
             at,
-            process if seen.error != "gone" else None,
-            seen.way if seen.error != "gone" else "",
+            process._replace(switches_after=self._rested(pid)),
+            seen.way,
             seen.threads,
-            source=self._source(seen.place),
+            source=self._dumps.sources.line(*place),
             error=seen.error,
             what=seen.what,
             hint=seen.hint,
             notes=seen.notes,
+            loop=self._dumps.sources.loop(*place),
+            deputy=deputy,
         )
+        return replace(dump, lock=self._lock(dump, facts)) if locks.polls(dump) else dump
+
+    def _deputy(self, process: Process, seen: _Seen, slept: Dict[int, int]) -> Tuple[Optional[Deputy], _Seen]:
+        """Who works while the main thread waits for it; and what was seen, with the place of that one.
+
+        :param slept: how often each thread had slept before py-spy came
+        """
+        if not seen.threads:
+            return None, seen
+        thread = deputies.deputy(seen.threads)
+        if thread is not None and thread.tid:
+            own = kernel.thread(self._pid, thread.tid, self._ticks)
+            if own is not None:
+                # py-spy has just woken it: that it is not idle says nothing.
+                before = slept.get(thread.tid, own.switches)
+                own = own._replace(switches=before, switches_after=self._rested(thread.tid), idle_s=-1.0)
+                return Deputy("thread", thread, own), seen._replace(place=seen.places.get(thread.tid))
+        if not deputies.waits_for_child(seen.threads[0].frames, process):
+            return None, seen
+        child = self._same_rank(process)
+        look = None if child is None else _Look(self._dumps, child.pid, child.ticks)
+        facts = None if look is None else kernel.look(look._pid, look._ticks)
+        if look is None or facts is None:
+            return None, seen
+        inner = look.see(facts, native=self._dumps.wish.native, variables=self._dumps.wish.locals)
+        if not inner.threads:
+            return None, seen
+        process = facts.process._replace(switches_after=look._rested(look._pid))
+        return Deputy("child", inner.threads[0], process), seen._replace(place=inner.place)
+
+    def _same_rank(self, process: Process) -> Optional[procfs.Stat]:
+        """The only child that may do the rank's work: of the same rank, Python, and no helper of a loader."""
+        own = _number(self._pid)
+        found = []
+        for child in process.children:
+            stat = procfs.stat(child.pid)
+            if stat is None or stat.parent != self._pid or child.state in "ZX" or child.name == _LOADER:
+                continue
+            if _number(child.pid) == own and kernel.is_python(child.pid):
+                found.append(stat)
+        return found[0] if len(found) == 1 else None
+
+    def _rested(self, tid: int) -> int:
+        """How often a thread has slept once py-spy is through with it and it is back where it was."""
+        for _ in range(10):
+            before = kernel.switches(self._pid, tid)
+            time.sleep(0.001)
+            if kernel.switches(self._pid, tid) == before:
+                break
+        return kernel.switches(self._pid, tid)
+
+    def _lock(self, dump: Dump, facts: kernel.ProcessFacts) -> Optional[LockFile]:
+        """The file of the lock that it polls: which one is in its variables."""
+        if self._dumps.wish.locals:
+            return locks.file_of(self._pid, dump.frames, dump.threads[0].locals)
+        seen = self.see(facts, native=False, variables=True)
+        thread = deputies.deputy(seen.threads) or next(iter(seen.threads), None)
+        return None if thread is None else locks.file_of(self._pid, thread.frames, thread.locals)
 
     def see(self, facts: kernel.ProcessFacts, *, native: bool, variables: bool) -> _Seen:
         """The threads of the process, by the first way that works."""
@@ -260,7 +364,7 @@ class _Look:
             # py-spy mistakes numbers of that namespace for ours, and reads the wrong threads' states.
             main = threads[0]._replace(tid=self._pid, active=facts.process.state == "R")
             threads = (main, *threads[1:])
-        return _Seen(way, threads, told.place)
+        return _Seen(way, threads, told.place, places=told.places)
 
     def _failed(self, result: Result, facts: kernel.ProcessFacts) -> _Seen:
         """Why there was no answer."""
@@ -296,11 +400,12 @@ class _Look:
             told.append(child)
         return told
 
-    def _source(self, place: Optional[pyspy_output.UserLine]) -> str:
+    def _read_place(self, place: Optional[pyspy_output.UserLine]) -> Tuple[str, int]:
+        """Where we find a line of source code; line 0: nowhere."""
         if place is None or not place.path.startswith("/"):
-            return ""
+            return "", 0
         root = "/proc/%d/root" % self._pid if kernel.has_other_files(self._pid) else ""
-        return self._dumps.sources.line(root + place.path, place.line)
+        return root + place.path, place.line
 
     # -- stopped, or left stopped ------------------------------------------------------------------
 

@@ -12,12 +12,16 @@ import struct
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from cockpit.node import procfs
+from cockpit.node.stacks import idle
 
 if TYPE_CHECKING:
     from cockpit.base.stacks.dump import Child, Process
 
 CHILDREN = 200
 """Processes below one rank that are reported."""
+
+THREADS = 100
+"""Threads of one rank whose switches are read."""
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -116,8 +120,10 @@ def look(pid: int, ticks: int) -> Optional[ProcessFacts]:
         call=call,
         target=target,
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND,
-        main_cpu_s=_main_cpu_s(pid),
+        main_cpu_s=_cpu_s(pid, pid),
         switches=_number(found.get("voluntary_ctxt_switches", "")),
+        idle_s=idle.seconds(pid, pid),
+        io_bytes=_io_bytes(pid, pid),
     )
     return ProcessFacts(
         process,
@@ -125,6 +131,46 @@ def look(pid: int, ticks: int) -> Optional[ProcessFacts]:
         uid=_number(found.get("Uid", "")),
         ns_pid=_number(found.get("NSpid", "").rpartition("\t")[2]) or pid,
     )
+
+
+def thread(pid: int, tid: int, ticks: int) -> Optional[Process]:
+    """The same of one thread of a process, as if it were the main one; None: it is not there."""
+    from cockpit.base.stacks.dump import Process
+
+    fields = _fields(pid, "task/%d/stat" % tid)
+    if fields is None:
+        return None
+    state = fields[0]
+    wchan = "" if state == "R" else _text(pid, "task/%d/wchan" % tid).strip()
+    call, target = _call(pid, state, wchan, "task/%d/syscall" % tid)
+    cpu_s = _cpu_s(pid, tid)
+    wchan = "" if wchan == "0" else wchan
+    switched = switches(pid, tid)
+    return Process(
+        pid, ticks, state, wchan, call, target, cpu_s, cpu_s, switched,
+        idle_s=idle.seconds(pid, tid), io_bytes=_io_bytes(pid, tid),
+    )  # fmt: skip
+
+
+def switches(pid: int, tid: int) -> int:
+    """How often a thread has gone to sleep by itself so far; -1: it does not say."""
+    text = status("%d/task/%d" % (pid, tid)).get("voluntary_ctxt_switches", "")
+    return _number(text) if text else -1
+
+
+def thread_switches(pid: int) -> Dict[int, int]:
+    """How often each thread of a process has gone to sleep by itself so far, of the first :data:`THREADS`."""
+    try:
+        names = sorted(map(int, os.listdir("/proc/%d/task" % pid)))[:THREADS]
+    except (OSError, ValueError):
+        return {}
+    return {tid: switches(pid, tid) for tid in names}
+
+
+def _io_bytes(pid: int, tid: int) -> int:
+    """What a thread has read and written so far; 0 where the kernel does not count that."""
+    told = dict(line.split(": ") for line in _text(pid, "task/%d/io" % tid).splitlines() if ": " in line)
+    return _number(told.get("rchar", "")) + _number(told.get("wchar", ""))
 
 
 def status(pid: str) -> Dict[str, str]:
@@ -216,9 +262,12 @@ def forked(pid: int) -> bool:
     return len(fields) > 6 and bool(int(fields[6]) & _FORKED)
 
 
-def _call(pid: int, letter: str, wchan: str) -> Tuple[str, str]:
-    """The system call in which the main thread is, and what it is about."""
-    words = _text(pid, "syscall").split()
+def _call(pid: int, letter: str, wchan: str, file: str = "syscall") -> Tuple[str, str]:
+    """The system call in which the main thread is, and what it is about.
+
+    :param file: where the kernel says it, of another thread
+    """
+    words = _text(pid, file).split()
     if len(words) < 7 or not words[0].isdigit():
         return "", ""
     machine = os.uname().machine
@@ -297,12 +346,12 @@ def _children(pid: int) -> List[int]:
     return found
 
 
-def _main_cpu_s(pid: int) -> float:
+def _cpu_s(pid: int, tid: int) -> float:
     # In nanoseconds; the fields of stat only count ticks of 10 ms.
-    nanoseconds = _text(pid, "task/%d/schedstat" % pid).split()
+    nanoseconds = _text(pid, "task/%d/schedstat" % tid).split()
     if nanoseconds and nanoseconds[0].isdigit():
         return int(nanoseconds[0]) / 1e9
-    fields = _fields(pid, "task/%d/stat" % pid)
+    fields = _fields(pid, "task/%d/stat" % tid)
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND if fields else 0.0
 
 

@@ -24,6 +24,9 @@ VALUE_LIMIT = 200
 SOURCE_LIMIT = 160
 """Characters of a line of source code that are reported."""
 
+LOOP_LINES = 60
+"""Lines above one that are looked through for the loop that it is in."""
+
 FILE_LIMIT = 2 << 20
 """Bytes of a source file that is read for one line of it."""
 
@@ -50,10 +53,12 @@ class PySpyAnswer(NamedTuple):
     """What py-spy says about a process.
 
     :param place: where the line of code is that says most about its main thread
+    :param places: the same of its other threads, by their ids
     """
 
     threads: Tuple[Thread, ...]
     place: Optional[UserLine]
+    places: Dict[int, UserLine] = {}  # noqa: RUF012 (never changed)
 
 
 def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> PySpyAnswer:
@@ -75,7 +80,8 @@ def read(data: bytes, pids: Tuple[int, ...], cwd: str, home: str) -> PySpyAnswer
 
     threads.sort(key=order)
     place = _place(threads[0][0], threads[0][1], cwd) if threads else None
-    return PySpyAnswer(tuple(thread for thread, _ in threads), place)
+    places = {thread.tid: found for thread, one in threads[1:] if (found := _place(thread, one, cwd))}
+    return PySpyAnswer(tuple(thread for thread, _ in threads), place, places)
 
 
 def _frames(told: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -157,15 +163,40 @@ class Sources:
 
     def line(self, path: str, number: int) -> str:
         """One line, harmless and of bounded length; empty if it cannot be read, or not soon enough."""
+        found = self._of(path)
+        return _cut(found[number - 1]) if 0 < number <= len(found) else ""
+
+    def loop(self, path: str, number: int) -> str:
+        """The head of the ``while`` that a line is in, or is; empty: it is in none, or that is not known."""
+        found = self._of(path)
+        if not 0 < number <= len(found):
+            return ""
+        depth = _depth(found[number - 1]) + 1
+        for line in reversed(found[max(0, number - LOOP_LINES) : number]):
+            if not line.strip() or _depth(line) >= depth:
+                continue
+            depth = _depth(line)
+            if line.lstrip().startswith("while "):
+                return _cut(line)
+            if line.lstrip().startswith(("def ", "async def ", "class ")):
+                break
+        return ""
+
+    def _of(self, path: str) -> List[str]:
         with self._lock:
             lines = self._files.get(path)
             if lines is None:
                 lines = self._files[path] = _soon(path)
-        found = lines()
-        if not 0 < number <= len(found):
-            return ""
-        text = harmless(found[number - 1].strip())
-        return text if len(text) <= SOURCE_LIMIT else text[: SOURCE_LIMIT - 1] + "…"
+        return lines()
+
+
+def _cut(line: str) -> str:
+    text = harmless(line.strip())
+    return text if len(text) <= SOURCE_LIMIT else text[: SOURCE_LIMIT - 1] + "…"
+
+
+def _depth(line: str) -> int:
+    return len(line.expandtabs()) - len(line.expandtabs().lstrip())
 
 
 def _soon(path: str) -> Callable[[], List[str]]:

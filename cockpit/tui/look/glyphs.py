@@ -15,6 +15,7 @@ class Glyphs:
 
     :param ascii: only ASCII is drawn
     :param look: of what is no state but wants to be looked at
+    :param held: of a rank that waits for others, while the run stands still
     """
 
     ascii: bool
@@ -26,16 +27,17 @@ class Glyphs:
     killed: str
     lost: str
     look: str
+    held: str
 
     def of(self, rank: Rank) -> str:
         """The sign of a rank's state."""
         return str(getattr(self, state_name(rank)))
 
 
-UNICODE = Glyphs(False, "·", "◌", "●", "✓", "✖", "■", "?", "▲")
-ASCII = Glyphs(True, ".", "~", "o", "+", "X", "#", "?", "!")
+UNICODE = Glyphs(False, "·", "◌", "●", "✓", "✖", "■", "?", "▲", "○")
+ASCII = Glyphs(True, ".", "~", "o", "+", "X", "#", "?", "!", "w")
 
-STATES = tuple(field.name for field in fields(Glyphs) if field.name not in ("ascii", "look"))
+STATES = tuple(field.name for field in fields(Glyphs) if field.name not in ("ascii", "look", "held"))
 """The states that have a sign."""
 
 

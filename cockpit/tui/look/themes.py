@@ -46,7 +46,7 @@ TABLES = {
     "link": ("ok", "stale", "gone"),
     "log": ("error", "warning", "time", "rank"),
     "pace": ("none", "usual", "plus15", "plus30", "plus50", "double"),
-    "ui": ("key", "dim", "frame", "notice"),
+    "ui": ("key", "dim", "frame", "notice", "stall"),
 }
 """Tables of a theme file and the colours in each (docs/themes.md)."""
 
@@ -79,6 +79,7 @@ BLENDS = {
     "dim": ("background", 0.65, "foreground"),
     "frame": ("background", 0.25, "foreground"),
     "notice": ("background", 0.25, "error"),
+    "stall": ("background", 0.18, "warning"),
 }
 """How to mix a colour that a theme leaves out: the first one, and a part of the second."""
 

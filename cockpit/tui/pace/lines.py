@@ -42,6 +42,8 @@ class Sight:
     :param now: unix seconds; of a recorded run, when it ended
     :param every: a row for each rank
     :param plain: shades instead of colours
+    :param missing: ranks for which the others wait, while the run stands still
+    :param stalled: whether it does
     """
 
     pace: Pace
@@ -52,6 +54,8 @@ class Sight:
     every: bool = False
     plain: bool = False
     ascii_only: bool = False
+    missing: frozenset[int] = frozenset()
+    stalled: bool = False
 
 
 EMPTY = (
@@ -67,7 +71,7 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     if sight.pace.front is None:
         return [Line.of(text, "label") for text in EMPTY]
     tall = _tall(sight, height)
-    apart = [*(slow.rank for slow in sight.pace.slow()), *sight.pace.lagging()]
+    apart = [*sorted(sight.missing), *(slow.rank for slow in sight.pace.slow()), *sight.pace.lagging()]
     room = height - sum(tall.values()) - 2
     found = rows(sight.nodes, frozenset(apart), max(3, room), every=sight.every)
     spare = max(0, room - len(found)) // max(1, len(tall))
@@ -78,7 +82,9 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     return [
         *curves,
         _heading(sight, frame),
-        *parts.map_lines(sight.pace, found, columns, frame, sight.chosen, sight.now),
+        *parts.map_lines(
+            sight.pace, found, columns, frame, sight.chosen, sight.now, sight.missing, stalled=sight.stalled
+        ),
         Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
     ]
 
@@ -98,10 +104,13 @@ def _frame(sight: Sight, width: int, found: Sequence[Row]) -> Frame:
 
 def _heading(sight: Sight, frame: Frame) -> Line:
     notes = [*parts.slowing(sight.pace, frame), *parts.pauses(sight.pace, frame)]
+    if sight.stalled:
+        notes = [*parts.stopping(sight.pace, frame), *notes]
+    warns = sight.stalled or bool(sight.pace.slow())
     return Line(
         (
             Piece(" " * (frame.label + 1)),
-            Piece(parts.placed(notes, frame.window.columns), "pace-slow" if sight.pace.slow() else "label"),
+            Piece(parts.placed(notes, frame.window.columns), "pace-slow" if warns else "label"),
             heading(frame.columns, work=sight.pace.works),
         )
     )

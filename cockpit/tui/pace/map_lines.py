@@ -20,6 +20,9 @@ CELL = "▇"
 SHADES, ASCII_SHADES = " ·░▒▓█", " .:+#@"
 """A cell of each level, where there are no colours."""
 
+LONGEST = len(SHADES) - 1
+"""The level of what takes longest."""
+
 LABELS = 26
 """Columns that names and ranks may take."""
 
@@ -42,9 +45,11 @@ class Frame:
     ascii_only: bool
 
 
-def labelled(row: Row, chosen: int | None, width: int, frame: Frame) -> list[Piece]:
-    """Name and ranks of a row, with a mark in front of the one that is chosen."""
+def labelled(row: Row, chosen: int | None, width: int, frame: Frame, *, hot: bool = False) -> list[Piece]:
+    """Name and ranks of a row, with a mark in front of the one that is chosen, or that others wait for."""
     mark = (">" if frame.ascii_only else "▌") if chosen in row.ranks else " "
+    if hot:
+        mark = "!" if frame.shades else "▌"
     ranks = row.ranks_text
     if len(ranks) > width - 2:
         ranks = f"{ranks[: width - 3]}{_more(frame)}"
@@ -52,7 +57,8 @@ def labelled(row: Row, chosen: int | None, width: int, frame: Frame) -> list[Pie
     if cell_len(name) > room:
         name = set_cell_size(name, max(0, room - 1)) + _more(frame) * (room > 0)
     gap = width - 1 - cell_len(name) - len(ranks)
-    return [Piece(mark, "spark"), Piece(name), Piece(f"{' ' * gap}{ranks}", "label")]
+    about = "pace-slow" if hot else "label"
+    return [Piece(mark, "pace-slow" if hot else "spark"), Piece(name), Piece(f"{' ' * gap}{ranks}", about)]
 
 
 def _more(frame: Frame) -> str:
@@ -67,6 +73,28 @@ def cells(levels: Iterable[int], frame: Frame) -> Iterator[Piece]:
             yield Piece(frame.shades[level] * many)
         else:
             yield Piece(CELL * many, f"pace-{level}")
+
+
+def stopping(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
+    """Where the last step of all ended, if that is on the screen."""
+    last = next(iter(pace.steps.newest()), None)
+    if last is None or last.typical_end < frame.window.since:
+        return []
+    return [(min(_wall(pace, frame) + 1, frame.window.columns), f"no step {_here(frame)}")]
+
+
+def _wall(pace: Pace, frame: Frame) -> int:
+    """The first column in which no step can have gone on."""
+    last = next(iter(pace.steps.newest()), None)
+    return 0 if last is None else max(0, _column(last.typical_end, frame) + 1)
+
+
+def _through(levels: Sequence[int], start: int, frame: Frame) -> Iterator[Piece]:
+    """The cells of a rank for which the others wait: bright where theirs are dark."""
+    yield from cells(levels[:start], frame)
+    wall = len(levels) - start
+    if wall > 0:
+        yield Piece("!" * wall) if frame.shades else Piece(CELL * wall, f"pace-{LONGEST}")
 
 
 def placed(texts: Sequence[tuple[int, str]], columns: int) -> str:
@@ -128,9 +156,21 @@ def axis(frame: Frame, now: float) -> str:
 
 
 def map_lines(
-    pace: Pace, rows: Sequence[Row], columns: Sequence[bytes], frame: Frame, chosen: int | None, now: float
+    pace: Pace,
+    rows: Sequence[Row],
+    columns: Sequence[bytes],
+    frame: Frame,
+    chosen: int | None,
+    now: float,
+    missing: frozenset[int] = frozenset(),
+    *,
+    stalled: bool = False,
 ) -> Iterator[Line]:
-    """A line for each row."""
+    """A line for each row.
+
+    :param missing: ranks for which the others wait, while the run stands still
+    :param stalled: whether it does
+    """
     place = pace.steps.place
     excess = {slow.rank: slow.excess for slow in pace.slow()}
     usual = pace.usual()
@@ -139,12 +179,22 @@ def map_lines(
         about = told(row, paces, excess, now)
         places = [place[rank] for rank in row.ranks if rank in place]
         levels = [max((column[at] for at in places), default=NO_STEP) for column in columns]
-        stalled = about.age is not None and usual is not None and about.age > max(5.0, 6 * usual)
+        hot = stalled and missing.issuperset(row.ranks)
+        old = about.age is not None and usual is not None and about.age > max(5.0, 6 * usual)
         yield Line(
             (
-                *labelled(row, chosen, frame.label, frame),
+                *labelled(row, chosen, frame.label, frame, hot=hot),
                 Piece(" "),
-                *cells(levels, frame),
-                *table(about, frame.columns, stalled=stalled),
+                *(_through(levels, _wall(pace, frame), frame) if hot else cells(levels, frame)),
+                *table(
+                    about, frame.columns, stalled=old and hot, waits=_role(row, missing) if stalled else ""
+                ),
             )
         )
+
+
+def _role(row: Row, missing: frozenset[int]) -> str:
+    """What the ranks of a row do while the run stands still; empty if nobody knows who is missing."""
+    if not missing:
+        return ""
+    return "missing" if missing.issuperset(row.ranks) else "waiting"

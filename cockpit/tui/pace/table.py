@@ -52,10 +52,11 @@ def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], n
     )
 
 
-def table(row: Told, columns: Sequence[str], *, stalled: bool) -> list[Piece]:
+def table(row: Told, columns: Sequence[str], *, stalled: bool, waits: str = "") -> list[Piece]:
     """The right side of a row.
 
     :param stalled: it has done no step for much longer than usual
+    :param waits: ``missing`` or ``waiting``, while the run stands still
     """
     about = "~" if row.estimated else ""
     slow = row.excess is not None
@@ -72,6 +73,8 @@ def table(row: Told, columns: Sequence[str], *, stalled: bool) -> list[Piece]:
         "work": ("" if row.work is None else about + seconds(row.work), "pace-slow" if slow else "label"),
         "more": ("" if row.excess is None else f"+{_percent(row.excess)} %", "pace-slow"),
     }
+    if waits:
+        texts["more"] = waits, "pace-slow" if waits == "missing" else "label"
     return [Piece(texts[name][0].rjust(COLUMNS[name]), texts[name][1]) for name in columns]
 
 

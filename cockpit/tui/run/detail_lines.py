@@ -30,6 +30,7 @@ from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
 from cockpit.tui.pace.table import seconds
 from cockpit.tui.panes.text_pane import Line, Piece, fold, hanging
+from cockpit.tui.run.stall import standing
 
 STALE_S = 5.0
 """Measurements older than this show their age: they arrive once a second."""
@@ -146,11 +147,12 @@ def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
     local = node.ranks.index(rank.rank) if rank.rank in node.ranks else 0
     slow = _slow(sight, rank)
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
+    said = "missing" if rank.rank in standing(sight.model)[0] else None if slow is None else "slow"
     yield from paper.flow(
         Piece(f"rank {rank.rank}", "title"),
         Piece(f"  {safe(node.name)}:{local}{pid}", "label"),
         Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank)),
-        *([] if slow is None else [Piece(f"  {paper.glyphs.look} slow", "pace-slow")]),
+        *([] if said is None else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
     )
     yield from _age(node, rank, sight.now, paper)
     yield from _work(sight, rank.rank, slow, paper)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from cockpit.engine.launch.start import Stages, Wanted, start
@@ -11,6 +11,7 @@ from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_jobs import Known
 from cockpit.engine.run.session import Session
+from cockpit.engine.watching import WatchOptions
 
 
 class Flight(Protocol):
@@ -36,6 +37,10 @@ class Flight(Protocol):
     def leaving(self) -> str:
         """What leaving means, if not that the run goes on."""
 
+    @property
+    def stalls(self) -> WatchOptions:
+        """How its progress is watched."""
+
     async def take_off(self, stages: Stages) -> Session:
         """Make the session; the caller watches and closes it.
 
@@ -50,6 +55,7 @@ class Launching:
     request: Wanted
     collects: bool = False
     leaving: str = ""
+    stalls: WatchOptions = field(default_factory=WatchOptions)
     launches: ClassVar[bool] = True
 
     @property
@@ -72,6 +78,7 @@ class Joining:
     known: Known | None = None
     collects: bool = False
     leaving: str = ""
+    stalls: WatchOptions = field(default_factory=WatchOptions)
     launches: ClassVar[bool] = False
 
     @property

@@ -145,6 +145,8 @@ class Look:
     :param first: the rank that failed first
     :param cursor: what the cursor is on, if it is visible
     :param slow: ranks that run, but slower than the others
+    :param missing: ranks for which the others wait, while the run stands still
+    :param held: the others
     :param names: what nodes are called here, if not by their full name
     :param slow_s: the round trip from which a link counts as slow
     :param now: unix seconds
@@ -155,6 +157,8 @@ class Look:
     cursor: Mark | None = None
     marks: frozenset[Mark] = frozenset()
     slow: frozenset[int] = frozenset()
+    missing: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     slow_s: float = SLOW_S
     now: float = 0.0
@@ -246,6 +250,10 @@ def _cells(node: Node, numbers: tuple[int, ...], ranks: Mapping[int, Rank], look
             sign = look.glyphs.killed
         elif old and rank.state in LIVE:
             state = "stale"
+        elif rank_number in look.missing and rank.state is RankState.RUNNING:
+            sign, state = look.glyphs.look, "slow+first"
+        elif rank_number in look.held and rank.state is RankState.RUNNING:
+            sign, state = look.glyphs.held, "waiting"
         elif rank_number in look.slow and rank.state is RankState.RUNNING:
             sign, state = look.glyphs.look, "slow"
         if (node.name, rank_number) in look.marks:

@@ -134,6 +134,10 @@ class RankGrid(MovingPane):
         self.marks: frozenset[Mark] = frozenset()
         self.slow: frozenset[int] = frozenset()
         """Ranks that are slower than the others, as of the next time that every row is drawn."""
+        self.missing: frozenset[int] = frozenset()
+        """Ranks for which the others wait, while the run stands still."""
+        self.held: frozenset[int] = frozenset()
+        """The others."""
         self._model = model
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
@@ -286,6 +290,8 @@ class RankGrid(MovingPane):
             self.selected,
             self.marks,
             self.slow,
+            self.missing,
+            self.held,
             self._short,
             self._slow_s,
             self._now,

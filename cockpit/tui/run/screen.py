@@ -9,29 +9,35 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
+from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
 from cockpit.base.shell import join, quote
 from cockpit.core.logs.batches import PATIENCE_S
 from cockpit.core.logs.levels import Level
+from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import ranks_text
 from cockpit.core.run.model import Rank
 from cockpit.core.text import one_line
+from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
+from cockpit.engine.keeper import Keeper, keep_evidence
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Ask
 from cockpit.engine.stacks.parties import RunParty
-from cockpit.engine.stacks.take import Sampler
+from cockpit.engine.stacks.take import ReplayedStacks, Sampler
+from cockpit.engine.watching import watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError
 from cockpit.plans.profilers.registry import PROFILERS
@@ -58,6 +64,8 @@ from cockpit.tui.run.flight import Flight
 from cockpit.tui.run.help import ABOUT
 from cockpit.tui.run.launched import launched_commands
 from cockpit.tui.run.rank_grid import RankGrid
+from cockpit.tui.run.stall import IDLE_S, Stall, standing, stands_still, watch_activity
+from cockpit.tui.run.stall_banner import StallBanner
 from cockpit.tui.run.tabs import Tabs
 from cockpit.tui.run.top_bar import Head, TopBar
 from cockpit.tui.run.view import TABS, View, stepped
@@ -118,12 +126,16 @@ class RunScreen(CommandScreen):
         self._frozen = False
         self._ran: list[Ran] = launched_commands(board.manifest)
         self._behind = notices.Since()
+        self._stall = Stall()
+        self._brought: tuple[View, Widget | None] | None = None
+        """What was shown before a stall was shown, for as long as nothing else is chosen."""
         self._notice = notices.Notice(board, session, self.app.keys, recorded=self.recorded)
 
     def compose(self) -> ComposeResult:
         glyphs = self.app.glyphs
         ascii_only = glyphs.ascii
         yield TopBar(glyphs=glyphs, id="top")
+        yield StallBanner(keys=self.app.keys.__getitem__, ascii_only=ascii_only, id="stall")
         yield FailureBanner(keys=self.app.keys.__getitem__, id="banner")
         yield Static("", id="notice", markup=False)
         with Container(id="body"):
@@ -206,6 +218,7 @@ class RunScreen(CommandScreen):
                 ),
             ),
             "stacks": Handler(self._do_stacks, self._no_stacks),
+            "stall_stacks": Handler(self._do_stall_stacks, self._no_stall_stacks),
             "doctor": Handler(self._do_doctor, needs(lambda: not self.recorded, "the run has ended")),
             "retry": Handler(
                 self._retry,
@@ -295,21 +308,35 @@ class RunScreen(CommandScreen):
 
     @work(group="watch", exclusive=True)
     async def _watch(self, *, again: bool = False) -> None:
+        keeper: Keeper | None = None
         try:
             if again:
                 await self.session.resume()
             else:
                 self.session.watch(policy=not self.app.read_only)
                 watch_works(self.session)
+                keeper = keep_evidence(self.session)
+                stalls = self._flight.stalls
+                watch_stalls(self.session, replace(stalls, on_hang="note") if self.app.read_only else stalls)
+                self._call_from()
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
+            if keeper is not None:
+                await keeper.settled()
         except Exception as error:
             # Whatever it is, it stays on the screen until the watch goes on.
             self._trouble = explained(error)
             return
         if self._flight.collects and not self.app.read_only:
             self.action_command("collect")
+
+    def _call_from(self) -> None:
+        """Call a person when the run fails, stands still, or is over."""
+        chosen = ways(self.app.calls_by, self.app.config, writer=self.session.writer)
+        since = 0.0 if self._flight.launches else time.time()
+        warn = partial(self.notify, severity="warning", timeout=15)
+        Caller(self.session, chosen, self.app.ring, warn, since=since).start()
 
     def _retry(self) -> None:
         self.session.pool.again()
@@ -370,6 +397,22 @@ class RunScreen(CommandScreen):
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
         self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
+
+    def _no_stall_stacks(self) -> str:
+        return "" if self.board.model.watch.snapshot else "the run has not stood still"
+
+    def _do_stall_stacks(self) -> None:
+        """The look at all ranks that the watch has kept; its name is that of a folder of ours."""
+        root, name = self.board.folder.path / "stacks", self.board.model.watch.snapshot
+        try:
+            if Path(name).name != name:
+                raise CockpitError("no snapshot has such a name", where=name)
+            taken = ReplayedStacks(root / name)
+        except CockpitError as error:
+            self.app.complain(error)
+            return
+        self._note_command("stacks of the stall", ["stacks", str(root / name)])
+        self.app.push_screen(StackScreen(taken))
 
     def _do_doctor(self) -> None:
         manifest, pool = self.board.manifest, self.session.pool
@@ -433,6 +476,7 @@ class RunScreen(CommandScreen):
             now = time.time()
             for draw in (
                 lambda _: self.board.find_cause(),
+                self._mind_stall,
                 self._draw_grid,
                 self._draw_head,
                 self._draw_details,
@@ -445,8 +489,30 @@ class RunScreen(CommandScreen):
         self._draw_notice()
         self.draw_keys()
 
+    def _mind_stall(self, now: float) -> None:
+        """Once for each stall: show where it is, unless somebody is at work here."""
+        stall = self._stall.tell(self.board.model)
+        idle = time.monotonic() - self.app.used_at > IDLE_S
+        if stall and not self.recorded and idle and self.app.screen is self:
+            before = self._view, self.focused
+            rank = next(ranks_of(self.board.model.watch.culprits), None)
+            if rank in self.board.model.ranks:
+                self._select(self.board.model.ranks[rank].node, rank)
+            self._go("pace")
+            self._brought = before
+
+    def _bring_back(self) -> None:
+        """To what was shown before the stall."""
+        assert self._brought is not None
+        (view, focused), self._brought = self._brought, None
+        self._show_view(view, remember=False)
+        (focused if focused is not None and focused.is_attached else self._grid).focus()
+
     def _draw_grid(self, now: float) -> None:
         board = self.board
+        self._grid.missing, self._grid.held = (
+            (frozenset(), frozenset()) if self.recorded else standing(board.model)
+        )
         ended = self.recorded or board.model.over
         self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
         self._grid.update_model(board.model, None, now)
@@ -463,6 +529,7 @@ class RunScreen(CommandScreen):
             board.pace,
         )
         self.query_one(TopBar).show(head)
+        self.query_one(StallBanner).show(board.model, now, low=self.has_class("-low"))
         self.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
         self._grid.border_title = title(
             f"{self.app.key_of('nodes')} nodes", f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
@@ -499,11 +566,15 @@ class RunScreen(CommandScreen):
             every=self.has_class("-zoom-right"),
             plain=self.app.no_color or theme.ansi,
             ascii_only=self.app.glyphs.ascii,
+            missing=self._grid.missing,
+            stalled=not self.recorded and stands_still(board.model),
         )
 
     def _of_interest(self) -> tuple[str, int | None] | None:
-        """What is shown before anything is chosen: the rank that failed first, else the first one."""
+        """What is shown before anything is chosen: who failed first, or holds others up, else the first."""
         first = self.board.model.first_failure()
+        if first is None and self._grid.missing:
+            first = self.board.model.ranks.get(min(self._grid.missing))
         return self._grid.first if first is None else (first.node, first.rank)
 
     def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
@@ -565,7 +636,8 @@ class RunScreen(CommandScreen):
         """What we do, else what the nodes do."""
         if self._activities:
             return next(iter(self._activities.values()))
-        return notices.nodes_activity(self.board, sum(self.session.behind.values()))
+        busy = notices.nodes_activity(self.board, sum(self.session.behind.values()))
+        return busy or (None if self.recorded else watch_activity(self.board.model))
 
     # Messages of widgets
 
@@ -598,6 +670,10 @@ class RunScreen(CommandScreen):
         if entry is not None and entry.node:
             self._select(entry.node, entry.rank)
 
+    @on(StallBanner.Pressed)
+    def _stall_pressed(self) -> None:
+        self.action_command("stall_stacks")
+
     @on(FailureBanner.Pressed)
     def _banner_pressed(self) -> None:
         self.action_command("failed_log")
@@ -617,6 +693,7 @@ class RunScreen(CommandScreen):
         """Show a pane on the right, narrowed to what is chosen or marked."""
         if view == self._view and remember:
             return
+        self._brought = None
         if view.chosen is None:
             self._grid.unselect()
         self._tabs.show(view, remember=remember)
@@ -653,6 +730,7 @@ class RunScreen(CommandScreen):
     def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes, the nearest first."""
         return [
+            (self._brought, self._bring_back),
             (self._log.searching, self._log.cancel_search),
             (self._log.unfolded, self._log.fold),
             (self._log.filter, partial(self._tabs.filter, "")),

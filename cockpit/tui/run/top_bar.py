@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
+from cockpit.core.run import standstill
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
 from cockpit.core.run.summary import shown
@@ -55,6 +56,7 @@ class TopBar(Bar):
         ended = model.over and bool(model.job_end) and model.first_failure() is None
         sign, state, style = state_of(model, recorded=head.recorded, glyphs=self._glyphs)
         end = _ended_at(model) if model.over or head.recorded else None
+        still = _still(head, self._glyphs.running)
         elapsed = (head.now if end is None else end) - head.began
         if not 0 <= elapsed < AGES:
             elapsed = max(0.0, head.now - head.began)
@@ -64,7 +66,7 @@ class TopBar(Bar):
         short = Part(((f"{sign} job ended", style),), 0)
         parts = [
             Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
-            Part(((f"{sign} {state}", style),), 0, short if ended else None),
+            still or Part(((f"{sign} {state}", style),), 0, short if ended else None),
             Part(((elapsed_text(elapsed), "dim"),), 4),
             *self._progress(head),
             Part(
@@ -85,7 +87,8 @@ class TopBar(Bar):
         if step is not None:
             total = (f"/{latest.total:,}", "dim") if latest.total else ("", "")
             parts.append(Part((("step ", "dim"), (f"{step:,}", "strong"), total), 3))
-        left = head.metrics.time_left(head.now) if _goes_on(head) else None
+        stands = head.model.watch.stalled
+        left = head.metrics.time_left(head.now) if _goes_on(head) and not stands else None
         if left is not None and left < AGES:
             parts.append(Part((("ETA ", "dim"), (span_text(left), "")), 5))
         if latest.loss is not None:
@@ -98,12 +101,28 @@ class TopBar(Bar):
 
     def _slowest(self, head: Head) -> list[Part]:
         """The rank that slows the others most, and how many more there are."""
-        slow = head.pace.slow() if head.pace is not None and _goes_on(head) else []
+        # Of a run that stands still it is known who holds it up now.
+        goes_on = _goes_on(head) and not head.model.watch.stalled
+        slow = head.pace.slow() if head.pace is not None and goes_on else []
         if not slow:
             return []
         more = f" +{len(slow) - 1}" if len(slow) > 1 else ""
         text = f"{self._glyphs.look} rank {slow[0].rank} +{100 * slow[0].excess:.0f} %{more}"
         return [Part(((text, "warn"),), 1)]
+
+
+def _still(head: Head, sign: str) -> Part | None:
+    """That the run stands still, or that no step has come for a while; None if neither."""
+    if not _goes_on(head) or not head.model.alive():
+        return None
+    watch = head.model.watch
+    words = standstill.head(watch, watch.for_s(head.now))
+    if not words:
+        return None
+    if watch.stalled:
+        return Part(((f"{sign} {words}", "warn"),), 0)
+    short = Part(((words.partition(" · ")[0], "dim"),), 0)
+    return Part(((words, "dim"),), 0, short if short.pieces[0][0] != words else None)
 
 
 def _front(head: Head) -> tuple[float | None, float | None]:

@@ -57,6 +57,8 @@ class Watch:
         self._looked: tuple[float, float] | None = None
         self._linked = True
         self._attempts = 0
+        self.said_step: tuple[int, float] | None = None
+        """The last step that the run's log told of, and when (unix seconds)."""
 
     @property
     def limit(self) -> TimeLimit | None:
@@ -77,6 +79,8 @@ class Watch:
         if not self._feed(rank, data, at):
             return
         said = dict(self._metrics.said(rank))
+        if "step" in said:
+            self.said_step = int(said["step"]), at
         for name in _SPOKEN:
             if name in said and order > self._speakers.setdefault(name, order):
                 del said[name]

@@ -1,0 +1,124 @@
+"""What the watch says: its events as sentences, and its findings on their way into an event and out of it."""
+
+from __future__ import annotations
+
+from cockpit.base.events import Found, FoundStep, Watched
+from cockpit.core.finding import Finding, Step
+from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.run.states import Run, Watching
+from cockpit.core.text import one_line
+
+MOVES = "moves"
+"""The id of what a look has found if ranks move: no step is overdue because of a stall."""
+
+_LONG = 300
+
+
+def packed(found: Finding) -> Found:
+    """A finding as an event has it."""
+    return Found(
+        found.id,
+        found.what,
+        tuple(ranks_of(found.ranks)),
+        found.where,
+        found.detail,
+        found.evidence[:16],
+        found.certainty,
+        found.severity,
+        found.nodes,
+        tuple(FoundStep(each.command, each.reason, each.node, each.action) for each in found.steps[:16]),
+    )
+
+
+def unpacked(found: Found) -> Finding:
+    """A finding as an event had it; its text harmless."""
+    return Finding(
+        found.id,
+        one_line(found.what, limit=_LONG),
+        mask_of(found.ranks),
+        one_line(found.where, limit=_LONG),
+        one_line(found.detail, limit=_LONG),
+        tuple(one_line(text, limit=_LONG) for text in found.evidence),
+        found.certainty,
+        tuple(
+            Step(
+                one_line(each.command, limit=1000), one_line(each.reason, limit=_LONG), each.node, each.action
+            )
+            for each in found.steps
+        ),
+        found.nodes,
+        found.severity,
+    )
+
+
+def watching(fact: Watched, at: float) -> Watching:
+    """What the model has of an event."""
+    return Watching(
+        fact.state,
+        at,
+        fact.since,
+        fact.still_s,
+        fact.step,
+        fact.looking,
+        fact.looks,
+        fact.total,
+        fact.looked,
+        fact.next_at,
+        None if fact.found is None else unpacked(fact.found),
+        mask_of(fact.waiting),
+        fact.snapshot,
+        one_line(fact.why, limit=_LONG),
+    )
+
+
+def news(watch: Watching) -> tuple[str, str]:
+    """What an event says, and its level."""
+    found = watch.finding
+    if watch.state == "blind":
+        return watch.why, "info"
+    if watch.state == "going":
+        return f"steps go on, after {span(watch.still_s)} without one", "info"
+    if watch.state == "stalled" and found is not None:
+        doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
+        return f"{head(watch, watch.still_s)}: {found.what}{doubt}", "error"
+    last = f", the last was {watch.step:,}" if watch.step is not None else ""
+    if found is None:
+        return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"
+    if found.id == MOVES:
+        return f"{head(watch, watch.still_s)}: {found.what}", "info"
+    return f"{head(watch, watch.still_s)}: {found.what} ({found.certainty})", "info"
+
+
+def head(watch: Watching, still_s: float) -> str:
+    """``stalled 48 s``, ``no step for 48 s · in evaluate.py:31``; empty if all goes on, or nothing is known.
+
+    :param still_s: seconds without a step
+    """
+    if watch.state == "stalled":
+        return f"stalled {span(still_s)}"
+    if watch.state != "quiet":
+        return ""
+    found = watch.finding
+    where = f" · in {found.where.split(' ')[0]}" if found is not None and found.where else ""
+    return f"no step {'yet, after' if watch.step is None else 'for'} {span(still_s)}{where}"
+
+
+def standing(run: Run, now: float) -> str:
+    """That a live run makes no step, and when that was seen; empty: it does, or nobody has seen it.
+
+    :param now: unix seconds
+    """
+    text = "" if run.over else head(run.watch, run.watch.for_s(now))
+    return text and f"{text} (seen {span(now - run.watch.at)} ago)"
+
+
+def span(seconds: float) -> str:
+    """``48 s``, ``5 min 12 s``, ``3 h 05 min``."""
+    whole = max(0, round(seconds))
+    if whole < 100:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"

@@ -1,0 +1,188 @@
+"""Rules for when no rank waits for others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cockpit.base.stacks.kinds import of_dump
+from cockpit.core.finding import Finding
+from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.evidence import (
+    Case,
+    ClassPart,
+    bad_child,
+    every_text,
+    number_text,
+    place_text,
+    ranks_words,
+    state_fact,
+    union,
+)
+from cockpit.core.stacks.sentences import MORE, STEPS, story
+
+_HEARS = frozenset(
+    {"recvfrom", "recvmsg", "accept", "accept4", "poll", "ppoll", "select", "pselect6"}
+    | {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
+)
+"""System calls that wait for what another process sends."""
+
+
+def apart(case: Case) -> Finding | None:
+    """Nobody is in a collective that we know, many wait at one and the same place, and a few are elsewhere.
+
+    Programs have barriers of their own; ranks in one have the same stack, and whoever is missing has not.
+    """
+    parts = case.others
+    if case.looks < 2 or case.waits or len(parts) < 2 or not all(one.frozen for one in parts):
+        return None
+    many = max(parts, key=lambda one: count(one.ranks))
+    rest = [one for one in parts if one is not many]
+    few = union(rest)
+    if count(many.ranks) < 2 or count(few) >= count(many.ranks) or not _awaits_others(case, many):
+        return None
+    first = rest[0]
+    dump = case.dumps(next(ranks_of(first.ranks)))[-1]
+    kind, detail, steps = story(case, first, dump)
+    alike = number_text(many.ranks, "waits", "wait")
+    facts = (
+        f"{case.part_fact(many)}, {case.still()}",
+        case.suspect_fact(first),
+        state_fact(dump),
+        *(case.part_fact(one) for one in rest[1:]),
+        case.unheard_fact(),
+    )
+    # One that serves the others waits for them in its own way.
+    likely = len(rest) == 1 and case.heard and not case.absent and not _awaits_others(case, first)
+    return Finding(
+        kind,
+        f"{ranks_words(few, 'is', 'are')} not where {alike}",
+        few,
+        first.where,
+        detail,
+        facts,
+        "likely" if likely else "unsure",
+        steps,
+    )
+
+
+def _awaits_others(case: Case, part: ClassPart) -> bool:
+    """Whether what a class waits for may come from another rank."""
+    process = case.dumps(next(ranks_of(part.ranks)))[-1].process
+    return process is not None and process.call in _HEARS
+
+
+def at_one_place(case: Case) -> Finding | None:
+    """Nobody is in a collective, and many do not move: loaders, builds, files, locks."""
+    still = [one for one in case.others if one.frozen]
+    ranks = union(still)
+    if not still or case.waits or 2 * count(ranks) < count(case.live):
+        return None
+    parts = sorted(still, key=lambda one: -count(union(each for each in still if each.kind == one.kind)))
+    parts = [one for one in parts if one.kind == parts[0].kind]
+    group = union(parts)
+    broken = mask_of(rank for rank in ranks_of(group) if bad_child(case.dumps(rank)[-1]) is not None)
+    rank = next(ranks_of(broken or group))
+    part = next(one for one in parts if one.ranks >> rank & 1)
+    kind, detail, steps = story(case, part, case.dumps(rank)[-1])
+    facts = (
+        f"{number_text(ranks)} {case.still()}",
+        *(case.part_fact(one) for one in still),
+        case.unheard_fact(),
+    )
+    waits = every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
+    if kind == "loader":
+        certainty = "likely" if broken else "unsure"
+        headline = f"{waits} for data"
+        return Finding(kind, headline, broken or group, part.where, detail, facts, certainty, steps)
+    if kind == "build":
+        return _build(case, group, Finding(kind, "", group, part.where, detail, facts, "likely", steps))
+    file = case.dumps(rank)[-1].lock
+    if kind == "lock" and file is not None:
+        headline = f"{waits} for the lock {file.path}"
+        headline += "" if file.holder else ", which nobody holds"
+        certainty = "sure" if not file.holder and case.lasts and group == case.live else "likely"
+        return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
+    if kind == "io" and not _serves(part) and len({one.found.doing.text for one in parts}) == 1:
+        does = part.found.doing.text
+        headline = (
+            f"{ranks_words(group) if group != case.live else every_text(group, '', '').strip()}: {does}"
+        )
+        certainty = "likely" if case.lasts else "unsure"
+        return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
+    headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
+    if part.found.doing.what == "thread" and group == ranks:
+        # A program that trains in another thread has only this wait in the main one.
+        headline = f"{every_text(group, 'waits', 'wait')} for another thread, none in a collective"
+    return Finding("unknown", headline, 0, part.where, detail, facts, steps=steps)
+
+
+def _build(case: Case, group: int, found: Finding) -> Finding:
+    """Who waits for a build: whoever builds is what they wait for, if somebody does."""
+    builders = union(one for one in case.others if one.found.doing.what == "builds")
+    waits = group & ~builders
+    if not builders:
+        words = (
+            every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
+        )
+        return replace(found, what=f"{words} for a build that no rank does")
+    part = next(one for one in case.others if one.ranks & builders)
+    headline = f"{ranks_words(builders, 'builds', 'build')} an extension"
+    if waits:
+        headline += f", {number_text(waits, 'waits', 'wait')} for it"
+    kind, detail, steps = story(case, part, case.dumps(next(ranks_of(builders)))[-1])
+    return replace(
+        found, id=kind, what=headline, ranks=builders, where=part.where, detail=detail, steps=steps
+    )
+
+
+def _serves(part: ClassPart) -> bool:
+    """Whether ranks wait for requests, as a server does that nobody asks for anything."""
+    text = part.found.doing.text
+    return text == "waits in its event loop" or text.startswith(
+        ("waits on", "waits in accept", "waits in ep")
+    )
+
+
+def loop(case: Case) -> Finding | None:
+    """No step is made any more, and most ranks are busy in one function of the user's."""
+    if case.progress is None or case.progress.goes_on is not False or case.looks < 2 or case.waits:
+        return None
+    going = [one for one in case.others if not one.frozen]
+    ranks = mask_of(rank for rank in ranks_of(union(going)) if case.loops(rank))
+    if not ranks or 2 * count(ranks) <= count(case.live):
+        return None
+    dump = case.dumps(next(ranks_of(ranks)))[-1]
+    act = of_dump(dump)
+    where = place_text(act.frame)
+    headline = f"{every_text(ranks, 'is', 'are')} busy in one function{case.lasting()}, and no step is made"
+    if ranks != case.live:
+        headline = f"{ranks_words(ranks, 'is', 'are')} busy in one function, and no step is made"
+    detail = f"It is in: {dump.loop}" if dump.loop else "An endless loop, or a step that takes much longer."
+    facts = (f"{case.looks} samples, {case.span}", *(case.part_fact(one) for one in going))
+    return Finding("loop", headline, ranks, where, detail, facts, "likely", STEPS)
+
+
+def moving(case: Case) -> Finding | None:
+    """Nobody is stuck, or only a few that nobody waits for."""
+    if case.looks < 2 or not case.live:
+        return None
+    parts = [one for one in [*case.others, *case.waits] if one.frozen]
+    still = union(parts) | case.holders
+    going = case.live & ~still
+    facts = [f"{case.looks} samples, {case.span}", case.unheard_fact()]
+    if not still and case.busy == going:
+        headline = f"{every_text(going, 'is', 'are')} busy, at the same place in {case.looks} samples"
+        facts = [case.span, *(case.part_fact(one) for one in [*case.others, *case.waits])]
+        detail = "A long step, an endless loop, or a wait for a GPU that keeps a core busy."
+        return Finding("moving", headline, 0, "", detail, tuple(facts), steps=STEPS)
+    if not still:
+        certainty = "sure" if going == case.snapshot.world and not case.busy else "likely"
+        facts.insert(1, f"{ranks_words(case.busy)} busy at one place" if case.busy else "")
+        headline = f"{every_text(going, 'is', 'are')} moving"
+        return Finding("moving", headline, evidence=tuple(facts), certainty=certainty)
+    if count(still) > count(going):
+        return None
+    headline = f"{number_text(going, 'is', 'are')} moving, {ranks_words(still, 'has', 'have')} not moved"
+    facts += [case.part_fact(one) for one in parts]
+    where = parts[0].where if parts else ""
+    return Finding("moving", headline, still, where, evidence=tuple(facts), steps=(MORE,))

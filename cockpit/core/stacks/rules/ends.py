@@ -1,0 +1,194 @@
+"""Rules about ranks that have ended, are stopped, or were never there."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from cockpit.base.shell import quote
+from cockpit.core.finding import Finding, Step
+from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.evidence import (
+    EVIDENCE,
+    Case,
+    by_reason,
+    ended_words,
+    every_text,
+    place_text,
+    ranks_words,
+    state_of,
+)
+
+TOGETHER_S = 0.1
+"""Clocks of nodes differ by some of this: ends that are closer have no order."""
+
+
+def nothing(case: Case) -> Finding | None:
+    """Nobody was asked, or nobody answered."""
+    if not case.snapshot.ranks:
+        return Finding("unknown", "no ranks to look at")
+    if case.ended or case.absent or case.stopped or case.live:
+        return None
+    if case.pending:
+        return Finding("unknown", "no rank has answered yet")
+    hint = next((dump.hint for dump in case.sample.dumps.values() if dump.hint), "")
+    why = next(iter(case.unheard.values()))
+    return Finding("unknown", "no rank could be looked at", detail=why, steps=(Step(hint),) if hint else ())
+
+
+def ended(case: Case) -> Finding | None:
+    """Ranks whose process is over."""
+    if not case.ended:
+        return None
+    good = mask_of(rank for rank, why in case.ended.items() if why == "exited 0")
+    bad = mask_of(case.ended) & ~good
+    if good == case.snapshot.world:
+        return Finding(
+            "over",
+            every_text(good, "has ended with status 0", "have ended with status 0"),
+            certainty="sure",
+        )
+    # An end is early only if somebody waits for the rank: it may simply have finished.
+    if not bad and not case.frozen and not case.stands:
+        return None
+    # SIGTERM is what launchers end the others with.
+    late = mask_of(rank for rank in ranks_of(bad) if "SIGTERM" in case.ended[rank])
+    first = _earliest(case, bad & ~late or bad or good)
+    reasons = by_reason(case.ended, first)
+    (why, ranks), *more = reasons
+    headline = ended_words(why, ranks)
+    if more:
+        headline += f", {ranks_words(first & ~ranks)} ended too"
+    if case.waits:
+        headline += f": {case.wait_words()}"
+    alone = count(first) == 1
+    # A failure that was recorded is one, whatever the others do; an end that was not may be a restart.
+    waited = case.all_frozen and case.heard and not case.others
+    recorded = bool(bad) and why.startswith(("exited", "was killed", "is dead"))
+    sure = alone and why != "is gone" and (waited or recorded)
+    rest = bad & ~late & ~first
+    if rest:
+        more = [*more, *by_reason(case.ended, rest)]
+    facts = [ended_words(text, group) for text, group in more]
+    facts.append(case.wait_fact())
+    if late & ~first:
+        facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
+    facts.append(case.unheard_fact())
+    return Finding(
+        "ended" if bad else "exited",
+        headline,
+        first,
+        detail="" if alone else "Several ranks have ended: which one was first is not in the stacks.",
+        evidence=tuple(facts),
+        certainty="sure" if sure else "likely",
+        steps=_ended_steps(case, next(ranks_of(ranks)), why),
+    )
+
+
+def _earliest(case: Case, ranks: int) -> int:
+    """Of ranks that have ended those that ended first, if that was recorded of all of them."""
+    times = {rank: case.snapshot.ranks[rank].ended_at for rank in ranks_of(ranks)}
+    known = {rank: at for rank, at in times.items() if at is not None}
+    if len(known) < len(times) or len(known) < 2:
+        return ranks
+    first = min(known.values())
+    return mask_of(rank for rank, at in known.items() if at - first < TOGETHER_S)
+
+
+def _ended_steps(case: Case, rank: int, why: str) -> tuple[Step, ...]:
+    node, pid = case.process_of(rank)
+    steps = []
+    if case.snapshot.run:
+        steps.append(Step(f"cockpit logs {quote(case.snapshot.run)} --rank {rank}", "its last words"))
+    if node and "SIGKILL" in why:
+        steps.append(Step("dmesg -T | grep -i oom", node=node))
+    if node and "zombie" in why:
+        steps.append(Step(f"ps -o ppid= -p {pid}", "its parent takes no note of its end", node))
+    return tuple(steps)
+
+
+def stopped(case: Case) -> Finding | None:
+    """Ranks that somebody has stopped."""
+    if not case.stopped:
+        return None
+    ranks = case.stopped
+    dumps = {rank: case.dumps(rank) for rank in ranks_of(ranks)}
+    traced = all(state_of(each[-1]) == "t" for each in dumps.values())
+    how = "held by a debugger (state t)" if traced else "stopped (state T)"
+    headline = f"{ranks_words(ranks, 'is', 'are')} {how}"
+    if case.waits:
+        headline += f": {case.wait_words()}"
+    always = case.looks > 1 and all(
+        len(each) == case.looks and all(state_of(dump) == "T" for dump in each) for each in dumps.values()
+    )
+    sure = always and case.heard and not case.others and (case.all_frozen or not case.waits)
+    stopped: dict[str, list[str]] = defaultdict(list)
+    for node, pid in map(case.process_of, ranks_of(ranks)):
+        if node and pid and not traced:
+            stopped[node].append(str(pid))
+    part = next((one for one in case.classes if one.ranks & ranks), None)
+    facts = (
+        f"state T in {case.looks} of {case.looks} samples" if always else "",
+        case.wait_fact(),
+        case.unheard_fact(),
+    )
+    return Finding(
+        "stopped",
+        headline,
+        ranks,
+        place_text(part.doing.frame) if part is not None else "",
+        "" if traced else "SIGSTOP, a debugger or a batch system did it; SIGCONT lets it go on.",
+        facts,
+        "sure" if sure else "likely",
+        tuple(Step(f"kill -CONT {' '.join(pids)}", node=node) for node, pids in stopped.items())[:EVIDENCE],
+    )
+
+
+def twice(case: Case) -> Finding | None:
+    """Two processes that have one rank, while nothing goes on."""
+    told = [text for text in case.snapshot.problems if " is there twice" in text]
+    if not told or not case.stands or case.goes_on:
+        return None
+    ranks = mask_of(rank for text in told for rank in _named(text)) & case.snapshot.world
+    headline = f"{ranks_words(ranks, 'is', 'are')} there twice"
+    if case.waits:
+        headline += f": {case.wait_words()}"
+    facts = (*told, case.wait_fact(), case.unheard_fact())
+    detail = "Two processes with one number: two launches at once, or one that an earlier job has left."
+    return Finding("twice", headline, ranks, "", detail, facts, "likely")
+
+
+def _named(text: str) -> list[int]:
+    found = re.match(r"rank (\d{1,6}) is there twice", text)
+    return [int(found.group(1))] if found else []
+
+
+def not_there(case: Case) -> Finding | None:
+    """Ranks that nobody has seen."""
+    ranks = mask_of(case.absent)
+    if not ranks or (case.waits and case.passing):
+        return None
+    if case.waits and case.others and count(ranks) > count(case.live):
+        return None  # most of the job was not asked; what is odd among the rest is the better answer
+    (why, group), *_ = by_reason(case.absent, ranks)
+    headline = ended_words(why, group)
+    if case.waits:
+        headline += f": {case.wait_words()}"
+    steps: tuple[Step, ...] = ()
+    detail = "The launcher runs, the training process does not yet."
+    if why != "has not started":
+        detail = "They have ended, or are on nodes that were not asked."
+        if count(ranks) == 1:
+            detail = "It has ended, or is on a node that was not asked."
+        steps = (Step("name every node of the job in the hostfile"),)
+    likely = case.frozen and case.heard and not case.others
+    return Finding(
+        "missing",
+        headline,
+        ranks,
+        "",
+        detail,
+        (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact()),
+        "likely" if likely else "unsure",
+        steps,
+    )

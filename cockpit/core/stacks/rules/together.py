@@ -1,0 +1,87 @@
+"""Rules for when all ranks wait: in different collectives, or at the same place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from cockpit.core.finding import Finding, Step
+from cockpit.core.masks import count
+from cockpit.core.stacks.evidence import (
+    Case,
+    ClassPart,
+    every_text,
+    number_text,
+    ranks_words,
+)
+from cockpit.core.stacks.sentences import MORE, STEPS
+
+P2P = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}
+)
+"""Stages of a pipeline are in different ones of these by design."""
+
+
+def mismatch(case: Case) -> Finding | None:
+    """Everybody waits, but not in the same collective."""
+    if not case.waits or case.others or case.passing:
+        return None
+    places = _groups(case.waits, lambda one: f"{one.what} at {one.where}")
+    groups = _groups(case.waits, lambda one: one.what) or places
+    if not groups:
+        return None
+    facts = [f"{ranks_words(ranks)} in {what}".removesuffix(" at ") for what, ranks in places]
+    (most, many), (what, ranks), *rest = groups
+    kinds = {one.kind for one in case.waits}
+    by_design = not kinds <= {"collective", "backward"} or any(one.what in P2P for one in case.waits)
+    if rest or 2 * count(many) <= count(case.waiting) or "sync" in kinds:
+        detail = (
+            "Stages of a pipeline and groups of ranks may do so by design; or ranks have parted somewhere."
+        )
+        headline = "ranks wait in different collectives"
+        return Finding("mismatch", headline, 0, "", detail, (*facts, case.unheard_fact()), steps=STEPS)
+    likely = not by_design and case.all_frozen and case.heard
+    if by_design:
+        detail = "Stages of a pipeline may do so by design; else they have parted in the user's code."
+    else:
+        detail = "They wait for each other in different collectives: they have parted in the user's code."
+    return Finding(
+        "mismatch",
+        f"{ranks_words(ranks, 'is', 'are')} in {what}, {number_text(many)} in {most}",
+        ranks,
+        next(one for one in case.waits if one.ranks & ranks).where,
+        detail,
+        (case.wait_fact(), *facts, case.unheard_fact()),
+        "likely" if likely else "unsure",
+        STEPS,
+    )
+
+
+def _groups(parts: Iterable[ClassPart], name: Callable[[ClassPart], str]) -> list[tuple[str, int]]:
+    """The ranks of each name, the largest group first; empty if there is only one name."""
+    found: dict[str, int] = defaultdict(int)
+    for one in parts:
+        found[name(one)] |= one.ranks
+    return sorted(found.items(), key=lambda item: (-count(item[1]), item[0])) if len(found) > 1 else []
+
+
+def together(case: Case) -> Finding | None:
+    """Everybody waits at the same place."""
+    if not case.waits or case.others or case.passing:
+        return None
+    part = case.waits[0]
+    if case.looks < 2:
+        headline = f"{every_text(case.waiting, 'is', 'are')} in {part.what}, in one sample"
+        return Finding(
+            "unknown", headline, 0, "", "Another sample will show whether they move.", steps=(MORE,)
+        )
+    steps: tuple[Step, ...] = STEPS
+    detail = "Stacks do not show what they wait for: the network, a GPU, or a rank's own request."
+    if part.kind == "sync":
+        detail = "They wait for their GPUs; what those wait for is not in the stacks."
+        steps = (Step("nvidia-smi", "are the GPUs busy?"), *STEPS)
+    elif part.kind == "rendezvous":
+        detail = "The ranks are there and do not find each other: address, port, or firewall."
+    headline = f"{every_text(case.waiting, 'waits', 'wait')} in {part.what}"
+    facts = (case.wait_fact(), case.unheard_fact())
+    return Finding("together", headline, 0, part.where, detail, facts, steps=steps)

@@ -1,0 +1,181 @@
+"""How long there has been no sign of progress, from the best source there is: steps, a log, CPU time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from cockpit.core.masks import mask_of
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.states import Node, Rank, RankState, Run
+
+FRESH_S = 5.0
+"""A node that was not measured for so long cannot tell that its ranks stand still."""
+IDLE_PERCENT = 10.0
+"""Of one core: a rank that uses less sleeps; threads of libraries that only look around use some."""
+ACTIVE = 5
+"""Measurements in which ranks were at work, before their sleep means anything."""
+GAPS, NEEDED = 20, 3
+"""Gaps between two steps in a log of which the usual one is the median; so many are needed."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What can be said of a run's progress at one moment.
+
+    :param runs: whether it is to make any: ranks run, nobody has asked to stop it, none of them has failed
+    :param known: whether what is known is of this moment: some node is linked, and those that are tell
+    :param source: ``steps`` that ranks note themselves; ``log``; ``activity``: of their CPUs and logs;
+        empty: nothing tells
+    :param mark: changes whenever there is progress
+    :param age_s: seconds since the last progress; None: not known
+    :param usual_s: seconds between two steps, usually; None: not known yet
+    :param step: the last one of the front; None: there was none, or it is not known
+    :param noting: whether some rank notes its steps, or will
+    :param age_of_start_s: seconds since the last of the ranks began
+    :param behind: ranks that have stood still for long while others go on, as a mask
+    :param behind_s: for so long
+    :param lost: nodes without a link
+    """
+
+    runs: bool = False
+    known: bool = False
+    source: str = ""
+    mark: Any = None
+    age_s: float | None = None
+    usual_s: float | None = None
+    step: int | None = None
+    noting: bool = False
+    age_of_start_s: float = 0.0
+    behind: int = 0
+    behind_s: float = 0.0
+    lost: tuple[str, ...] = ()
+
+
+class Tracker:
+    """Follows a run's progress; to be asked once a second.
+
+    :param least_s: how long a rank has stood still at least to be called behind
+    """
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self._said: tuple[int, float] | None = None
+        self._gaps: deque[float] = deque(maxlen=GAPS)
+        self._spoke = -1.0
+        self._active = 0
+        self._last_active: float | None = None
+        self._measured: dict[str, float] = {}
+        self._first_at: float | None = None
+        """When most ranks had made their first step."""
+
+    def said(self, step: int, at: float) -> None:
+        """A log told of a step.
+
+        :param at: unix seconds
+        """
+        if self._said is None or step != self._said[0]:
+            if self._said is not None and at > self._said[1]:
+                self._gaps.append(at - self._said[1])
+            self._said = step, at
+
+    def spoke(self, at: float) -> None:
+        """A rank printed something."""
+        self._spoke = at
+
+    def restarted(self) -> None:
+        """Ranks were started again: what was usual need not be."""
+        self._said = None
+        self._gaps.clear()
+        self._active = 0
+        self._first_at = None
+
+    def look(self, at: float, run: Run, pace: Pace) -> Progress:
+        """What there is to say now.
+
+        :param at: unix seconds
+        """
+        ranks = [rank for rank in run.ranks.values() if rank.state is RankState.RUNNING]
+        # Of a few only it is not known yet what the others will do.
+        whole = bool(ranks) and not any(
+            rank.state in (RankState.WAITING, RankState.STARTING) for rank in run.ranks.values()
+        )
+        runs = whole and not run.stop_reason and not run.job_end and run.first_failure() is None
+        nodes = {rank.node: run.nodes[rank.node] for rank in ranks}
+        lost = tuple(name for name, node in nodes.items() if node.link != "ok")
+        linked = [node for node in nodes.values() if node.link == "ok"]
+        known = bool(linked) and all(
+            node.sampled_at is not None and 0 <= at - node.sampled_at < FRESH_S for node in linked
+        )
+        self._mind_activity(at, linked, ranks)
+        noting = any(rank.probe is not None and not rank.probe.steps for rank in ranks)
+        began = (
+            max((rank.started_at or 0.0) - run.nodes[rank.node].offset_s for rank in ranks) if ranks else at
+        )
+        behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
+        front = self._front(at, run, ranks, pace)
+        return Progress(runs, known, *front, noting, at - began, behind, behind_s, lost)
+
+    def _front(
+        self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace
+    ) -> tuple[str, Any, float | None, float | None, int | None]:
+        told = [(rank, rank.sample.progress) for rank in ranks if rank.sample and rank.sample.progress]
+        attempts = sum(rank.attempt for rank in run.ranks.values())
+        if told:
+            steps = sum(progress.step for _, progress in told)
+            age = min(self._age(at, run, rank) for rank, _ in told)
+            front = max(progress.step for _, progress in told)
+            # Before that nobody asks what is usual.
+            usual = pace.usual() if age > self._least_s else None
+            return "steps", ("steps", attempts, len(told), steps), age, usual, front
+        if self._said is not None:
+            step, when = self._said
+            usual = median(self._gaps) if len(self._gaps) >= NEEDED else None
+            return "log", ("log", attempts, step, when), max(0.0, at - when), usual, step
+        if self._active < ACTIVE or self._last_active is None:
+            return "", None, None, None, None
+        last = max(self._last_active, self._spoke)
+        return "activity", ("activity", last), max(0.0, at - last), None, None
+
+    def _age(self, at: float, run: Run, rank: Rank) -> float:
+        """Seconds since the last step of a rank that notes them."""
+        assert rank.sample is not None
+        assert rank.sample.progress is not None
+        sampled = run.nodes[rank.node].sampled_at
+        return rank.sample.progress.age_s + (max(0.0, at - sampled) if sampled is not None else 0.0)
+
+    def _mind_activity(self, at: float, linked: Iterable[Node], ranks: Iterable[Rank]) -> None:
+        fresh = set()
+        for node in linked:
+            if node.sampled_at is not None and self._measured.get(node.name) != node.sampled_at:
+                self._measured[node.name] = node.sampled_at
+                fresh.add(node.name)
+        for rank in ranks:
+            used = rank.sample.cpu_percent if rank.sample is not None else None
+            if rank.node in fresh and used is not None and used > IDLE_PERCENT:
+                self._active += 1
+                self._last_active = at
+
+    def _behind(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[int, float]:
+        """Ranks that have not made a step for long while most others go on; and for how long."""
+        noting = [rank for rank in ranks if rank.probe is not None and not rank.probe.steps]
+        stepped = sum(rank.sample is not None and rank.sample.progress is not None for rank in noting)
+        if self._first_at is None and 2 * stepped > len(noting):
+            self._first_at = at
+        ages: dict[int, float] = {}
+        for rank in noting:
+            if rank.sample is None or run.nodes[rank.node].link != "ok":
+                continue
+            if rank.sample.progress is not None:
+                ages[rank.rank] = self._age(at, run, rank)
+            elif self._first_at is not None:
+                ages[rank.rank] = at - self._first_at
+        going = sum(age <= self._least_s for age in ages.values())
+        if 2 * going <= len(noting) or max(ages.values()) <= 2 * self._least_s:
+            return 0, 0.0
+        patience = 2 * max(self._least_s, 6 * (pace.usual() or 0.0))
+        late = {rank: age for rank, age in ages.items() if age > patience}
+        return mask_of(late), max(late.values(), default=0.0)

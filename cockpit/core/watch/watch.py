@@ -1,0 +1,260 @@
+"""The watch over one run: from its progress, second by second, and the answers of looks to its state.
+
+====================  ==================================================================================
+state                 until
+====================  ==================================================================================
+``going``             no step for longer than :meth:`StallWatch.patience`: ``quiet``, and a look is due
+``quiet``             progress: ``going``; a look that shows who stands still: ``stalled``
+``stalled``           progress: ``going``; a look that shows that ranks move: ``quiet``
+``blind``             steps become known: ``going``; all ranks fall asleep: ``quiet``
+====================  ==================================================================================
+
+Time without a step is counted on a clock that nobody sets. After a gap in what is known (a lost link, a
+machine that slept, a clock that was set) it waits until nodes have told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.base.events import Watched
+from cockpit.core.finding import Finding
+from cockpit.core.masks import ranks_of
+from cockpit.core.run.standstill import packed
+from cockpit.core.watch.judge import Looked, judge
+from cockpit.core.watch.progress import Progress
+
+HANG_AFTER_S = 30.0
+"""Seconds without a step after which ranks are looked at, unless steps take long."""
+STEPS = 6
+"""So many usual steps are waited for as well."""
+FIRST = 10
+"""Before it is known how long a step takes, such as while the first one compiles: so many times as long."""
+ASLEEP = 4
+"""Where only CPUs tell that all ranks sleep: so many times as long."""
+BLIND = 10
+"""So many times as long without any sign of steps: said once."""
+
+BACKOFF_S = (30.0, 120.0, 600.0, 1800.0)
+"""Seconds from one look at ranks that stand still to the next one; the last again and again."""
+FOREIGN_LOOKS = 2
+"""Jobs that others started are looked at unasked so often."""
+
+GRACE_S = 8.0
+"""Seconds after a gap in what is known until what is known counts again."""
+ALIKE_S, LATE_S = 5.0, 10.0
+"""Two clocks that differ by more than this: one was set. Ticks this far apart: nobody was looking."""
+
+UNSTEPPED = (
+    "nothing tells the steps of this run: no probe in its ranks, none in its log; only if all its ranks "
+    "fall asleep is that noticed"
+)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How the watch is kept.
+
+    :param hang_after_s: see :data:`HANG_AFTER_S`
+    :param most: looks in all; None: any number
+    """
+
+    hang_after_s: float = HANG_AFTER_S
+    most: int | None = None
+
+
+class StallWatch:
+    """The state of one run's progress. Nothing here reads a clock.
+
+    :param total: looks that were taken at this run before
+    """
+
+    def __init__(self, terms: Terms, total: int = 0) -> None:
+        self._terms = terms
+        self._total = total
+        self.state = ""
+        self._seen = Progress()
+        self._mark: Any = None
+        self._moved = 0.0
+        """When there was progress, in ticks."""
+        self._clock: tuple[float, float] | None = None
+        self._held_until = 0.0
+        self._lost: tuple[str, ...] = ()
+        self._looks = 0
+        self._standstill = 0
+        """Which one it is."""
+        self._stuck = False
+        """Whether it has taken long since the start, and ranks that will note their steps have made none."""
+        self._looking: tuple[int, int] | None = None
+        """Which standstill the look under way is for, and who was behind."""
+        self._looked: float | None = None
+        self._next: float | None = None
+        """When the next look is due, in ticks."""
+        self._behind = 0
+        self._found: Finding | None = None
+        self._waiting = 0
+        self._snapshot = ""
+        self._why = ""
+
+    # What is told to it
+
+    def tick(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
+        """A second has passed; the events that follow from it.
+
+        :param at: unix seconds
+        :param ticks: seconds of a clock that nobody sets
+        """
+        self._mind_clocks(at, ticks)
+        if not seen.runs:
+            self._held_until = ticks + GRACE_S
+            return
+        if not seen.known or set(self._lost) - set(seen.lost):
+            self._held_until = max(self._held_until, ticks + GRACE_S)
+        self._lost = seen.lost
+        if not seen.known:
+            return
+        before, self._seen = self._seen, seen
+        if seen.mark != self._mark or before.source == "":
+            yield from self._take_progress(at, ticks, seen)
+        if ticks < self._held_until:
+            return
+        self._stuck = (
+            _stepless(seen) and seen.noting and seen.age_of_start_s > self._terms.hang_after_s * FIRST
+        )
+        if self._stuck:
+            self._moved = ticks - seen.age_of_start_s
+        overdue = self._stuck or (seen.source != "" and ticks - self._moved > self.patience(seen))
+        if self.state in ("", "going", "blind") and overdue and not self._behind:
+            self._begin(ticks)
+            yield self._event(at, ticks)
+        elif _stepless(seen):
+            if not self.state and seen.age_of_start_s > self._terms.hang_after_s * BLIND:
+                self.state, self._why = "blind", UNSTEPPED
+                yield self._event(at, ticks)
+        elif self.state == "going" or self._behind:
+            yield from self._mind_behind(at, ticks, seen)
+
+    def patience(self, seen: Progress) -> float:
+        """Seconds without progress that are nothing unusual."""
+        least = self._terms.hang_after_s
+        if seen.source == "activity":
+            return least * ASLEEP
+        return least * FIRST if seen.usual_s is None else max(least, STEPS * seen.usual_s)
+
+    @property
+    def due(self) -> bool:
+        """Whether ranks are to be looked at now; ask after each tick."""
+        if self._looking is not None or self._next is None or self._clock is None:
+            return False
+        return self._clock[1] >= max(self._next, self._held_until) and self._seen.known and self._seen.runs
+
+    def begin(self, at: float, ticks: float) -> Iterator[Watched]:
+        """A look begins."""
+        self._looking = self._standstill, self._behind
+        if self._looks and self.state in ("quiet", "stalled"):
+            yield self._event(at, ticks)
+
+    def looked(self, at: float, ticks: float, looked: Looked | None) -> Iterator[Watched]:
+        """What a look has seen; None: it saw nothing, since nobody answered."""
+        begun, self._looking = self._looking, None
+        if begun is None:
+            return
+        self._looks += 1
+        self._total += 1
+        self._looked = at
+        wait = BACKOFF_S[min(self._looks, len(BACKOFF_S)) - 1]
+        self._next = ticks + wait
+        if self._terms.most is not None and self._total >= self._terms.most:
+            self._next = None
+        if begun != (self._standstill, self._behind) or self.state in ("", "blind"):
+            return  # it went on meanwhile
+        if looked is None:
+            self._why = "no rank could be looked at"
+            if not self._behind:
+                yield self._event(at, ticks)
+            return
+        self._waiting, self._snapshot, self._why = looked.waiting, looked.snapshot, looked.why
+        # Who is behind others is judged although these go on.
+        state, self._found = judge(looked, steps=not _stepless(self._seen), front=not self._behind)
+        if not self._behind or (state == "stalled" and self._found.ranks & self._behind):
+            self.state = state
+            yield self._event(at, ticks)
+        elif self.state == "stalled":
+            yield from self._go_on(at, ticks, ticks - self._moved)
+
+    # Within
+
+    def _mind_clocks(self, at: float, ticks: float) -> None:
+        before, self._clock = self._clock, (at, ticks)
+        if before is None:
+            self._held_until = self._moved = ticks
+            return
+        passed = ticks - before[1]
+        if passed > LATE_S or abs(at - before[0] - passed) > ALIKE_S:
+            self._held_until = ticks + GRACE_S
+
+    def _take_progress(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
+        still_s = ticks - self._moved
+        self._mark = seen.mark
+        if seen.age_s is not None:
+            self._moved = max(self._moved, ticks - seen.age_s) if self.state else ticks - seen.age_s
+        if (
+            self._behind
+            or self.state == "going"
+            or (_stepless(seen) and (self._stuck or self.state != "quiet"))
+        ):
+            return  # others went on all the time; or it is no news, or no step
+        yield from self._go_on(at, ticks, still_s)
+
+    def _go_on(self, at: float, ticks: float, still_s: float) -> Iterator[Watched]:
+        said = self.state
+        self.state = "going"
+        self._looks, self._next, self._behind = 0, None, 0
+        self._found, self._waiting, self._snapshot, self._why = None, 0, "", ""
+        yield self._event(at, ticks, still_s if said in ("quiet", "stalled") else 0.0)
+
+    def _mind_behind(self, at: float, ticks: float, seen: Progress) -> Iterator[Watched]:
+        """Ranks that stand still while others go on; nothing is said until a look has shown it."""
+        if seen.behind and not self._behind:
+            self._behind = seen.behind
+            self._looks, self._next = 0, ticks
+        elif not seen.behind and self._behind:
+            yield from self._go_on(at, ticks, 0.0)
+
+    def _begin(self, ticks: float) -> None:
+        self.state = "quiet"
+        self._standstill += 1
+        self._looks, self._behind, self._found = 0, 0, None
+        self._snapshot, self._waiting, self._why = "", 0, ""
+        enough = self._terms.most is not None and self._total >= self._terms.most
+        self._next = None if enough else ticks
+        if enough:
+            self._why = f"cockpit did not start it, and has looked at it {self._total} times unasked: no more"
+
+    def _event(self, at: float, ticks: float, still_s: float | None = None) -> Watched:
+        stands = ticks - self._moved if still_s is None else still_s
+        if self.state == "stalled" and self._behind:
+            stands = self._seen.behind_s
+        due = None if self._next is None else at + max(0.0, self._next - ticks)
+        return Watched(
+            self.state,
+            max(0.0, at - (stands if self.state in ("quiet", "stalled") else ticks - self._moved)),
+            max(0.0, stands),
+            self._seen.step,
+            self._looking is not None or (self.state == "quiet" and not self._looks and due is not None),
+            self._looks,
+            self._total,
+            self._looked,
+            due,
+            None if self._found is None else packed(self._found),
+            tuple(ranks_of(self._waiting)),
+            self._snapshot,
+            self._why,
+        )
+
+
+def _stepless(seen: Progress) -> bool:
+    """Whether no step is known at all."""
+    return seen.source in ("", "activity")

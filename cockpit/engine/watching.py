@@ -1,0 +1,288 @@
+"""Keeps the watch over a run: its progress each second, a look at all ranks when it stands still.
+
+One cockpit does this, the one that writes the run's folder here; others read in its journal what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cockpit.base.events import Watched
+from cockpit.base.gate import Malformed
+from cockpit.config import Watch as Settings
+from cockpit.core.finding import Finding, Step
+from cockpit.core.pace.pace import Pace
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run import standstill
+from cockpit.core.run.event_table import witnessed
+from cockpit.core.run.events import Event, journaled
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.states import HUNG
+from cockpit.core.stacks.evidence import Case, ClassPart
+from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.verdict import verdict
+from cockpit.core.watch.judge import Looked
+from cockpit.core.watch.progress import Tracker
+from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
+from cockpit.engine.files import open_regular
+from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.run.session import Session
+from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.take import Sampler
+from cockpit.errors import CockpitError
+
+TICK_S = 1.0
+"""Seconds between two looks at what is known of progress."""
+
+GAP_S = 1.5
+"""Seconds from the beginning of one sample of a look to that of the next, at least."""
+
+SAMPLE_S = 15.0
+"""Seconds after which a sample is as it is: who has not answered, has not."""
+
+TIMEOUT_S = 5.0
+"""Seconds that py-spy may take for one rank."""
+
+RECENT_S = 60.0
+"""Calls of the last minute are asked of recorders, and all that are not through."""
+
+WAITED_US = 1_000_000
+"""A shorter wait is how training goes."""
+
+_ASIDE = 1 << 20
+"""Bytes of a journal that whoever reads along takes at a time."""
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """How a run is watched.
+
+    :param on: whether it is at all
+    :param hang_after_s: seconds without a step after which ranks are looked at, unless steps take long
+    :param on_hang: ``note``, or ``stop``: the run is stopped once it is sure that it is stalled, and by whom
+    """
+
+    on: bool = True
+    hang_after_s: float = Settings.hang_after
+    on_hang: str = Settings.on_hang
+
+
+def watch_stalls(session: Session, options: WatchOptions) -> None:
+    """Keep the watch for as long as a session is open; if another cockpit does, read what that one says."""
+    if not session.writer:
+        session.accompany(_read_along(session), "watch")
+    elif options.on:
+        session.accompany(_kept(session, options), "watch")
+
+
+async def _kept(session: Session, options: WatchOptions) -> None:
+    await Watching(session, options).keep()
+
+
+class Watching:
+    """The watch over the run of one session."""
+
+    def __init__(self, session: Session, options: WatchOptions) -> None:
+        self._session = session
+        self._stops = options.on_hang == "stop" and session.manifest.foreign is None
+        foreign = session.manifest.foreign is not None
+        terms = Terms(options.hang_after_s, FOREIGN_LOOKS if foreign else None)
+        self._tracker = Tracker(options.hang_after_s)
+        self._watch = StallWatch(terms, session.model.watch.total)
+        self._attempts = 0
+        self._looker = Looker(session)
+        self._look: asyncio.Task[None] | None = None
+        self._stop: asyncio.Task[Any] | None = None
+
+    # It listens to its session
+
+    def joined(self, model: RunModel, pace: Pace) -> None:
+        """See :class:`cockpit.engine.run.session.Listener`."""
+
+    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
+        """A rank printed something: a sign of life, and maybe of a step."""
+        self._tracker.spoke(time.time())
+
+    def event(self, event: Event, changed: set[str | int]) -> None:
+        """See :class:`cockpit.engine.run.session.Listener`."""
+
+    async def keep(self) -> None:
+        """Keep the watch until the run is over; cancel it to end it."""
+        self._session.listeners.append(self)
+        try:
+            while not self._session.model.over:
+                await asyncio.sleep(TICK_S)
+                self._tick()
+        finally:
+            self._session.listeners.remove(self)
+            for task in (self._look, self._stop):
+                if task is not None:
+                    task.cancel()
+
+    def _tick(self) -> None:
+        session = self._session
+        at, ticks = time.time(), time.monotonic()
+        attempts = sum(rank.attempt for rank in session.model.ranks.values())
+        if attempts != self._attempts:
+            self._attempts = attempts
+            self._tracker.restarted()
+        if session.said_step is not None:
+            self._tracker.said(*session.said_step)
+        seen = self._tracker.look(at, session.model, session.pace)
+        if any(session.behind.get(name) for name in session.model.nodes if name not in seen.lost):
+            seen = replace(seen, known=False)  # what its log says of steps is not here yet
+        self._say(self._watch.tick(at, ticks, seen))
+        if self._watch.due and (self._look is None or self._look.done()):
+            self._say(self._watch.begin(at, ticks))
+            self._look = asyncio.create_task(self._look_once())
+
+    async def _look_once(self) -> None:
+        looked: Looked | None = None
+        try:
+            looked = await self._looker.look()
+        except CockpitError as error:
+            self._session.remark(f"ranks were not looked at: {error}")
+        finally:
+            self._say(self._watch.looked(time.time(), time.monotonic(), looked))
+
+    def _say(self, facts: Iterable[Watched]) -> None:
+        session = self._session
+        for fact in facts:
+            try:
+                session.record(witnessed(session.model, time.time(), "", fact))
+            except CockpitError as error:
+                session.remark(f"what the watch has seen is not kept: {error}")
+            self._mind_hang(fact)
+
+    def _mind_hang(self, fact: Watched) -> None:
+        """Stop the run if that was asked for, it is sure, and the evidence is kept."""
+        sure = fact.state == "stalled" and fact.found is not None and fact.found.certainty == "sure"
+        if not (sure and self._stops and fact.snapshot) or self._session.model.stop_reason:
+            return
+        told = standstill.watching(fact, time.time())
+        reason, _ = standstill.news(told)
+        self._stop = asyncio.create_task(self._stop_run(reason))
+
+    async def _stop_run(self, reason: str) -> None:
+        for error in await self._session.stop(reason, by=HUNG):
+            self._session.remark(str(error))
+
+
+class Looker:
+    """Looks at all ranks of a session's run: two samples of stacks, their recorders, the verdict."""
+
+    def __init__(self, session: Session) -> None:
+        self._party = RunParty(session.manifest, session.model, session.pool.at_hand)
+        self._recorders = None if session.manifest.foreign else Recorders(self._party)
+        self._root = session.folder.path / "stacks"
+
+    async def look(self) -> Looked | None:
+        """Look once, and keep the snapshot; None: nobody answered.
+
+        :raises CockpitError: it failed here
+        """
+        sampler = Sampler(self._party, Ask(timeout_s=TIMEOUT_S), self._root)
+        asked = asyncio.create_task(self._heard())
+        try:
+            began = time.monotonic()
+            await _within(sampler)
+            await asyncio.sleep(max(0.0, began + GAP_S - time.monotonic()))
+            await _within(sampler)
+            heard = await asyncio.wait_for(asked, SAMPLE_S)
+        except (TimeoutError, asyncio.TimeoutError):
+            heard = None
+        finally:
+            asked.cancel()
+        if not any(sample.dumps for sample in sampler.snapshot.samples):
+            return None
+        looked = await asyncio.to_thread(seen, sampler.snapshot.copy(), heard, self._party.command)
+        try:
+            kept = (await sampler.kept()).name
+        except CockpitError as error:
+            return replace(looked, why=f"its stacks are not kept: {error}")
+        return replace(looked, snapshot=kept)
+
+    async def _heard(self) -> Heard | None:
+        if self._recorders is None:
+            return None
+        return await self._recorders.look(time.time() - RECENT_S)
+
+
+async def _within(sampler: Sampler) -> None:
+    """One sample; what has not come in time is left out."""
+    taken = asyncio.create_task(sampler.take())
+    try:
+        done, _ = await asyncio.wait({taken}, timeout=SAMPLE_S)
+        if not done:
+            sampler.cancel()
+        await taken
+    finally:
+        taken.cancel()
+
+
+def seen(snapshot: Snapshot, heard: Heard | None, command: str) -> Looked:
+    """What a look amounts to.
+
+    :param command: takes the same stacks
+    """
+    case = Case(snapshot)
+    parts = [*case.others, *case.waits]
+    still = case.stopped | case.holders
+    moving = 0
+    for part in parts:
+        if part.frozen:
+            still |= part.ranks
+        else:
+            moving |= part.ranks
+    goers = [part for part in parts if not part.frozen]
+    silent = snapshot.samples[-1].silent
+    return Looked(
+        _in_shell(verdict(snapshot), command),
+        still,
+        moving,
+        heard.look.missing(WAITED_US) if heard is not None else 0,
+        case.waiting,
+        _place(goers),
+        why=f"{nodes_text(silent)} did not answer" if silent else "",
+    )
+
+
+def _place(parts: list[ClassPart]) -> str:
+    """``evaluate.py:31``: where the first of them are, of which that is known."""
+    return next((part.where.partition(" ")[0] for part in parts if part.where), "")
+
+
+def _in_shell(found: Finding, command: str) -> Finding:
+    """The finding with steps that can be typed as they are."""
+    steps = [
+        replace(step, command=f"{command} {step.command}") if step.command.startswith("-") else step
+        for step in found.steps
+    ]
+    return replace(found, steps=tuple[Step, ...](steps))
+
+
+async def _read_along(session: Session) -> None:
+    """Take in what the cockpit that keeps the watch writes in the run's journal."""
+    path = session.folder.path / "journal.jsonl"
+    at, rest, more = 0, b"", True
+    while not session.model.over:
+        await asyncio.sleep(0 if more else TICK_S)
+        data = b""
+        with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+            file.seek(at)
+            data = file.read(_ASIDE)
+        at, more = at + len(data), bool(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            with suppress(Malformed):
+                event = journaled(line) if b'"watch"' in line else None
+                # What was there before is known.
+                if event and isinstance(event.fact, Watched) and event.at > session.model.watch.at:
+                    session.record(event)

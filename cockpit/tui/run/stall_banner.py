@@ -1,0 +1,151 @@
+"""Who holds up a run that stands still: who, where, since when, on what evidence, what next; how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.core.masks import count, ranks_of
+from cockpit.core.ranks import nodes_text
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.standstill import span
+from cockpit.core.text import one_line
+from cockpit.tui.look.units import clock_text
+from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.run.stall import stands_still
+
+LABEL = 10
+"""Columns of what a line is about."""
+
+
+class StallBanner(Widget):
+    """Up to five lines, three where there is little room; none while the run does not stand still.
+
+    :param keys: the key of a command, by its id
+    """
+
+    DEFAULT_CSS = """
+    StallBanner {
+        height: 0; display: none; background: $stall; color: $foreground;
+        &.-shown { display: block; height: auto; }
+        & > .stall-banner--who { color: $log-warning; text-style: bold; }
+        & > .stall-banner--strong { text-style: bold; }
+        & > .stall-banner--edge { color: $log-warning; }
+        & > .stall-banner--dim { color: $foreground 70%; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"stall-banner--{name}" for name in ("who", "strong", "edge", "dim")
+    }
+
+    class Pressed(Message):
+        """It was clicked: a person wants to see the stacks."""
+
+    def __init__(
+        self, *, keys: Callable[[str], str] = str, ascii_only: bool = False, id: str | None = None
+    ) -> None:
+        super().__init__(id=id)
+        self._keys = keys
+        self._edge = "| " if ascii_only else "▌ "
+        self._certainty = ""
+        self.lines: list[list[Part]] = []
+
+    def show(self, model: RunModel, now: float, *, low: bool) -> None:
+        """Draw what is known.
+
+        :param now: unix seconds
+        :param low: there is room for three lines only
+        """
+        lines = list(self._lines(model, now, low=low)) if stands_still(model) else []
+        if lines == self.lines:
+            return
+        taller = len(lines) != len(self.lines)
+        self.lines = lines
+        self._certainty = model.watch.finding.certainty if model.watch.finding is not None else ""
+        self.set_class(bool(lines), "-shown")
+        self.refresh(layout=taller)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many lines as there are."""
+        return len(self.lines)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self.lines):
+            return Strip.blank(width, self.rich_style)
+        right = one_line(self._certainty, limit=20) if y == 0 else ""
+        pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
+        gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
+        end = [(" " * max(0, gap), ""), (right, "who")] if right else []
+        return drawn(self, "stall-banner", [(self._edge, "edge"), *pieces, *end])
+
+    def on_click(self) -> None:
+        self.post_message(self.Pressed())
+
+    def _lines(self, model: RunModel, now: float, *, low: bool) -> Iterator[list[Part]]:
+        found = model.watch.finding
+        if found is None:
+            yield [Part((("no rank has moved", "who"),), 0)]
+            return
+        yield [Part(((found.what, "who"),), 0), *_whose(model)]
+        if found.where or found.detail:
+            place, _, name = found.where.partition(" ")
+            where = Part(((f"{name}  {place}".strip(), "strong"),), 0)
+            yield [
+                *_label("it is in", low),
+                *([where] if found.where else []),
+                Part(((found.detail, ""),), 2),
+            ]
+        if not low:
+            yield [*_label("since", low), *_since(model, now)]
+            facts = [
+                Part(((fact, "dim" if at else ""),), at + 1) for at, fact in enumerate(found.evidence[:4])
+            ]
+            if facts:
+                yield [*_label("evidence", low), *facts]
+        yield [*_label("next", low), *self._next(model)]
+
+    def _next(self, model: RunModel) -> Iterator[Part]:
+        found, watch = model.watch.finding, model.watch
+        if watch.snapshot:
+            yield Part(((self._keys("stall_stacks"), "strong"), (" the stacks that were taken", "")), 0)
+        for at, step in enumerate(found.steps[:2] if found is not None else ()):
+            words = step.in_app(self._keys) if step.action in ("failed_log",) else step.text
+            yield Part(((words, "" if at else "strong"),), at + 1)
+        yield Part(((f"{self._keys('stacks')} looks again", "dim"),), 4)
+
+
+def _label(text: str, low: bool) -> list[Part]:
+    return [] if low else [Part(((text.ljust(LABEL - 2), "dim"),), 0)]
+
+
+def _whose(model: RunModel) -> Iterator[Part]:
+    """Where the ranks are, and how many wait for them."""
+    ranks = [model.ranks[rank] for rank in ranks_of(model.watch.culprits) if rank in model.ranks]
+    if not ranks:
+        return
+    nodes = one_line(nodes_text(dict.fromkeys(rank.node for rank in ranks)), limit=80)
+    place = ""
+    if len(ranks) == 1:
+        place = f", local rank {model.nodes[ranks[0].node].ranks.index(ranks[0].rank)}"
+    yield Part(((f"{nodes}{place}", ""),), 1)
+    waiting = count(model.watch.waiting)
+    if waiting:
+        words = "the other waits" if waiting == 1 else f"{waiting:,} others wait"
+        yield Part(((f"{words} for it" if len(ranks) == 1 else f"{words} for them", "dim"),), 2)
+
+
+def _since(model: RunModel, now: float) -> Iterator[Part]:
+    watch = model.watch
+    yield Part(((f"{clock_text(watch.since, 8)}, {span(watch.for_s(now))}", "strong"),), 0)
+    if watch.step is not None:
+        yield Part(((f"right after step {watch.step:,}", ""),), 1)
+    if watch.looks:
+        times = "once" if watch.looks == 1 else f"{watch.looks} times"
+        ago = f", last {span(max(0.0, now - watch.looked))} ago" if watch.looked is not None else ""
+        yield Part(((f"looked at all ranks {times}{ago}", "dim"),), 2)

@@ -1,0 +1,83 @@
+"""``--notify`` and the bell, with a real run: who is called when, and that none of it can end the watch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tests.terminal import on_terminal
+
+COCKPIT = [sys.executable, "-m", "cockpit"]
+SPILL = r"""import os, sys, time
+print("WANDB_API_KEY=deadbeef99 \x1b]52;c;eA==\x07 $(touch owned) ; touch owned", flush=True)
+if os.environ["RANK"] == "1":
+    raise RuntimeError("token=deadbeef99 \x1b]0;owned\x07 `touch owned` $(touch owned); touch owned")
+time.sleep(600)
+"""
+
+
+def words(folder: Path, *options: str) -> list[str]:
+    """A run of two ranks of which one fails with what may do harm."""
+    (folder / "hostfile").write_text("localhost slots=2\n")
+    (folder / "spill.py").write_text(SPILL)
+    launch = [
+        "--launcher",
+        "command",
+        "--name",
+        f"spill-{uuid4().hex}",
+        "--failure-wait",
+        "3",
+        "--grace",
+        "1",
+    ]
+    launch += ["--node-dir", str(folder)]
+    return [*COCKPIT, "run", "hostfile", *launch, *options, "--", "spill.py"]
+
+
+def calls(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+
+def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None:
+    hook = "cat >> calls; echo 'no \033[2J way' >&2; exit 3"
+    done = subprocess.run(
+        words(tmp_path, "--headless", "--notify", hook), cwd=tmp_path, capture_output=True, timeout=120
+    )
+    assert done.returncode == 1
+    failure, end = calls(tmp_path)
+    assert (failure["kind"], failure["ranks"]) == ("failure", {"alive": 1, "total": 2})
+    assert "still watched by cockpit, pid " in failure["text"]
+    assert (end["kind"], end["exit"], end["state"]) == ("end", 1, "failed: rank 1 exited 1")
+    assert "deadbeef99" not in (tmp_path / "calls").read_text()
+    assert "RuntimeError" in end["text"]
+    said = done.stderr.decode()
+    assert said.count("cockpit: --notify: exited 3: no \\x1b[2J way") == 1
+    assert "\a" not in said  # no terminal
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_terminal_rings_once_for_each_call_inside_tmux_too(tmp_path: Path) -> None:
+    env = {**os.environ, "TERM": "tmux-256color", "TMUX": "/tmp/none,1,0"}
+    code, shown = on_terminal(words(tmp_path, "--plain"), env, tmp_path, timeout=120)
+    assert code == 1
+    pieces = shown.split(b"\x1bPtmux;\x1b\x1b]9;cockpit: ")[1:]
+    assert len(pieces) == 2
+    for piece in pieces:
+        body = piece.split(b"\x1b\x1b\\\x1b\\")[0]
+        assert body.startswith(b"spill-")
+        assert body.decode().isprintable()
+        assert b"deadbeef99" not in body
+    assert shown.count(b"\a") == 2
+
+
+def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> None:
+    (tmp_path / "cockpit.toml").write_text('notify = "touch owned"\n')
+    done = subprocess.run(words(tmp_path, "--headless"), cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 2
+    assert b"cockpit.toml: key 'notify': is a command, and a project's settings run none" in done.stderr
+    assert not (tmp_path / "owned").exists()

@@ -1,0 +1,304 @@
+"""The watch: silent over healthy runs, however uneven; and a stall is named in time, once, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cockpit.core.finding import Finding
+from cockpit.core.run.standstill import MOVES, head, news, packed, unpacked
+from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
+from cockpit.core.watch.watch import BACKOFF_S, HANG_AFTER_S, Terms
+from tests.core.stalling import EVERYBODY, Run, steps, together, uneven
+
+HUNG = Finding(
+    "io", "rank 3 waits for a file", 0b1000, "data.py:118 read_shard", certainty="sure", evidence=("state D",)
+)
+LATE = Finding("absent", "rank 0 has not come to barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
+SILENT = Finding("silent", "ranks 2,3 did not answer: 2 ranks wait in all_reduce", 0b1100, certainty="unsure")
+TOGETHER = Finding("together", "all wait in the same place")
+STALL = 1000
+"""The step at which runs stall here, and, as steps take a second, the second."""
+
+
+def every(steps: int, pause: float, usual: float = 1.0) -> Callable[[int], float]:
+    """Seconds of steps of which some take long."""
+    return lambda step: pause if step % steps == 0 else usual
+
+
+def stops(at: int = STALL, back_after: float = 1e9) -> Callable[[int], float]:
+    """Seconds of steps that stop."""
+    return lambda step: back_after if step == at else 1.0
+
+
+def bubbles(rank: int) -> Iterator[float]:
+    """Stages of a pipeline: they end the same step one after the other."""
+    return (end + 4.0 * (rank // 2) for end in steps(rank, lambda step: 20.0))
+
+
+HEALTHY = {
+    "long first steps": Run(together(lambda step: 240.0 if step < 4 else 1.0, first_s=500.0)),
+    "a first step that others wait for": Run(
+        together(lambda step: 1.0, first_s=900.0),
+        frozen=lambda second: 0b1110,
+        verdict=lambda second: LATE,
+        cpu=lambda rank, second: 99.0 if rank == 0 else 0.5,
+    ),
+    "compiling again": Run(
+        together(every(700, 180.0)), frozen=lambda second: 0b1110, verdict=lambda second: LATE
+    ),
+    "checkpoints on one rank": Run(
+        together(every(200, 90.0)), frozen=lambda second: 0b1110, verdict=lambda second: LATE
+    ),
+    "checkpoints that the recorder sees": Run(
+        together(every(200, 90.0)), frozen=lambda second: 0b1110, missing=lambda second: 0b0001
+    ),
+    "evaluation": Run(together(every(500, 400.0))),
+    "a paused node": Run(
+        together(stops(back_after=300.0)),
+        away={"gpu1": (STALL + 15.0, STALL + 280.0)},
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: SILENT,
+    ),
+    "logs only, with evaluation": Run(together(every(500, 300.0)), probed=False, logs=10.0),
+    "no step and no log": Run(together(lambda step: 1.0), probed=False),
+    "an idle server": Run(
+        together(lambda step: 1e9, first_s=1e9),
+        probed=False,
+        cpu=lambda rank, second: 99.0 if second < 60 else 0.3,
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: TOGETHER,
+    ),
+}
+"""Healthy runs that may be looked at, and must not be called stalled."""
+
+QUIET = {
+    "uneven loading": Run(together(uneven(1, 1.0, 0.8)), frozen=lambda second: EVERYBODY),
+    "long steps that are uneven": Run(together(uneven(2, 40.0, 0.35))),
+    "accumulation": Run(together(lambda step: 45.0)),
+    "bubbles": Run(bubbles),
+    "evaluation of half a minute": Run(together(every(300, 28.0))),
+    "a log with few lines": Run(together(lambda step: 1.0), probed=False, logs=100.0),
+    "a cockpit that slept": Run(together(lambda step: 1.0), asleep=(1800.0, 5400.0)),
+    "a clock that was set": Run(together(lambda step: 1.0), set_by=(1800.0, 3600.0)),
+    "a clock that was set back": Run(together(lambda step: 1.0), set_by=(1800.0, -3600.0)),
+    "lost links": Run(together(lambda step: 1.0), away={"gpu0": (600.0, 1500.0), "gpu1": (600.0, 1500.0)}),
+    "one lost link": Run(together(lambda step: 1.0), away={"gpu1": (600.0, 5000.0)}),
+    "a late look": Run(together(lambda step: 1.0), joined=4000.0),
+}
+"""Healthy runs that need no look at all."""
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, *QUIET])
+def test_two_hours_without_a_false_alarm(name: str) -> None:
+    run = {**HEALTHY, **QUIET}[name].run(2.0)
+    assert "stalled" not in run.states, run.news
+    assert not any("stalled" in text for text in run.news)
+    if name in QUIET:
+        assert run.looks == []
+        assert run.states in (["going"], ["blind"])
+        assert run.news == []
+
+
+@pytest.mark.parametrize("name", ["compiling again", "checkpoints on one rank", "evaluation"])
+def test_what_may_be_looked_at_is_and_goes_on_by_itself(name: str) -> None:
+    made = HEALTHY[name]
+    run = made if made.facts else made.run(2.0)
+    assert run.looks
+    assert set(run.states) == {"going", "quiet"}
+    assert run.states.count("going") > 1
+
+
+def stalled(**more: object) -> Run:
+    """A run in which rank 3 hangs, and the others wait for it."""
+    made: dict[str, object] = {
+        "ends": together(stops()),
+        "frozen": lambda second: EVERYBODY if second >= STALL else 0,
+        "verdict": lambda second: HUNG,
+        "waiting": lambda second: 0b0111,
+        **more,
+    }
+    return Run(**made)  # type: ignore[arg-type]
+
+
+def test_a_stall_is_named_within_the_threshold_and_what_a_look_takes() -> None:
+    run = stalled().run(0.5)
+    last = STALL + 8 - 2  # the first step ended at 8 s
+    assert run.states == ["going", "quiet", "stalled"]
+    assert HANG_AFTER_S < run.first("quiet") - last <= HANG_AFTER_S + 1
+    assert run.first("stalled") - last <= HANG_AFTER_S + 5
+    seen = run.model.watch
+    assert seen.stalled
+    assert seen.step == STALL - 1
+    assert seen.finding is not None
+    assert (seen.finding.what, seen.finding.certainty) == (HUNG.what, "sure")
+    assert (seen.culprits, seen.waiting, seen.snapshot) == (0b1000, 0b0111, "20261121-045802")
+    assert seen.since == pytest.approx(1_700_000_000 + last, abs=1.5)
+    assert [text for text in run.news if "stalled" in text] == ["stalled 35 s: rank 3 waits for a file"]
+    assert head(seen, 48.0) == "stalled 48 s"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"asleep": (300.0, 900.0)},
+        {"set_by": (400.0, 3600.0)},
+        {"set_by": (STALL + 5.0, 3600.0)},
+        {"set_by": (STALL + 5.0, -3600.0)},
+        {"joined": 400.0},
+        {"away": {"gpu0": (300.0, 500.0)}},
+    ],
+)
+def test_what_happened_to_clocks_and_links_does_not_hide_a_stall(more: dict[str, object]) -> None:
+    run = stalled(**more).run(0.5)
+    assert STALL + HANG_AFTER_S < run.first("stalled") < STALL + HANG_AFTER_S + 20
+
+
+def test_whoever_comes_to_a_stalled_run_is_told_at_once() -> None:
+    run = stalled(joined=1500.0).run(0.5)
+    assert run.first("stalled") < 1500 + 15
+    assert run.model.watch.since == pytest.approx(1_700_000_000 + STALL + 6, abs=2)
+
+
+def test_a_stall_that_resolves_itself_is_taken_back() -> None:
+    run = stalled(ends=together(stops(back_after=200.0))).run(0.5)
+    assert run.states == ["going", "quiet", "stalled", "going"]
+    assert run.model.watch.finding is None
+    assert run.news[-1] == "steps go on, after 3 min 20 s without one"
+
+
+def test_a_stall_in_which_ranks_begin_to_move_is_taken_back() -> None:
+    run = stalled(frozen=lambda second: EVERYBODY if second < STALL + 60 else 0b0111).run(0.5)
+    assert run.states == ["going", "quiet", "stalled", "quiet"]
+    assert run.model.watch.culprits == 0
+    assert head(run.model.watch, 90.0) == "no step for 90 s · in data.py:118"
+
+
+def test_looks_back_off() -> None:
+    run = stalled().run(2.5)
+    gaps = [round(later - sooner) for sooner, later in zip(run.looks, run.looks[1:], strict=False)]
+    assert gaps[:4] == pytest.approx([wait + 4 for wait in BACKOFF_S], abs=2)
+    assert len([text for text in run.news if "stalled" in text]) == 1, "the same is said once"
+    last = run.model.watch
+    assert last.looks == last.total == len(run.looks)
+    assert last.next_at == pytest.approx((last.looked or 0.0) + BACKOFF_S[-1], abs=2)
+
+
+def test_a_job_of_others_is_looked_at_twice_and_no_more() -> None:
+    run = stalled(
+        ends=together(lambda step: 200.0 if step % 1000 == 0 else 1.0), terms=Terms(most=2), probed=True
+    ).run(2.0)
+    assert len(run.looks) == 2
+    assert run.states.count("quiet") >= 2, "that no step is made is said all the same"
+    assert any("looked at it 2 times" in fact.why for _, fact in run.facts)
+
+
+def test_a_link_that_is_lost_while_stalled_changes_nothing_and_a_look_says_who_did_not_answer() -> None:
+    run = stalled(away={"gpu0": (STALL + 60.0, STALL + 400.0)}).run(0.5)
+    assert run.states == ["going", "quiet", "stalled"]
+    whys = {fact.why for second, fact in run.facts if STALL + 60 < second < STALL + 400}
+    assert "a node did not answer" in whys
+
+
+def test_no_link_at_all_is_no_stall_and_no_look() -> None:
+    both = (STALL + 5.0, STALL + 600.0)
+    run = stalled(away={"gpu0": both, "gpu1": both}).run(0.5)
+    assert run.first("quiet") > both[1], "what was so meanwhile is not known"
+    assert run.first("stalled") < both[1] + 30
+
+
+def test_a_look_that_never_answers_leaves_it_at_quiet() -> None:
+    run = stalled(look_s=0.0).run(0.5)
+    assert run.states == ["going", "quiet"]
+    assert len(run.looks) == 1
+
+
+def test_a_rank_without_its_first_step_long_after_the_others() -> None:
+    def ends(rank: int) -> Iterator[float]:
+        return iter(()) if rank == 3 else steps(rank, lambda step: 1.0)
+
+    run = Run(ends, frozen=lambda second: 0b1000, verdict=lambda second: HUNG).run(0.5)
+    assert run.states == ["going", "stalled"]
+    assert 60 < run.first("stalled") < 90
+    assert run.model.watch.finding is not None
+    assert run.model.watch.finding.certainty == "likely", "others go on"
+    calm = Run(ends, frozen=lambda second: 0).run(0.5)
+    assert calm.states == ["going"]
+    assert len(calm.looks) <= 6
+
+
+def test_a_rank_that_stops_while_others_go_on_and_comes_back() -> None:
+    def ends(rank: int) -> Iterator[float]:
+        return steps(rank, stops(300, back_after=400.0) if rank == 3 else lambda step: 1.0)
+
+    run = Run(ends, frozen=lambda second: 0b1000, verdict=lambda second: HUNG).run(0.5)
+    assert run.states == ["going", "stalled", "going"]
+    assert run.model.watch.finding is None
+
+
+def test_a_stall_that_only_the_log_tells_of() -> None:
+    run = stalled(probed=False, logs=5.0, ends=together(stops())).run(0.5)
+    assert run.states == ["going", "quiet", "stalled"]
+    assert run.first("quiet") - STALL <= 6 * 5 + 15
+
+
+def test_a_job_that_falls_asleep_is_stalled_only_if_somebody_is_accused() -> None:
+    def cpu(rank: int, second: float) -> float:
+        return 90.0 if second < STALL else 0.2
+
+    run = stalled(probed=False, cpu=cpu).run(0.6)
+    assert run.states == ["blind", "quiet", "stalled"]
+    idle = stalled(probed=False, cpu=cpu, verdict=lambda second: TOGETHER).run(0.6)
+    assert idle.states == ["blind", "quiet"]
+
+
+def test_that_nothing_tells_progress_is_said() -> None:
+    run = Run(together(lambda step: 1.0), probed=False).run(0.5)
+    assert run.states == ["blind"]
+    assert "nothing tells the steps" in run.model.watch.why
+    assert news(run.model.watch)[0] == run.model.watch.why
+
+
+def test_a_start_without_a_step_is_looked_at_late() -> None:
+    run = stalled(ends=together(lambda step: 1e9, first_s=1e9), frozen=lambda second: EVERYBODY).run(0.5)
+    assert run.states == ["quiet", "stalled"]
+    assert 10 * HANG_AFTER_S < run.first("quiet") < 10 * HANG_AFTER_S + 30
+    assert news(run.model.watch)[0].startswith("stalled")
+
+
+@pytest.mark.parametrize(
+    ("looked", "steps_known", "front", "expected"),
+    [
+        (Looked(HUNG, still=EVERYBODY), True, True, ("stalled", "io", "sure")),
+        (Looked(HUNG, still=0b0111, moving=0b1000), True, True, ("quiet", "io", "likely")),
+        (Looked(HUNG, still=0b0111), True, True, ("quiet", "io", "likely")),
+        (Looked(HUNG, still=EVERYBODY), True, False, ("stalled", "io", "likely")),
+        (Looked(TOGETHER, still=EVERYBODY), True, True, ("stalled", "together", "unsure")),
+        (Looked(TOGETHER, still=EVERYBODY), False, True, ("quiet", "together", "unsure")),
+        (Looked(TOGETHER, still=EVERYBODY, missing=4), True, True, ("stalled", NOT_ENTERED, "likely")),
+        (Looked(TOGETHER, still=0b1011, moving=4, missing=4), True, True, ("quiet", MOVES, "likely")),
+        (Looked(Finding("moving", "m"), moving=EVERYBODY), True, True, ("quiet", MOVES, "likely")),
+        (Looked(SILENT, still=0b0011), True, True, ("quiet", "silent", "unsure")),
+        (
+            Looked(Finding("ended", "rank 1 was killed", 2, certainty="sure"), still=0b1101),
+            True,
+            True,
+            ("stalled", "ended", "sure"),
+        ),
+        (Looked(Finding("over", "all ended", 0), still=0), True, True, ("quiet", "over", "unsure")),
+    ],
+)
+def test_what_a_look_amounts_to(
+    looked: Looked, steps_known: bool, front: bool, expected: tuple[str, str, str]
+) -> None:
+    state, found = judge(looked, steps=steps_known, front=front)
+    assert (state, found.id, found.certainty) == expected
+
+
+def test_a_finding_comes_back_from_its_event_harmless() -> None:
+    assert unpacked(packed(HUNG)) == HUNG
+    odd = Finding("io", "rank 3 \x1b[2J waits", 8, "\x07x.py", evidence=("a\nb",))
+    back = unpacked(packed(odd))
+    assert "\x1b" not in back.what + back.where
+    assert "\n" not in back.evidence[0]

@@ -1,0 +1,158 @@
+"""Who works while the main thread waits, what is polled and for how long: real processes, a real py-spy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.base.stacks.dump import Dump
+from cockpit.core.stacks.classes import movement
+from cockpit.node import procfs
+from cockpit.node.stacks import idle
+from tests.node import spies
+
+PROGRAM = """
+import concurrent.futures, os, subprocess, sys, threading, time
+
+def trains(path=""):
+    print(flush=True)
+    time.sleep(1000)
+
+def polls_flag(lock_path):
+    print(flush=True)
+    while os.path.exists(lock_path):
+        # until whoever has it is through
+        time.sleep(0.05)
+
+def main(kind, folder):
+    if kind == "join":
+        thread = threading.Thread(target=trains)
+        thread.start()
+        thread.join()
+    if kind == "future":
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(trains).result()
+    if kind == "idle thread":
+        threading.Thread(target=trains, daemon=True).start()
+        time.sleep(1000)
+    if kind == "child":
+        subprocess.run([sys.executable, __file__, "inner", folder])
+    if kind == "other rank":
+        subprocess.run([sys.executable, __file__, "inner", folder], env={**os.environ, "RANK": "3"})
+    if kind == "inner":
+        trains()
+    if kind in ("stale", "held"):
+        polls_flag(os.path.join(folder, kind + ".lock"))
+
+main(*sys.argv[1:])
+"""
+
+KINDS = ("join", "future", "idle thread", "child", "other rank", "stale", "held")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    spies.forget(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Dump]]]:
+    """Three dumps of each, from some time after it has come to rest."""
+    folder = tmp_path_factory.mktemp("deputies")
+    script = folder / "train.py"
+    script.write_text(PROGRAM)
+    for name in ("stale", "held"):
+        (folder / f"{name}.lock").touch()
+    os.utime(folder / "stale.lock", (1, time.time() - 3600))
+    env = {**os.environ, "RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1"}
+    started = [
+        subprocess.Popen([sys.executable, str(script), kind, str(folder)], stdout=subprocess.PIPE, env=env)
+        for kind in KINDS
+    ]
+    for process in started:
+        assert process.stdout
+        assert process.stdout.readline() == b"\n"
+        spies.in_state(process.pid, "S")
+    with (folder / "held.lock").open() as _:
+        looks = [spies.look(*(process.pid for process in started)) for _ in range(3)]
+    yield {kind: [look[place] for look in looks] for place, kind in enumerate(KINDS)}
+    for process in started:
+        for child in procfs.children().get(process.pid, ()):
+            os.kill(child.pid, 9)
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("kind", "deputy"), [("join", "thread"), ("future", "thread"), ("child", "child")])
+def test_whoever_works_for_the_main_thread_is_looked_at(
+    dumps: dict[str, list[Dump]], kind: str, deputy: str
+) -> None:
+    found = dumps[kind][-1]
+    assert found.deputy is not None
+    assert (found.deputy.kind, found.frames[-1].name) == (deputy, "trains")
+    assert found.threads[0].frames[-1].name != "trains"
+    assert found.source == "time.sleep(1000)"
+    assert found.main is not None
+    assert (found.main.call, found.main.state) == ("clock_nanosleep", "S")
+    assert found.deputy.process.switches_after >= found.deputy.process.switches > 0
+
+
+@pytest.mark.parametrize("kind", ["idle thread", "other rank", "stale"])
+def test_who_only_runs_beside_it_is_not(dumps: dict[str, list[Dump]], kind: str) -> None:
+    assert dumps[kind][-1].deputy is None
+
+
+def test_what_sampling_causes_is_no_movement_and_polling_is(dumps: dict[str, list[Dump]]) -> None:
+    assert {kind: movement(each) for kind, each in dumps.items()} == {
+        **dict.fromkeys(KINDS, "frozen"),
+        "stale": "polls",
+        "held": "polls",
+    }
+
+
+def test_the_file_of_a_lock_that_is_polled_is_named(dumps: dict[str, list[Dump]]) -> None:
+    stale, held = dumps["stale"][-1].lock, dumps["held"][-1].lock
+    assert stale is not None
+    assert held is not None
+    assert (os.path.basename(stale.path), stale.holder) == ("stale.lock", 0)
+    assert stale.age_s > 3500
+    assert (os.path.basename(held.path), held.holder) == ("held.lock", os.getpid())
+    assert dumps["stale"][-1].loop == "while os.path.exists(lock_path):"
+    assert [kind for kind in KINDS if dumps[kind][-1].lock] == ["stale", "held"]
+
+
+def test_for_how_long_a_thread_has_slept() -> None:
+    began = time.monotonic()
+    with subprocess.Popen(["sleep", "100"]) as process:
+        spies.in_state(process.pid, "S")
+        slept_s = 0.0
+        while slept_s < 0.5:
+            slept_s = idle.seconds(process.pid, process.pid)
+            if slept_s < 0:
+                pytest.skip("this kernel does not say when a thread ran last")
+            time.sleep(0.05)
+        assert slept_s <= time.monotonic() - began
+        affinity = os.sched_getaffinity(0)
+        assert affinity == os.sched_getaffinity(os.getpid())
+        process.kill()
+    assert idle.seconds(process.pid, process.pid) == -1
+
+
+def test_a_lock_nobody_can_name_is_none(tmp_path: Path) -> None:
+    from cockpit.base.stacks.dump import Frame
+    from cockpit.node.stacks import locks
+
+    frames = (Frame("wait", "torch/utils/file_baton.py", 3),)
+    assert locks.file_of(os.getpid(), frames, ()) is None
+    gone = {"lock_file": f"'{tmp_path}/gone.lock'"}
+    assert locks.file_of(os.getpid(), frames, (gone,)) is None
+    (tmp_path / "lock").touch()
+    found = locks.file_of(os.getpid(), frames, ({"build_directory": f"'{tmp_path}'"},))
+    assert found is not None
+    assert found.path == f"{tmp_path}/lock"
