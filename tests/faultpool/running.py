@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cockpit.core.ranks import ranks_text
 from tests.faultpool import RANKS, unasked
 from tests.faultpool.cases import Case
 from tests.faultpool.script import script
@@ -174,7 +175,9 @@ class Run:
             return {**unasked.NOTHING, **found}, None
         if not watched:
             return None, None
-        return unasked.of_hang(run) if self.case.fault else (unasked.of_spared(run), None)
+        if not self.case.fault:
+            return unasked.of_spared(run), None
+        return unasked.of_hang(run, first=self.case.site == "start")
 
     def said(self) -> str:
         """The end of what was printed."""
@@ -250,4 +253,7 @@ def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) 
 
 def _kept(verdict: dict[str, Any]) -> dict[str, Any]:
     names = ("id", "what", "ranks", "where", "certainty", "severity", "detail", "evidence")
-    return {name: verdict.get(name, "") for name in names}
+    kept = {name: verdict.get(name, "") for name in names}
+    if not isinstance(kept["ranks"], str):  # an event has a list of them
+        kept["ranks"] = ranks_text(kept["ranks"])
+    return kept
