@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,9 @@ ENDED_S = 2.5
 SLOW_STEPS = 2
 """So many steps a slow rank has made before it is looked at."""
 STOP_S = 60
+
+LEAVING = threading.Event()
+"""Set when somebody wants to leave: no run is waited for any more."""
 
 
 class Trouble(Exception):
@@ -103,12 +107,16 @@ class Run:
         concerned = self.case.ranks
         try:
             until(
-                lambda: self._marked("on") >= set(concerned) or watcher.poll() is not None,
+                lambda: (
+                    self._marked("on") >= set(concerned) or watcher.poll() is not None or LEAVING.is_set()
+                ),
                 "the fault",
                 timeout=START_S,
             )
         except AssertionError:
             raise Trouble(f"the fault did not come: {self.said()}") from None
+        if LEAVING.is_set():
+            raise Trouble("interrupted")
         if not self._marked("on") >= set(concerned):
             raise Trouble(f"it ended before the fault: {self.said()}")
         kind = self.case.kind
