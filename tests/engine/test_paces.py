@@ -48,6 +48,16 @@ def test_what_was_seen_is_seen_again(folder: RunFolder) -> None:
     assert seen.usual() == pytest.approx(2.0)
 
 
+def test_when_cpus_enqueued_stays_that(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(60))
+    book.pace.lag = True
+    book.close()
+    seen = again(folder)
+    assert seen.slow() == []
+    assert [late.rank for late in seen.late()] == [3]
+
+
 def test_quick_steps_that_a_log_tells_of_fill_their_time_later_too(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     for step in range(200):
@@ -115,9 +125,9 @@ def test_damage_is_ignored(folder: RunFolder) -> None:
         b"[1,2",
         b"[" * 5000,
         b'{"a": 1}',
-        b'[0,1,1e999,1,"",1,1,1,1,1,true,true,[]]',
-        b'[0,9007199254740993,1,1,"",1,1,1,1,1,true,true,[]]',
-        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,[]]',
+        b'[0,1,1e999,1,"",1,1,1,1,1,true,true,false,[]]',
+        b'[0,9007199254740993,1,1,"",1,1,1,1,1,true,true,false,[]]',
+        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,false,[]]',
         b"\xff\xfe",
     ]
     file.write_bytes(b"".join(lines[:10] + [line + b"\n" for line in junk] + lines[10:]) + b"[0,99")

@@ -24,20 +24,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import Span, union, within, without
-
-SLOW_STEPS = 8
-"""Of the last :data:`LAST_STEPS`, so many must be slow."""
-
-LAST_STEPS = 10
-
-SLOW_BY = 0.10
-"""A step is slow that has this much more work than the median of the same step."""
 
 CLOCKS_US = 5000
 """How far two clocks may differ, microseconds: who is released by the last arrival goes on right after it."""
@@ -73,19 +64,6 @@ class Work(NamedTuple):
     cost_us: int = 0
     lag: bool = False
     why: str = ""
-
-
-class Slow(NamedTuple):
-    """A rank that works longer than the others of its stage.
-
-    :param by: by how much of the median, in the middle of those steps: 0.5 is half as long again
-    :param steps: how many of the last steps are slow
-    """
-
-    rank: int
-    by: float
-    steps: int
-    lag: bool
 
 
 def work(
@@ -309,35 +287,3 @@ class _Rank:
         if any(step.begin_us <= at < step.end_us for at in self._unsure):
             return "not all of its partners have entered"
         return ""
-
-
-def slow(works: Iterable[Work], stages: Mapping[int, int] | None = None) -> list[Slow]:
-    """The ranks that are slow: in at least 8 of the last 10 steps, each against the median of the same step.
-
-    Sequences differ in length from step to step, so a step is only compared with itself; stages of a pipeline
-    have different work, so a rank is only compared with its own.
-
-    :param stages: the stage of each rank; None: all are in one
-    """
-    table: dict[tuple[int, int], dict[int, Work]] = {}
-    for one in works:
-        if one.us is not None:
-            stage = (stages or {}).get(one.rank, 0)
-            table.setdefault((one.step, stage), {})[one.rank] = one
-    over: dict[int, list[float]] = {}
-    lag: set[int] = set()
-    last = sorted({step for step, _ in table})[-LAST_STEPS:]
-    for (step, _), ranks in table.items():
-        middle = median(one.us or 0 for one in ranks.values())
-        if step not in last or middle <= 0 or len(ranks) < 2:
-            continue
-        for rank, one in ranks.items():
-            over.setdefault(rank, []).append((one.us or 0) / middle - 1)
-            if one.lag:
-                lag.add(rank)
-    found = []
-    for rank, shares in over.items():
-        count = sum(share >= SLOW_BY for share in shares)
-        if count >= SLOW_STEPS:
-            found.append(Slow(rank, median(shares), count, rank in lag))
-    return sorted(found, key=lambda one: -one.by)
