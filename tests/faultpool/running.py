@@ -246,8 +246,8 @@ def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) 
         facts["unattended"] = found and _kept(found)
         facts["why"] = "" if found else unasked.WHY
         facts["classes"] = [[one["ranks"], one["doing"], one["movement"]] for one in told["classes"]]
-    except Trouble as error:
-        facts["trouble"] = str(error)
+    except (Trouble, OSError, LookupError, ValueError) as error:
+        facts["trouble"] = str(error) if isinstance(error, Trouble) else repr(error)
     except subprocess.TimeoutExpired as error:
         facts["trouble"] = f"{error.cmd[-3:]} took longer than {error.timeout:.0f} s"
     finally:
