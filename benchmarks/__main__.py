@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, attach, logs, collect and stacks,
-SLURM as well by srun; the rest needs nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, preflight, attach, logs, collect and
+stacks, SLURM as well by srun; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from tests.lab.lab import Lab, LabError
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
     "doctor": doctor.run,
+    "preflight": doctor.preflight,
     "attach": attach.run,
     "foreigncost": attach.cost,
     "badnodes": badnodes.run,
@@ -67,7 +68,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "causes": causes.run,
 }
-IN_LAB = ("connect", "doctor", "attach", "logs", "collect", "stacks")
+IN_LAB = ("connect", "doctor", "preflight", "attach", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
 
 

@@ -231,6 +231,9 @@ class _Job:
 
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
+    async def refresh(self) -> None:
+        """Nothing changes."""
+
     def folder(self, node: str) -> str:
         return ""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.cli import job_options, slurm_options, terminal
+from cockpit.cli import job_options, slurm_options, snapshots, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, add_seconds, rank_set
@@ -47,6 +47,7 @@ EPILOG = """examples:
   cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
   cockpit stacks last --native --ranks 13    C and C++ frames of one rank
   cockpit stacks last --json | jq .verdict
+  cockpit stacks last --list                 the snapshots so far, also those that nodes took by themselves
   cockpit stacks ~/.local/state/cockpit/runs/…/stacks/20261121-040000
   cockpit stacks from-gpu01/ from-gpu02/     two snapshots, each taken on one node, as one
 
@@ -68,6 +69,10 @@ def main(words: list[str]) -> int:
     if args.more:
         return _merge([args.target, *args.more], args)
     meant = nodes or _meant(args.target)
+    if args.list:
+        if not isinstance(meant, RunFolder):
+            raise CockpitError("--list goes with a run", hint="see: cockpit ps")
+        return asyncio.run(snapshots.show(meant, as_json=args.json))
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
     return asyncio.run(_take(meant, args))
@@ -132,6 +137,9 @@ def _parser() -> Parser:
     form.add_argument("--speedscope", metavar="FILE", help="for speedscope; - is stdout")
     form.add_argument("--html", metavar="FILE", help="one page that needs nothing else; - is stdout")
     group.add_argument(
+        "--list", action="store_true", help="the snapshots of RUN so far, also those that its nodes took"
+    )
+    group.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -176,6 +184,8 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
     at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     say(f"snapshot of {when}: {snapshot.title}")
+    if snapshot.by_nodes:
+        say(f"the nodes took it by themselves: {snapshot.by_nodes}")
     lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
     lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
     if lacking:
