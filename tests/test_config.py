@@ -211,6 +211,8 @@ def test_options_of_the_watch_come_before_its_settings(local: Write) -> None:
     assert terminal.watch_options(parser.parse_args([])) == WatchOptions(True, 60.0, "stop")
     words = ["--no-watch", "--hang-after", "5", "--on-hang", "note"]
     assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(False, 5.0, "note")
+    with pytest.raises(CockpitError, match="must be more than 0; --no-watch"):
+        terminal.watch_options(parser.parse_args(["--hang-after", "0"]))
 
 
 def test_the_example_of_the_docs_is_read(local: Write) -> None:

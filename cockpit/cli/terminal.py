@@ -70,10 +70,12 @@ def watch_options(args: argparse.Namespace) -> WatchOptions:
     from cockpit import config
     from cockpit.engine.watching import WatchOptions
 
+    if args.hang_after == 0:
+        raise CockpitError("--hang-after must be more than 0", hint="--no-watch switches it off")
     settings = config.load().watch
     return WatchOptions(
         settings.look and not args.no_watch,
-        args.hang_after or settings.hang_after,
+        settings.hang_after if args.hang_after is None else args.hang_after,
         args.on_hang or settings.on_hang,
     )
 

@@ -60,6 +60,7 @@ class Run:
     :param set_by: at this second its clock is set, by so much
     :param joined: second at which the cockpit is started
     :param lies: what a node says of its ranks in place of what is so: steps and ages
+    :param never: a rank that is not started
     :param look_s: seconds that a look takes; 0: it never ends
     """
 
@@ -76,6 +77,7 @@ class Run:
     set_by: tuple[float, float] = (0.0, 0.0)
     joined: float = 0.0
     lies: Callable[[int, float], tuple[int, float] | None] = lambda rank, second: None
+    never: int = -1
     look_s: float = 4.0
     terms: Terms = field(default_factory=Terms)
 
@@ -84,7 +86,7 @@ class Run:
         self._happens(BEGAN, "planned", "", nodes=NODES)
         for node, ranks in NODES.items():
             self._happens(BEGAN, "link", node, state="ok")
-            for rank in ranks:
+            for rank in set(ranks) - {self.never}:
                 self._happens(BEGAN, "rank_started", node, rank=rank, pid=100 + rank)
                 if self.probed:
                     self._happens(BEGAN, "rank_probe", node, rank=rank, pid=100 + rank, torch="2.13.0")

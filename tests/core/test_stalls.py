@@ -280,6 +280,18 @@ def test_a_start_without_a_step_is_looked_at_late() -> None:
     assert news(run.model.watch)[0].startswith("stalled")
 
 
+def test_ranks_that_wait_for_one_that_never_starts() -> None:
+    missing = Finding("missing", "rank 3 has not started: 3 ranks wait", 0b1000, certainty="likely")
+    run = Run(
+        together(lambda step: 1e9, first_s=1e9),
+        never=3,
+        frozen=lambda second: 0b0111,
+        verdict=lambda second: missing,
+    ).run(0.3)
+    assert run.states == ["quiet", "stalled"]
+    assert run.model.watch.culprits == 0b1000
+
+
 @pytest.mark.parametrize(
     ("looked", "steps_known", "front", "expected"),
     [

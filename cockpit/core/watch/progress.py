@@ -16,6 +16,8 @@ FRESH_S = 5.0
 """A node that was not measured for so long cannot tell that its ranks stand still."""
 IDLE_PERCENT = 10.0
 """Of one core: a rank that uses less sleeps; threads of libraries that only look around use some."""
+START = 10
+"""So many times as long as a rank may stand still it may begin later than the others."""
 ACTIVE = 5
 """Measurements in which ranks were at work, before their sleep means anything."""
 GAPS, NEEDED = 20, 3
@@ -108,10 +110,11 @@ class Tracker:
         :param at: unix seconds
         """
         ranks = [rank for rank in run.ranks.values() if rank.state is RankState.RUNNING]
-        # Of a few only it is not known yet what the others will do.
-        whole = bool(ranks) and not any(
-            rank.state in (RankState.WAITING, RankState.STARTING) for rank in run.ranks.values()
-        )
+        starts = ((rank.started_at or 0.0) - run.nodes[rank.node].offset_s for rank in ranks)
+        began = max(starts, default=at)
+        # Others may be on their way; but some never start.
+        awaited = any(rank.state in (RankState.WAITING, RankState.STARTING) for rank in run.ranks.values())
+        whole = bool(ranks) and not (awaited and at - began < START * self._least_s)
         runs = whole and not run.stop_reason and not run.job_end and run.first_failure() is None
         nodes = {rank.node: run.nodes[rank.node] for rank in ranks}
         lost = tuple(name for name, node in nodes.items() if node.link != "ok")
@@ -121,9 +124,6 @@ class Tracker:
         )
         self._mind_activity(at, linked, ranks)
         noting = any(rank.probe is not None and not rank.probe.steps for rank in ranks)
-        began = (
-            max((rank.started_at or 0.0) - run.nodes[rank.node].offset_s for rank in ranks) if ranks else at
-        )
         behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
         source, mark, age, usual, step = self._front(at, run, ranks, pace)
         # No step is older than the process that made it, whatever a node says.
