@@ -137,6 +137,8 @@ class Session:
         self._found: dict[str, tuple[Fact, ...]] = {}
         self._stop: events.StopAsked | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._companions: list[asyncio.Task[None]] = []
+        """What goes on beside the watch, also while that has failed and begins again."""
         self._taken: asyncio.Task[None] | None = None
         """Finds out why the nodes were taken back, where they were lent."""
         self._signalled = False
@@ -427,7 +429,7 @@ class Session:
                 first = self.manifest.nodes[0].name
                 self._note(first, events.Note(str(InternalError(error, where=what))), record=False)
 
-        self._tasks.append(asyncio.create_task(guarded()))
+        self._companions.append(asyncio.create_task(guarded()))
 
     def _note(self, name: str, fact: Fact, *, record: bool = True) -> None:
         """What we ourselves see of a node now."""
@@ -622,10 +624,11 @@ class Session:
 
     async def close(self) -> None:
         """Leave: the run goes on."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._companions]
+        for task in tasks:
             task.cancel()
         # Each ends within a few seconds; whatever happens, so do we.
-        ended = asyncio.gather(*self._tasks, return_exceptions=True)
+        ended = asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.wait({ended}, timeout=_CLOSE_S)
         await self.pool.close()
         for spool in self._spools.values():
