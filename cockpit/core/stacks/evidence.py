@@ -380,6 +380,18 @@ class Case:
                 found.setdefault(rank, told)
         return found
 
+    def lock_holders(self, ranks: int) -> int:
+        """Ranks whose process, or one below it, has the lock open that these poll."""
+        holders = {
+            dump.lock.holder for rank in ranks_of(ranks) for dump in self.dumps(rank)[-1:] if dump.lock
+        }
+        found = 0
+        for rank, dump in self.sample.dumps.items():
+            process = dump.process
+            if process is not None and holders & {process.pid, *(child.pid for child in process.children)}:
+                found |= 1 << rank
+        return found & self.live & ~ranks
+
     def _where_it_was(self, rank: int, closer: Dump) -> bool:
         """Whether a closer look found a rank where the samples did."""
         return python_frames(closer.frames) == python_frames(self.snapshot.stack(rank))
