@@ -414,5 +414,21 @@ def test_the_one_that_differs_from_equal_others_is_named() -> None:
         assert "Meeting.join" in named(found, "absent", 2, certainty="likely")
         alone = verdict(snapshot(4, waits))
         assert (alone.ranks, alone.certainty) == (0, "unsure"), alone
+
+    def asks(line: int, call: str) -> Told:
+        at = (*MAIN, Frame("Meeting.join", "./train.py", line))
+        polls = polling(at, loop="while not os.path.exists(path):")
+
+        def told(look: int) -> Dump:
+            found = polls(look)
+            assert found is not None
+            assert found.process is not None
+            return replace(found, process=found.process._replace(call=call))
+
+        return told
+
+    # Of a loop some are at one line, and some at another.
+    odd = {1: asks(76, ""), 2: still(USER, call="pselect6"), 3: asks(76, "")}
+    named(verdict(snapshot(4, asks(75, "clock_nanosleep"), odd)), "io", 2, certainty="likely")
     found = verdict(snapshot(4, polls, {2: still(COMPUTES, moves=True)}))
     assert (found.severity, found.certainty) == ("warning", "likely"), found

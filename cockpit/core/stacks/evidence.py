@@ -181,7 +181,7 @@ class Case:
         if most is None or not most.frozen or (most.kind != "library" and most.ranks == self.live):
             return None
         act = most.found.doing
-        polls = most.found.movement == "polls" and most.kind in ("sleep", "user")
+        polls = most.found.movement == "polls" and most.kind not in ("lock", "build", "loader")
         joins = most.kind == "io" and act.what in ("socket", "pipe", "") and not serves(most)
         return most if most.kind == "library" or polls or joins else None
 
