@@ -231,6 +231,8 @@ class _Job:
 
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
+    problems = ()
+
     async def refresh(self) -> None:
         """Nothing changes."""
 

@@ -291,6 +291,7 @@ class FoundRank:
 
     :param above: the processes above it, the nearest first
     :param started_by: the command line of its launcher
+    :param local_size: how many ranks its launcher started on this node
     :param inferred: how its number was found if its environment does not say it
     """
 
@@ -316,6 +317,7 @@ class FoundRank:
     inferred: str = bound(Text(100, "[a-z_]*"), "")
     step: str = bound(PLACE, "")
     """Of a SLURM job, like ``12.3``; empty: it is in none."""
+    local_size: Optional[int] = maybe(Whole(0, RANK_LIMIT))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from cockpit.base.answers import SeekAnswer
 from cockpit.base.gate import Malformed, read
 from cockpit.core.run import jobs as finding
-from cockpit.core.run.jobs import Job, Jobs, choose, missing_text, within
+from cockpit.core.run.jobs import Job, Jobs, choose, missing_text, was_on, within
 from cockpit.errors import CockpitError, Exit
 
 NOON = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
@@ -339,3 +339,15 @@ def test_a_process_or_words_say_which_job() -> None:
         choose(jobs, match="(")
     with pytest.raises(CockpitError, match="2 jobs run there"):
         choose(jobs, match="python")
+
+
+def test_on_which_node_a_missing_rank_was_is_proven_by_its_neighbours() -> None:
+    here = {"local_size": 2, "world_size": 4}
+    job = only(node1=said(told(0, **here)), node2=said(told(2, **here), told(3, **here)))
+    assert (was_on(job, 1), was_on(job, 7)) == ("node1", "")
+    # Without the variable it may be on a node that was not asked.
+    job = only(node1=said(told(0)), node2=said(told(2), told(3)))
+    assert was_on(job, 1) == ""
+    # Two nodes that both say so are believed neither.
+    job = only(node1=said(told(0, local_size=4)), node2=said(told(2, local_rank=0, local_size=4)))
+    assert (was_on(job, 1), was_on(job, 3)) == ("node1", "")

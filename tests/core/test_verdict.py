@@ -610,7 +610,7 @@ def test_every_snapshot_has_a_verdict_and_no_victim_is_sure(answers: list[int], 
         gone = {0} if why and why != "starting" else set()
         victims = {r for r, number in enumerate(answers) if number < 5 and r not in gone}
         assert not found.ranks & mask_of(victims)
-        assert looks >= 2
+        assert looks >= 2 or found.id == "ended"  # which was recorded
 
 
 OWN_BARRIER = (*MAIN, Frame("Meeting.barrier", "./meeting.py", 38))

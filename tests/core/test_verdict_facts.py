@@ -182,6 +182,9 @@ def test_who_builds_is_told_from_who_waits_for_that() -> None:
     waits, builds = polling(BUILD), still(BUILDS, call="poll")
     found = verdict(snapshot(4, waits, {2: builds}))
     assert "rank 2 builds an extension, 3 ranks wait for it" in named(found, "build", 2, certainty="likely")
+    # Its own way to build is in the script: it is the one that does not wait.
+    mine = still((*MAIN, Frame("compile_ops", "./train.py", 75)), call="wait4")
+    named(verdict(snapshot(4, waits, {1: mine})), "build", 1, certainty="likely")
     nobody = verdict(snapshot(4, waits))
     assert "no rank does" in named(nobody, "build", 0, 1, 2, 3, certainty="likely")
 
@@ -256,6 +259,12 @@ def test_collectives_in_different_orders() -> None:
     taken = snapshot(4, still(ALL_REDUCE))
     taken.collectives = recorders(wait(0b0111, 0b1000, 20, group="a"), wait(0b1000, 0b0111, 9, group="b"))
     assert "different orders" in named(verdict(taken), "order", 3, certainty="sure")
+    # Gloo does not say who is in a group that is used for the first time.
+    lone = [replace(wait(1 << rank, 0, 1, group=f"g{rank}"), lone=True) for rank in (0, 3)]
+    taken.collectives = recorders(wait(0b0110, 0b1001, 20), *lone)
+    named(verdict(taken), "order", 0, 3, certainty="sure")
+    taken.collectives = recorders(lone[0])
+    assert verdict(taken).id == "together"
     # Groups that have nothing to do with each other.
     taken.collectives = recorders(wait(0b0001, 0b0010, 20, group="a"), wait(0b0100, 0b1000, 9, group="b"))
     assert verdict(taken).id != "order"
@@ -306,6 +315,9 @@ def test_a_wrong_source() -> None:
     assert "rank 3 receives from rank 0, which sends to rank 2" in named(
         found, "mismatch", 3, certainty="likely"
     )
+    taken = snapshot(4, still(ALL_REDUCE), {3: still(RECV)})
+    with_peers(taken, r3=("src", 1))
+    named(verdict(taken), "mismatch", 3, certainty="likely")
     # A pipeline: everybody waits for who comes before, and that one computes.
     taken = snapshot(4, still(RECV), {0: still(COMPUTES, moves=True)})
     with_peers(taken, r1=("src", 0), r2=("src", 1), r3=("src", 2))
@@ -402,5 +414,21 @@ def test_the_one_that_differs_from_equal_others_is_named() -> None:
         assert "Meeting.join" in named(found, "absent", 2, certainty="likely")
         alone = verdict(snapshot(4, waits))
         assert (alone.ranks, alone.certainty) == (0, "unsure"), alone
+
+    def asks(line: int, call: str) -> Told:
+        at = (*MAIN, Frame("Meeting.join", "./train.py", line))
+        polls = polling(at, loop="while not os.path.exists(path):")
+
+        def told(look: int) -> Dump:
+            found = polls(look)
+            assert found is not None
+            assert found.process is not None
+            return replace(found, process=found.process._replace(call=call))
+
+        return told
+
+    # Of a loop some are at one line, and some at another.
+    odd = {1: asks(76, ""), 2: still(USER, call="pselect6"), 3: asks(76, "")}
+    named(verdict(snapshot(4, asks(75, "clock_nanosleep"), odd)), "io", 2, certainty="likely")
     found = verdict(snapshot(4, polls, {2: still(COMPUTES, moves=True)}))
     assert (found.severity, found.certainty) == ("warning", "likely"), found

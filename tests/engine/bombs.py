@@ -175,6 +175,8 @@ class _Job:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
+    problems = ()
+
     async def refresh(self) -> None:
         pass
 

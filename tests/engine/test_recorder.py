@@ -69,6 +69,8 @@ class FakeJob:
     def places(self) -> dict[int, Place]:
         return {rank: Place(self.nodes[rank // 2], pid=rank) for rank in range(4)}
 
+    problems = ()
+
     async def refresh(self) -> None:
         pass
 

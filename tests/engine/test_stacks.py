@@ -108,6 +108,8 @@ class FakeParty:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node in self.nodes for rank in self.ranks(node)}
 
+    problems = ()
+
     async def refresh(self) -> None:
         pass
 

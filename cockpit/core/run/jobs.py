@@ -60,6 +60,7 @@ class Found:
     started_by: str = ""
     ns_pid: int = 0
     inferred: str = ""
+    local_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,21 @@ def _listed(jobs: Sequence[Job]) -> str:
     return "".join(f"\n  --job {number}  {_described(job, users)}" for number, job in enumerate(jobs, 1))
 
 
+def was_on(job: Job, rank: int) -> str:
+    """The node on which a rank that is missing was started, if its neighbours there prove it; else empty.
+
+    Launchers number the ranks of a node one after the other, and tell each how many there are.
+    """
+    nodes = set()
+    for number, found in job.ranks.items():
+        if found.local_size is None or found.local_rank is None or found.inferred:
+            continue
+        first = number - found.local_rank
+        if 0 <= first <= rank < first + found.local_size:
+            nodes.add(found.node)
+    return nodes.pop() if len(nodes) == 1 else ""
+
+
 def missing_text(job: Job) -> str:
     """Which ranks were not found, in words; empty: all were."""
     if not job.missing:
@@ -315,6 +331,7 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
         _text(told.started_by),
         told.ns_pid,
         told.inferred,
+        told.local_size,
     )
     address = f"{addr}:{port}" if addr and port else addr
     # They say nothing about another machine, or another container's network.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cockpit.base.stacks.dump import Dump, Frame
-from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames
+from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames, user_frame
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Snapshot
 
@@ -109,7 +109,7 @@ def _between(before: Dump, after: Dump) -> str:
 def places(dump: Dump) -> tuple[object, ...]:
     """Where a stack is: in a loop that asks again and again, whichever of its lines it is at."""
     frames = python_frames(dump.frames)
-    if frames and _asks(dump):
+    if dump.loop and frames and user_frame(frames) == frames[-1]:
         return (*frames[:-1], frames[-1][:2])
     return frames
 
@@ -136,7 +136,7 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
     if not snapshot.samples:
         return []
     newest = snapshot.samples[-1].dumps
-    groups: dict[tuple[tuple[Frame, ...], str, str, str, str], int] = {}
+    groups: dict[tuple[str, str, tuple[object, ...]], int] = {}
     for rank, dump in newest.items():
         state = dump.process.state if dump.process is not None else ""
         state = state if state in "DTtZ" else ""
@@ -144,10 +144,14 @@ def classes(snapshot: Snapshot) -> list[RankClass]:
         does = _doing(dump)
         # The file that is read differs from rank to rank.
         what = does.what if does.kind == "collective" else "" if dump.threads else does.text
-        key = (python_frames(dump.frames), state, moves, does.kind, what)
+        alike: tuple[object, ...] = (python_frames(dump.frames), does.kind, what)
+        if moves == "polls":
+            # Some sleep just now, and some ask.
+            alike = (places(dump), does.kind in WAITING and what)
+        key = (state, moves, alike)
         groups[key] = groups.get(key, 0) | 1 << rank
     made = []
-    for (_, state, moves, _, _), ranks in groups.items():
+    for (state, moves, _), ranks in groups.items():
         lowest = next(ranks_of(ranks))
         dump = newest[lowest]
         does = _named(_doing(dump), ranks, snapshot)

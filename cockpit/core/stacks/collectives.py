@@ -75,6 +75,7 @@ class Wait:
     :param absent: members that have not entered it
     :param unknown: members of which that is not known
     :param waited_s: for how long that has certainly been so
+    :param lone: whether one rank waits in it, and who else is in this group is not known
     """
 
     group: str = bound(_WORDS)
@@ -86,6 +87,7 @@ class Wait:
     absent: int = bound(_MASK)
     unknown: int = bound(_MASK, 0)
     waited_s: float = bound(_SECONDS, 0.0)
+    lone: bool = bound(FLAG, False)
 
     @property
     def name(self) -> str:
@@ -241,6 +243,7 @@ def _wait(found: Collective) -> Wait:
         found.absent,
         found.unknown,
         found.waited_us / 1e6,
+        not found.sure and found.going == found.members and found.going.bit_count() == 1,
     )
 
 

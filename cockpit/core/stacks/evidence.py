@@ -181,7 +181,7 @@ class Case:
         if most is None or not most.frozen or (most.kind != "library" and most.ranks == self.live):
             return None
         act = most.found.doing
-        polls = most.found.movement == "polls" and most.kind in ("sleep", "user")
+        polls = most.found.movement == "polls" and most.kind not in ("lock", "build", "loader")
         joins = most.kind == "io" and act.what in ("socket", "pipe", "") and not serves(most)
         return most if most.kind == "library" or polls or joins else None
 
@@ -379,6 +379,18 @@ class Case:
             if told is not None and waits >> rank & 1 and self._where_it_was(rank, dump):
                 found.setdefault(rank, told)
         return found
+
+    def lock_holders(self, ranks: int) -> int:
+        """Ranks whose process, or one below it, has the lock open that these poll."""
+        holders = {
+            dump.lock.holder for rank in ranks_of(ranks) for dump in self.dumps(rank)[-1:] if dump.lock
+        }
+        found = 0
+        for rank, dump in self.sample.dumps.items():
+            process = dump.process
+            if process is not None and holders & {process.pid, *(child.pid for child in process.children)}:
+                found |= 1 << rank
+        return found & self.live & ~ranks
 
     def _where_it_was(self, rank: int, closer: Dump) -> bool:
         """Whether a closer look found a rank where the samples did."""

@@ -89,6 +89,11 @@ class Party(Protocol):
         """Every rank the job should have, with what is known about it now."""
         ...
 
+    @property
+    def problems(self) -> Sequence[str]:
+        """What does not fit together, a sentence each: two processes with one rank."""
+        ...
+
     async def refresh(self) -> None:
         """Take in what was recorded meanwhile, such as how ranks have ended.
 

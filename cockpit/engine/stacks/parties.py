@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, choose, group, has_named, within
+from cockpit.core.run.jobs import Found, Job, choose, group, has_named, was_on, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -66,6 +66,11 @@ class RunParty:
         runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
         ended_at = None if runs or not rank.ended_at else self._model.ended_at(rank)
         return Place(rank.node, None, rank.pid, "" if runs else rank.text, ended_at=ended_at)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """None: the run record has one process for each rank."""
+        return ()
 
     async def refresh(self) -> None:
         """Take in what was recorded meanwhile, such as how ranks have ended."""
@@ -180,8 +185,15 @@ class JobParty:
         if self._silent:
             why += f"; {nodes_text(self._silent)} did not answer"
         for rank in range(self.job.world):
-            found.setdefault(rank, Place("", why=why))
+            node = "" if rank in found else was_on(self.job, rank)
+            gone = f"gone: it was started on {node}, and is not there any more"
+            found.setdefault(rank, Place(node, why=gone if node else why))
         return found
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What does not fit together, a sentence each."""
+        return [text for text in self.job.problems if " is there twice" in text]
 
     async def refresh(self) -> None:
         """Nothing is recorded of these ranks."""

@@ -30,11 +30,15 @@ _SLURM = _FAMILIES[3]
 _STEP = ("SLURM_STEP_ID", "SLURM_STEPID")
 _MPI_JOB = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
 
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+"""How many ranks a launcher has started on this node: torchrun, deepspeed, MPI."""
+
 _VARIABLES = re.compile(
     r"\0(%s|ACCELERATE_[A-Z_]+)=([^\0]*)"
     % "|".join(
         (
             *(name for family in _FAMILIES for name in (family.rank, *family.size, *family.local)),
+            *_LOCAL_SIZES,
             *(*_STEP, *_MPI_JOB, "SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT", "CROSS_RANK"),
             *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", record.ENV_RUN, record.ENV_NODE),
         )
@@ -53,6 +57,7 @@ class Claim(NamedTuple):
     :param port: the master's; empty if none was chosen yet
     :param job: the launcher's own name for the job; may be empty
     :param step: the step of a SLURM job that it is in, like ``12.3``; empty: in none
+    :param local_size: how many ranks of its job were started on this node
     """
 
     rank: int
@@ -68,6 +73,7 @@ class Claim(NamedTuple):
     port: str
     job: str
     step: str
+    local_size: Optional[int] = None
 
     @property
     def place(self) -> Tuple[Any, ...]:
@@ -119,6 +125,7 @@ def read(data: bytes) -> Optional[Claim]:
         port="" if port == "0" else port,
         job=_job(env),
         step=_step(env),
+        local_size=_number(env, _LOCAL_SIZES) or None,
     )
 
 

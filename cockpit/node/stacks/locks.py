@@ -12,7 +12,9 @@ from cockpit.node import procfs
 from cockpit.node.stacks.harmless import harmless
 
 _POLLS = re.compile(r"^(torch/utils/file_baton|filelock/|fasteners/|portalocker/|python/multiprocessing/)")
-_LOCK = re.compile(r"lock", re.IGNORECASE)
+_PAUSES = frozenset(("clock_nanosleep", "nanosleep", "select", "pselect6"))
+"""What a loop does that asks for something again and again."""
+
 _PATH = re.compile(r"""["'](/[^"'\0]{1,1000})["']""")
 _NAMED = re.compile(r"\block(_?(file|path|name))?\b|_lock_?(file|path)?\b", re.IGNORECASE)
 _BATON = "torch/utils/file_baton.py"
@@ -28,7 +30,8 @@ def polls(dump: Dump) -> bool:
     inner = dump.frames[-3:]
     if any(_POLLS.match(frame.file) for frame in inner):
         return True
-    return bool(dump.loop and _LOCK.search(dump.loop + dump.source))
+    main = dump.main
+    return bool(dump.loop) and main is not None and main.call in _PAUSES
 
 
 def file_of(pid: int, frames: Sequence[Frame], variables: Sequence[Dict[str, str]]) -> Optional[LockFile]:

@@ -440,6 +440,7 @@ def _told(one: _Rank) -> Dict[str, Any]:
     return {
         "rank": said.rank,
         "local_rank": said.local,
+        "local_size": said.local_size,
         "world_size": said.size,
         "attempt": said.attempt,
         "job": {

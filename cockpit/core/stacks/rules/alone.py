@@ -103,7 +103,9 @@ def at_one_place(case: Case) -> Finding | None:
         headline += "" if file.holder else ", which nobody holds"
         certainty = "sure" if not file.holder and case.lasts and group == case.live else "likely"
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
-    if kind == "io" and not serves(part) and len({one.found.doing.text for one in parts}) == 1:
+    # A socket leads to somebody who may just have nothing to say.
+    outside = part.found.doing.what not in ("", "socket") and not serves(part)
+    if kind == "io" and outside and len({one.found.doing.text for one in parts}) == 1:
         does = part.found.doing.text
         headline = (
             f"{ranks_words(group) if group != case.live else every_text(group, '', '').strip()}: {does}"
@@ -120,6 +122,11 @@ def at_one_place(case: Case) -> Finding | None:
 def _build(case: Case, group: int, found: Finding) -> Finding:
     """Who waits for a build: whoever builds is what they wait for, if somebody does."""
     builders = union(one for one in case.others if one.found.doing.what == "builds")
+    differs = [one for one in case.others if not one.ranks & group]
+    if not builders and 2 * count(group) > count(case.live):
+        # Whoever does something else than to wait for the lock is the one that has it.
+        builders = union(differs)
+    builders = case.lock_holders(group) or builders
     waits = group & ~builders
     if not builders:
         words = (
@@ -128,12 +135,13 @@ def _build(case: Case, group: int, found: Finding) -> Finding:
         return replace(found, what=f"{words} for a build that no rank does")
     part = next(one for one in case.others if one.ranks & builders)
     headline = f"{ranks_words(builders, 'builds', 'build')} an extension"
+    if part.found.doing.what != "builds":
+        headline = f"{ranks_words(builders, 'has', 'have')} not built"
     if waits:
-        headline += f", {number_text(waits, 'waits', 'wait')} for it"
-    kind, detail, steps = story(case, part, case.dumps(next(ranks_of(builders)))[-1])
-    return replace(
-        found, id=kind, what=headline, ranks=builders, where=part.where, detail=detail, steps=steps
-    )
+        it = "for it" if part.found.doing.what == "builds" else "for a build"
+        headline += f", {number_text(waits, 'waits', 'wait')} {it}"
+    _, detail, steps = story(case, part, case.dumps(next(ranks_of(builders)))[-1])
+    return replace(found, what=headline, ranks=builders, where=part.where, detail=detail, steps=steps)
 
 
 def loop(case: Case) -> Finding | None:

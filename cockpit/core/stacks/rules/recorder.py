@@ -18,7 +18,7 @@ def order(case: Case) -> Finding | None:
         (one, other)
         for place, one in enumerate(waits)
         for other in waits[place + 1 :]
-        if one.absent & other.going and other.absent & one.going and one.key != other.key
+        if one.key != other.key and _crossed(one, other)
     )
     found = next(pairs, None)
     if found is None:
@@ -26,13 +26,24 @@ def order(case: Case) -> Finding | None:
     one, other = found
     if count(other.going) > count(one.going):
         one, other = other, one
-    few = other.going & one.absent
+    few = other.going & (one.absent or other.going)
     headline = f"{ranks_words(few)} and {ranks_words(one.going)} call collectives in different orders"
     detail = "They wait for each other in two groups, each in the one that the other has not entered yet."
     # Of two halves neither is the odd one.
     odd = few if count(few) < count(one.going) else few | one.going
     facts = (_wait_words(one), _wait_words(other), case.wait_fact(), case.unheard_fact())
     return Finding("order", headline, odd, _where(case, few), detail, facts, _certainty(case, odd), STEPS)
+
+
+def _crossed(one: Wait, other: Wait) -> bool:
+    """Whether those in one wait for those in the other, and these for them.
+
+    Of groups that gloo has never used before nobody knows who is in them: two that wait alone wait for each
+    other.
+    """
+    if one.lone and other.lone:
+        return one.going != other.going
+    return bool(one.absent & other.going and other.absent & one.going)
 
 
 def differ(case: Case) -> Finding | None:
@@ -70,6 +81,14 @@ def circle(case: Case) -> Finding | None:
         return Finding("order", headline, ranks, _where(case, ranks), detail, facts, _certainty(case, ranks))
     for rank, (peer, send) in edges.items():
         other = edges.get(peer)
+        alone = 2 * len(edges) < count(case.live) and not case.others
+        if other is None and alone and case.waiting >> peer & 1:
+            # Of a pipeline nobody is in a collective while another one receives from it.
+            what = next(one.what for one in case.waits if one.ranks >> peer & 1)
+            headline = f"rank {rank} {_does(peer, send)}, which is in {what}"
+            facts = (case.wait_fact(), case.unheard_fact())
+            where = _where(case, 1 << rank)
+            return Finding("mismatch", headline, 1 << rank, where, "", facts, "likely", STEPS)
         # Who sends to somebody else, or receives from somebody else who expects that, is not the odd one.
         if other is None or other[0] == rank or send:
             continue
