@@ -23,7 +23,7 @@ else:
 LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
 
-_TABLES = ("quotas", "notices", "watch", "keys")
+_TABLES = ("quotas", "notices", "watch", "evidence", "keys")
 
 _OWN = ("notify",)
 """Keys that count in a person's own settings only: a folder that one got from others runs nothing."""
@@ -87,6 +87,20 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What supervisors keep of ranks, whether or not anybody watches; docs/evidence.md explains it.
+
+    :param keep: whether they keep anything
+    :param after: seconds without a step, where steps are known
+    :param idle: seconds without output and with idle processors, where they are not
+    """
+
+    keep: Flag = True
+    after: Seconds = 30.0
+    idle: Seconds = 45.0
+
+
+@dataclass(frozen=True)
 class Settings:
     """What may be in a file of settings; docs/config.md explains each."""
 
@@ -100,6 +114,7 @@ class Settings:
     notify: Command = ""
     notices: Notices = field(default_factory=Notices)
     watch: Watch = field(default_factory=Watch)
+    evidence: Evidence = field(default_factory=Evidence)
     quotas: Quotas = field(default_factory=Quotas)
     keys: Mapping[str, Keys] = field(default_factory=dict)
 
@@ -112,7 +127,12 @@ class Config(Settings):
     """The file, or files, that ``keys`` came from."""
 
 
-_MADE: Mapping[str, Callable[..., Any]] = {"quotas": Quotas, "notices": Notices, "watch": Watch}
+_MADE: Mapping[str, Callable[..., Any]] = {
+    "quotas": Quotas,
+    "notices": Notices,
+    "watch": Watch,
+    "evidence": Evidence,
+}
 
 
 def load() -> Config:

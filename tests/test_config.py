@@ -146,11 +146,12 @@ def test_the_docs_list_every_key_with_its_value() -> None:
     expected = {
         field.name: json.dumps(field.default)
         for field in fields(config.Config)
-        if field.name not in ("quotas", "notices", "watch", "keys", "where")
+        if field.name not in ("quotas", "notices", "watch", "evidence", "keys", "where")
     }
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Quotas)}
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Notices)}
     expected |= {field.name: json.dumps(field.default) for field in fields(config.Watch)}
+    expected |= {field.name: json.dumps(field.default) for field in fields(config.Evidence)}
     assert {name: value for name, value in table.items() if name in expected} == expected
 
 

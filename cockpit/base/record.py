@@ -13,6 +13,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``rank-N.exit.json``     written by the wrapper of rank N when it ended
 ``rank-N.environ.json``  the environment that rank N was started with, without secrets; by its wrapper
 ``stop.json``            present when somebody asked to stop
+``evidence/``            what the supervisor kept of ranks that stood still, or as one failed
+``evidence.json``        present when a cockpit asked for evidence
 ``reports/``             a profiler's files
 ``probe/``               of ranks' probes: ``<rank>.<pid>.sock`` (torch's worker server), ``….json`` (how
                          it went), at the end of the run ``….ring`` (the last steps)
@@ -34,6 +36,9 @@ LAUNCHER_LOG = "launcher.log"
 SUPERVISOR_LOG = "supervisor.log"
 STOP = "stop.json"
 REPORTS = "reports"
+EVIDENCE = "evidence"
+"""A folder: a file each time that the ranks stood still, or that one failed."""
+WISH = "evidence.json"
 NODE_PYZ = "node.pyz"
 RANKWRAP = "rankwrap"
 LAUNCH_SH = "launch.sh"
@@ -62,6 +67,9 @@ ENV_PROBE = "COCKPIT_PROBE"
 """How the ranks are to be probed, ``auto`` or ``on``; not set: not at all. A rank's Python has more in it."""
 ENV_RINGS = "COCKPIT_RINGS"
 """The folder of the ranks' rings, in memory; not set: there is none."""
+
+ENV_HOLD = "COCKPIT_HOLD"
+"""Seconds that the wrapper of a failed rank waits for evidence of the others; not set: it does not."""
 
 
 def rank_log(rank: int) -> str:

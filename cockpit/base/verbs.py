@@ -157,6 +157,13 @@ class Stop(Request["answers.StopAnswer", "answers.Nothing"]):
 
 
 @dataclass(frozen=True)
+class Keep(Request["answers.KeepAnswer", "answers.Nothing"]):
+    """asks the supervisor of a folder to keep, now, what its ranks are doing"""
+
+    dir: str = bound(PATH)
+
+
+@dataclass(frozen=True)
 class Discard(Request["answers.Nothing", "answers.Nothing"]):
     """removes the folder of a launch that was taken back"""
 
@@ -210,10 +217,12 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
-    """ranks with these tags; empty: all"""
+    """ranks with these tags; empty: all; `pid`, `match`: and a Python program that is none"""
 
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
+    pid: int = bound(Whole(0, 1 << 30), 0)
+    match: str = bound(Text(4096), "")
 
 
 @dataclass(frozen=True)
@@ -324,6 +333,7 @@ _ALL = (
     Trial,
     Launch,
     Stop,
+    Keep,
     Discard,
     Status,
     Runs,

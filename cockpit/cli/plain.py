@@ -20,11 +20,13 @@ from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
 from cockpit.engine.calls.caller import Caller, ways
+from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.logs.spooled import SpooledLogs
@@ -85,15 +87,23 @@ class Live:
             sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold
         )
         self._narrator: Narrator | None = None
+        self._steps: SaidSteps | None = None
         self._leaving = output.leaving
 
     def joined(self, model: RunModel, pace: Pace) -> None:
-        """Tell people what events mean, using the session's model."""
+        """Tell people what events mean, using the session's model; take in the steps that logs tell of."""
         self._narrator = Narrator(model)
+        self._steps = SaidSteps(pace)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
+        self.count(rank, data)
         self._printer.feed(node, rank, data, offset)
+
+    def count(self, rank: int | None, data: bytes) -> None:
+        """Take in the steps that new bytes of a log tell of."""
+        if self._steps is not None and rank is not None:
+            self._steps.read(rank, data, time.time())
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""
@@ -159,6 +169,7 @@ async def watch(
     session.watch()
     watch_works(session)
     watch_stalls(session, output.stalls)
+    keeper = keep_evidence(session)
     _call_from(session, output)
     if missed is not None:
         # A question that nobody answers does not outlast the run.
@@ -206,6 +217,8 @@ async def watch(
                 hard = answer == "kill"
                 reach_s = min(REACH_HARD_S if hard else REACH_S, output.give_up_s)
                 ending = Ending(session, reason, output.times, reach_s, hard=hard)
+        if keeper is not None and session.model.over:
+            await keeper.settled()
         await session.concluded()
     except OSError:
         if not mute():

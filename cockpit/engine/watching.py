@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cockpit.base.events import Watched
@@ -19,21 +20,22 @@ from cockpit.config import Watch as Settings
 from cockpit.core.finding import Finding, Step
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run import standstill
+from cockpit.core.run import standstill as words
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import HUNG
 from cockpit.core.stacks.evidence import Case, ClassPart
+from cockpit.core.stacks.progress import Done, Progress
 from cockpit.core.stacks.snapshot import Snapshot
-from cockpit.core.stacks.verdict import verdict
+from cockpit.core.stacks.verdict import standstill, verdict
 from cockpit.core.watch.judge import Looked
 from cockpit.core.watch.progress import Tracker
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
+from cockpit.engine.facts import Facts
 from cockpit.engine.files import open_regular
-from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
 from cockpit.errors import CockpitError
@@ -49,12 +51,6 @@ SAMPLE_S = 15.0
 
 TIMEOUT_S = 5.0
 """Seconds that py-spy may take for one rank."""
-
-RECENT_S = 60.0
-"""Calls of the last minute are asked of recorders, and all that are not through."""
-
-WAITED_US = 1_000_000
-"""A shorter wait is how training goes."""
 
 _ASIDE = 1 << 20
 """Bytes of a journal that whoever reads along takes at a time."""
@@ -97,7 +93,9 @@ class Watching:
         self._tracker = Tracker(options.hang_after_s)
         self._watch = StallWatch(terms, session.model.watch.total)
         self._attempts = 0
-        self._looker = Looker(session)
+        party = RunParty(session.manifest, session.model, session.pool.at_hand)
+        root = session.folder.path / "stacks"
+        self._looker = Looker(party, root, session.pace, lambda: self._tracker.logged)
         self._look: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[Any] | None = None
 
@@ -166,8 +164,7 @@ class Watching:
         sure = fact.state == "stalled" and fact.found is not None and fact.found.certainty == "sure"
         if not (sure and self._stops and fact.snapshot) or self._session.model.stop_reason:
             return
-        told = standstill.watching(fact, time.time())
-        reason, _ = standstill.news(told)
+        reason, _ = words.news(words.watching(fact, time.time()))
         self._stop = asyncio.create_task(self._stop_run(reason))
 
     async def _stop_run(self, reason: str) -> None:
@@ -176,43 +173,57 @@ class Watching:
 
 
 class Looker:
-    """Looks at all ranks of a session's run: two samples of stacks, their recorders, the verdict."""
+    """Looks at all ranks of a job: two samples of stacks, their recorders, the verdict.
 
-    def __init__(self, session: Session) -> None:
-        self._party = RunParty(session.manifest, session.model, session.pool.at_hand)
-        self._recorders = None if session.manifest.foreign else Recorders(self._party)
-        self._root = session.folder.path / "stacks"
+    :param root: folder in which snapshots are kept
+    :param pace: of its run
+    :param logged: gives the last step that a log has told of, when, and the usual seconds between two
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        root: Path,
+        pace: Pace | None,
+        logged: Callable[[], tuple[int, float, float | None] | None],
+    ) -> None:
+        self._party = party
+        self._root = root
+        self._facts = Facts(party, pace)
+        self._logged = logged
 
     async def look(self) -> Looked | None:
         """Look once, and keep the snapshot; None: nobody answered.
 
         :raises CockpitError: it failed here
         """
-        sampler = Sampler(self._party, Ask(timeout_s=TIMEOUT_S), self._root)
-        asked = asyncio.create_task(self._heard())
-        try:
-            began = time.monotonic()
-            await _within(sampler)
-            await asyncio.sleep(max(0.0, began + GAP_S - time.monotonic()))
-            await _within(sampler)
-            heard = await asyncio.wait_for(asked, SAMPLE_S)
-        except (TimeoutError, asyncio.TimeoutError):
-            heard = None
-        finally:
-            asked.cancel()
+        sampler = Sampler(self._party, Ask(timeout_s=TIMEOUT_S), self._root, self)
+        began = time.monotonic()
+        await _within(sampler)
+        await asyncio.sleep(max(0.0, began + GAP_S - time.monotonic()))
+        await _within(sampler)
         if not any(sample.dumps for sample in sampler.snapshot.samples):
             return None
-        looked = await asyncio.to_thread(seen, sampler.snapshot.copy(), heard, self._party.command)
+        looked = await asyncio.to_thread(seen, sampler.snapshot.copy(), self._party.command)
         try:
             kept = (await sampler.kept()).name
         except CockpitError as error:
             return replace(looked, why=f"its stacks are not kept: {error}")
         return replace(looked, snapshot=kept)
 
-    async def _heard(self) -> Heard | None:
-        if self._recorders is None:
-            return None
-        return await self._recorders.look(time.time() - RECENT_S)
+    # What its verdict uses beside stacks
+
+    async def gather(self, sampler: Sampler) -> None:
+        """See :class:`cockpit.engine.stacks.take.More`: steps also where only the log tells of them."""
+        await self._facts.gather(sampler)
+        logged, ranks = self._logged(), sampler.snapshot.ranks
+        if sampler.snapshot.progress is None and logged is not None and ranks:
+            step, at, usual_s = logged
+            sampler.snapshot.progress = Progress(time.time(), usual_s, False, {min(ranks): Done(step, at)})
+
+    async def look_closer(self, sampler: Sampler) -> None:
+        """See :class:`cockpit.engine.stacks.take.More`."""
+        await self._facts.look_closer(sampler)
 
 
 async def _within(sampler: Sampler) -> None:
@@ -227,27 +238,19 @@ async def _within(sampler: Sampler) -> None:
         taken.cancel()
 
 
-def seen(snapshot: Snapshot, heard: Heard | None, command: str) -> Looked:
+def seen(snapshot: Snapshot, command: str) -> Looked:
     """What a look amounts to.
 
     :param command: takes the same stacks
     """
-    case = Case(snapshot)
-    parts = [*case.others, *case.waits]
-    still = case.stopped | case.holders
-    moving = 0
-    for part in parts:
-        if part.frozen:
-            still |= part.ranks
-        else:
-            moving |= part.ranks
-    goers = [part for part in parts if not part.frozen]
+    case, stand = Case(snapshot), standstill(snapshot)
+    goers = [part for part in (*case.others, *case.waits) if part.ranks & stand.moving]
     silent = snapshot.samples[-1].silent
     return Looked(
         _in_shell(verdict(snapshot), command),
-        still,
-        moving,
-        heard.look.missing(WAITED_US) if heard is not None else 0,
+        stand.frozen | stand.polling,
+        stand.moving,
+        stand.missing,
         case.waiting,
         _place(goers),
         why=f"{nodes_text(silent)} did not answer" if silent else "",

@@ -39,6 +39,7 @@ VERBS = {
     "trial": "checkup.rehearsal",
     "launch": "run.launch",
     "stop": "run.launch",
+    "keep": "run.launch",
     "discard": "run.launch",
     "status": "run.status",
     "runs": "run.status",

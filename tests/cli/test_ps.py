@@ -41,7 +41,7 @@ def listed(**more: Any) -> None:
         [
             {
                 **{"run": "otter", "state": "ended", "unreachable": [], "ranks": 2, "running": 0},
-                **{"step": None, "step_t": None, "step_estimated": False},
+                **{"standing": "", "step": None, "step_t": None, "step_estimated": False},
                 **{"started": 1_795_233_881.0, "nodes": ["zeus", "apollo"], "program": PROGRAM},
                 **more,
             }
@@ -117,12 +117,12 @@ def test_what_the_probe_of_a_rank_tells(capsys: pytest.CaptureFixture[str]) -> N
     pace = Pace((0,))
     pace.stepped(0, 1200, time.time(), span=1.5)
     folder = RunFolder.find("otter")
-    run_details.show(folder, run, "running", pace, as_json=True)
+    run_details.show(folder, run, "running", pace, [], as_json=True)
     (rank,) = json.loads(capsys.readouterr().out)["ranks"]
     assert [rank[name] for name in ("step", "step_s", "step_source")] == [1200, 1.5, "deepspeed"]
     why = "no steps: OSError: no"
     assert rank["probe"] == {"state": "on", "why": why, "handlers": ["ping"], "torch": "2.13.0"}
-    run_details.show(folder, run, "running", pace, as_json=False)
+    run_details.show(folder, run, "running", pace, [], as_json=False)
     header, row = capsys.readouterr().out.splitlines()[-2:]
     assert header.index("STEP ") == row.index("1,200")
     assert header.index("STEP TIME") == row.index("1.5 s")

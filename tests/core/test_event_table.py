@@ -21,6 +21,8 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.RankExited(0, code=1),
     events.RankLost(0, why="nobody saw it"),
     events.RankProbe(0, 6, "2.13.0"),
+    events.EvidenceKept("failure", "20261123-031200-failure.evidence", 7, stacks=(1,), failed=(0,)),
+    events.RankSteps(0, 6, "optimizer", (events.StepSample(7, 1e9, 0.5),)),
     events.LauncherExited(code=1),
     events.StopRequested("enough", "ada"),
     events.Stage("term"),
@@ -45,12 +47,13 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Complete(),
     events.Left(),
 )
-NO_CHANGE = {"launcher_started", "left"}
+NO_CHANGE = {"launcher_started", "rank_steps", "left"}
 """Kinds that change no node and no rank."""
 
 NO_NEWS = {
     "supervisor_started",
     "rank_probe",
+    "rank_steps",
     "launcher_started",
     "launcher_exited",
     "planned",
@@ -166,3 +169,26 @@ def test_the_start_of_all_ranks_is_news_again_after_one_was_missing() -> None:
     assert again is not None
     assert again.text == "rank 0 on a started again, attempt 2"
     assert start(1) == both
+
+
+def test_evidence_is_told_with_what_there_is_of_it() -> None:
+    made, name = model(), "20261123-031200-stall.evidence"
+    told = Timeline(made)
+    for at, fact in (
+        (50.0, events.EvidenceKept("stall", name, 7, 20.0 + AHEAD, (0, 1), (1,), text="rank 0: silent")),
+        (60.0, events.EvidenceKept("stall", name, over_s=40.0)),
+        (70.0, events.EvidenceKept("failure", text="only 3 MB are free")),
+        (80.0, events.EvidenceKept("stall", "20261123-031300-stall.evidence", over_s=1.0)),
+    ):
+        event = Event(at + AHEAD, "b", fact)
+        made.apply(event)
+        told.tell(event)
+    texts = [entry.text for entry in told.entries]
+    assert texts[0] == (
+        "b: its ranks have stood still for 30 s; kept there: stacks of ranks 0-1, recorders of rank 1"
+        " (rank 0: silent)"
+    )
+    assert texts[1] == "b: its ranks went on after 40 s"
+    assert texts[2] == "b: a rank failed; no evidence could be kept: only 3 MB are free"
+    ((at, kept),) = made.nodes["b"].evidence
+    assert (at, kept.over_s, kept.stacks) == (50.0 + AHEAD, 40.0, (0, 1))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cockpit.engine.links.pool import LinkPool
     from cockpit.engine.records.folder import RunFolder
     from cockpit.engine.run.join import Pools
+    from cockpit.engine.stacks.evidence import Shown
 
 
 OLD_S = 180.0
@@ -74,13 +75,14 @@ def main(words: list[str]) -> int:
     return Exit.OK
 
 
-async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str, Pace]:
-    from cockpit.cli.run_details import now
+async def _one(args: Namespace) -> tuple[RunFolder, RunModel, str, Pace, list[Shown]]:
+    from cockpit.cli.run_details import evidence, now
     from cockpit.engine.records.folder import RunFolder
 
     async with _pools(args) as pools:
         folder = RunFolder.find(args.run)
-        return folder, *await now(folder, pools, connect=not args.no_connect)
+        found = await now(folder, pools, connect=not args.no_connect)
+        return folder, *found, await evidence(folder, found[0], pools, connect=not args.no_connect)
 
 
 async def _all(args: Namespace, within: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.cli import job_options, slurm_options, terminal
+from cockpit.cli import job_options, slurm_options, snapshots, terminal
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out_json, out_lines, say, shows_unicode, to_file
 from cockpit.cli.parsing import Parser, add_seconds, rank_set
@@ -32,8 +32,9 @@ from cockpit.core.stacks.page import as_page
 from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
+from cockpit.engine.facts import Facts
 from cockpit.engine.links.roll import Roll
-from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.recorder import Heard
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import Ask, Party
@@ -41,14 +42,12 @@ from cockpit.engine.stacks.parties import open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
 from cockpit.errors import CockpitError, Exit
 
-RECENT = 200
-"""Calls of each rank that are looked at: who is missing follows from the last of each group."""
-
 EPILOG = """examples:
   cockpit stacks last                        the run that was started last
   cockpit stacks hostfile                    any deepspeed, torchrun, accelerate or srun job on these nodes
   cockpit stacks last --native --ranks 13    C and C++ frames of one rank
   cockpit stacks last --json | jq .verdict
+  cockpit stacks last --list                 the snapshots so far, also those that nodes took by themselves
   cockpit stacks ~/.local/state/cockpit/runs/…/stacks/20261121-040000
   cockpit stacks from-gpu01/ from-gpu02/     two snapshots, each taken on one node, as one
 
@@ -70,6 +69,10 @@ def main(words: list[str]) -> int:
     if args.more:
         return _merge([args.target, *args.more], args)
     meant = nodes or _meant(args.target)
+    if args.list:
+        if not isinstance(meant, RunFolder):
+            raise CockpitError("--list goes with a run", hint="see: cockpit ps")
+        return asyncio.run(snapshots.show(meant, as_json=args.json))
     if isinstance(meant, Path) and os.path.isdir(meant):
         return _reopen(meant, args)
     return asyncio.run(_take(meant, args))
@@ -134,6 +137,9 @@ def _parser() -> Parser:
     form.add_argument("--speedscope", metavar="FILE", help="for speedscope; - is stdout")
     form.add_argument("--html", metavar="FILE", help="one page that needs nothing else; - is stdout")
     group.add_argument(
+        "--list", action="store_true", help="the snapshots of RUN so far, also those that its nodes took"
+    )
+    group.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -178,6 +184,8 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
     at = snapshot.samples[0].at if snapshot.samples else path.stat().st_mtime
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     say(f"snapshot of {when}: {snapshot.title}")
+    if snapshot.by_nodes:
+        say(f"the nodes took it by themselves: {snapshot.by_nodes}")
     lacking = [name for name in ("native", "locals", "children") if getattr(args, name)]
     lacking = [f"--{name}" for name in lacking if not snapshot.options.get(name)]
     if lacking:
@@ -197,15 +205,14 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
     progress = StatusLine()
     async with _party(meant, args) as (party, root):
         _check_ranks(party.places(), args.ranks, party.title)
-        stacks = Sampler(party, ask, args.output or root)
+        more = Facts(party)
+        stacks = Sampler(party, ask, args.output or root, more)
         if args.tui:
             return await terminal.show_stacks(stacks)
-        asking = asyncio.create_task(Recorders(party).look(rows=RECENT))
-        try:
-            whole = await _samples(stacks, args, progress)
-            heard = await asking if whole else None
-        finally:
-            asking.cancel()
+        whole = await _samples(stacks, args, progress)
+        if whole and args.samples == 1:
+            await more.gather(stacks)
+        heard = more.heard if whole else None
         try:
             folder = str(await stacks.kept())
         except CockpitError as error:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from cockpit.base import events
 from cockpit.base.events import Fact
+from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.notices import words
@@ -23,6 +24,9 @@ NOTES = 200
 
 REPORTS = 1000
 """Reports kept per node."""
+
+EVIDENCE = 200
+"""Times that evidence was kept that are remembered of a node."""
 
 NOTICES = 256
 """Notices kept at a time; further ones are only told."""
@@ -245,6 +249,19 @@ def _report(run: Run, node: Node, at: float, fact: events.Report) -> Iterator[No
         yield replace(node, reports={**node.reports, fact.name: fact})
 
 
+def _evidence(run: Run, node: Node, at: float, fact: events.EvidenceKept) -> Iterator[Node]:
+    if not fact.file:
+        return
+    before = {one.file: (when, one) for when, one in node.evidence}
+    if fact.over_s is not None:
+        if fact.file in before:
+            when, one = before[fact.file]
+            before[fact.file] = when, replace(one, over_s=fact.over_s)
+    elif fact.file in before or len(before) < EVIDENCE:
+        before[fact.file] = at, fact
+    yield replace(node, evidence=tuple(before.values()))
+
+
 def _noted(node: Node, text: str) -> Node:
     if len(node.notes) < NOTES:
         return replace(node, notes=(*node.notes, text))
@@ -346,6 +363,25 @@ def _report_text(fact: events.Report) -> str:
     return f"{fact.state}: {fact.text}" if fact.text else fact.state
 
 
+def _tell_evidence(run: Run, said: set[str], node: str, at: float, fact: events.EvidenceKept) -> Entry:
+    if fact.over_s is not None:
+        return _of_node(at, node, f"its ranks went on after {fact.over_s:,.0f} s")
+    why = {"failure": "a rank failed", "stall": "its ranks stand still"}.get(fact.why, "a cockpit asked")
+    if fact.why == "stall" and fact.since is not None:
+        known = run.nodes.get(node)
+        span_s = max(0.0, at - fact.since + (known.offset_s if known is not None else 0.0))
+        why = f"its ranks have stood still for {span_s:,.0f} s"
+    if not fact.file:
+        return _of_node(at, node, f"{why}; no evidence could be kept: {fact.text}", "warning")
+    parts = [
+        f"{what} of {ranks_named(ranks)}"
+        for what, ranks in (("stacks", fact.stacks), ("recorders", fact.recorders))
+        if ranks
+    ]
+    more = f" ({fact.text})" if fact.text else ""
+    return _of_node(at, node, f"{why}; kept there: {', '.join(parts) or 'what the kernel says'}{more}")
+
+
 def _tell_survivors(run: Run, said: set[str], node: str, at: float, fact: events.Survivors) -> Entry | None:
     found = [survivor_text(node, process) for process in fact.procs]
     return Entry(at, "; ".join(found), "error", node) if found else None
@@ -422,6 +458,8 @@ TABLE: dict[type[Fact], EventKind] = {
     events.RankExited: EventKind(NODE, _rank_exited, _tell_ended),
     events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
     events.RankProbe: EventKind(NODE, _probed, None),
+    events.EvidenceKept: EventKind(NODE, _evidence, _tell_evidence),
+    events.RankSteps: EventKind(NODE, None, None),
     events.LauncherExited: EventKind(
         NODE,
         _node(

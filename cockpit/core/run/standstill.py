@@ -26,6 +26,7 @@ def packed(found: Finding) -> Found:
         found.certainty,
         found.severity,
         found.nodes,
+        found.since,
         tuple(FoundStep(each.command, each.reason, each.node, each.action) for each in found.steps[:16]),
     )
 
@@ -48,6 +49,7 @@ def unpacked(found: Found) -> Finding:
         ),
         found.nodes,
         found.severity,
+        found.since,
     )
 
 

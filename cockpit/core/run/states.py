@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cockpit.base.events import (
+    EvidenceKept,
     Filling,
     GpuSample,
     NodeSample,
@@ -119,6 +120,8 @@ class Node:
     """It ended, and every byte it wrote is here."""
     lost: str = ""
     """Why nothing more can arrive although it did not end."""
+    evidence: tuple[tuple[float, EvidenceKept], ...] = ()
+    """What its supervisor kept of its ranks, and when (unix seconds on its clock), the oldest first."""
     reports: Mapping[str, Report] = field(default_factory=dict)
     survivors: tuple[Survivor, ...] = ()
     supervisor_gone: bool = False

@@ -100,6 +100,9 @@ class Snapshot:
     """More about single ranks than all were asked for: native frames, or variables that say whom they wait
     for."""
 
+    by_nodes: str = ""
+    """Why the nodes took it by themselves, when nobody asked for it; empty: a cockpit took it."""
+
     def copy(self) -> Snapshot:
         """This snapshot as it is now: what arrives later is not in the copy."""
         samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]

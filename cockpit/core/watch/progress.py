@@ -82,6 +82,15 @@ class Tracker:
                 self._gaps.append(at - self._said[1])
             self._said = step, at
 
+    @property
+    def logged(self) -> tuple[int, float, float | None] | None:
+        """The last step that a log told of, when (unix seconds), and the usual seconds between two."""
+        return None if self._said is None else (*self._said, self._usual_gap)
+
+    @property
+    def _usual_gap(self) -> float | None:
+        return median(self._gaps) if len(self._gaps) >= NEEDED else None
+
     def spoke(self, at: float) -> None:
         """A rank printed something."""
         self._spoke = at
@@ -133,8 +142,7 @@ class Tracker:
             return "steps", ("steps", attempts, len(told), steps), age, usual, front
         if self._said is not None:
             step, when = self._said
-            usual = median(self._gaps) if len(self._gaps) >= NEEDED else None
-            return "log", ("log", attempts, step, when), max(0.0, at - when), usual, step
+            return "log", ("log", attempts, step, when), max(0.0, at - when), self._usual_gap, step
         if self._active < ACTIVE or self._last_active is None:
             return "", None, None, None, None
         last = max(self._last_active, self._spoke)
@@ -145,7 +153,7 @@ class Tracker:
         assert rank.sample is not None
         assert rank.sample.progress is not None
         sampled = run.nodes[rank.node].sampled_at
-        return rank.sample.progress.age_s + (max(0.0, at - sampled) if sampled is not None else 0.0)
+        return max(0.0, rank.sample.progress.age_s) + (max(0.0, at - sampled) if sampled is not None else 0.0)
 
     def _mind_activity(self, at: float, linked: Iterable[Node], ranks: Iterable[Rank]) -> None:
         fresh = set()
@@ -160,10 +168,12 @@ class Tracker:
                 self._last_active = at
 
     def _behind(self, at: float, run: Run, ranks: Iterable[Rank], pace: Pace) -> tuple[int, float]:
-        """Ranks that have not made a step for long while most others go on; and for how long."""
+        """Ranks that have not made a step for long while others go on; and for how long."""
         noting = [rank for rank in ranks if rank.probe is not None and not rank.probe.steps]
-        stepped = sum(rank.sample is not None and rank.sample.progress is not None for rank in noting)
-        if self._first_at is None and 2 * stepped > len(noting):
+        stepped = {
+            rank.rank for rank in noting if rank.sample is not None and rank.sample.progress is not None
+        }
+        if self._first_at is None and 2 * len(stepped) > len(noting):
             self._first_at = at
         ages: dict[int, float] = {}
         for rank in noting:
@@ -174,8 +184,10 @@ class Tracker:
             elif self._first_at is not None:
                 ages[rank.rank] = at - self._first_at
         going = sum(age <= self._least_s for age in ages.values())
-        if 2 * going <= len(noting) or max(ages.values()) <= 2 * self._least_s:
+        if not going or max(ages.values()) <= 2 * self._least_s:
             return 0, 0.0
         patience = 2 * max(self._least_s, 6 * (pace.usual() or 0.0))
-        late = {rank: age for rank, age in ages.items() if age > patience}
+        # Some ranks may never be meant to make a step; one that did, and stopped, is odd whoever goes on.
+        most = 2 * going > len(noting)
+        late = {rank: age for rank, age in ages.items() if age > patience and (most or rank in stepped)}
         return mask_of(late), max(late.values(), default=0.0)

@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.base import verbs
 from cockpit.base.gate import plain
 from cockpit.base.record import FORMAT
+from cockpit.config import Evidence, load
 from cockpit.engine.launch.asking import base_of, facts_request
 from cockpit.engine.launch.preflight import Diagnosis, Preflight
 from cockpit.engine.links.link import Link
@@ -108,7 +109,8 @@ async def _prepared(
     port = (await roll.heard(first, links[first].call(verbs.Port(job.master_port or 0)))).port
     facts[first] = replace(facts[first], address=address, port=port)
     plans = build_plans(job, [facts[host.name] for host in job.hosts])
-    specs = {plan.node: _spec(plan, links[plan.node], times, node_dir) for plan in plans}
+    keep = load().evidence
+    specs = {plan.node: _spec(plan, links[plan.node], times, node_dir, keep) for plan in plans}
     notes = [f"{plan.node}: {note}" for plan in plans for note in plan.notes]
     if counted:
         notes.insert(0, gpus.told([hosts[name] for name in counted]))
@@ -149,7 +151,7 @@ def _usable(addresses: Sequence[str], *, loopback: bool) -> bool:
     return bool(addresses) and (loopback or not all(ipaddress.ip_address(a).is_loopback for a in addresses))
 
 
-def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str) -> dict[str, Any]:
+def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str, keep: Evidence) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "run": plan.run,
@@ -163,6 +165,7 @@ def _spec(plan: NodePlan, link: Link, times: Times, node_dir: str) -> dict[str, 
         "launcher": plan.launcher,
         "profile": profile(plan),
         "probe": plan.probe,
+        "evidence": {"keep": keep.keep, "after_s": keep.after, "idle_s": keep.idle},
         "grace_s": times.grace,
         "finalise_s": times.finalise,
     }

@@ -111,6 +111,7 @@ class _Head:
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
     problems: tuple[str, ...] = bound(ListOf(_WORDS, 100), ())
+    by_nodes: str = bound(_WORDS, "")
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "progress": snapshot.progress and snapshot.progress.as_json(),
         "collectives": snapshot.collectives and snapshot.collectives.as_json(),
         "problems": list(snapshot.problems),
+        "by_nodes": snapshot.by_nodes,
     }
     try:
         for rank in files:
@@ -219,8 +221,37 @@ def _opened(head: _Head) -> Snapshot:
     """The snapshot, still without dumps."""
     samples = [Sample(**vars(one)) for one in head.samples]
     ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
-    more = {"progress": head.progress, "collectives": head.collectives, "problems": head.problems}
-    return Snapshot(head.name, head.title, head.run, ranks, samples, head.options, **more)  # type: ignore[arg-type]
+    more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives}
+    more |= {"problems": head.problems, "by_nodes": head.by_nodes}
+    return Snapshot(head.name, head.title, head.run, ranks, samples, head.options, **more)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A snapshot as a list shows it.
+
+    :param at: when it was begun, unix seconds on our clock; None: no sample is in it
+    :param by_nodes: see :class:`Snapshot`
+    """
+
+    name: str
+    at: float | None
+    ranks: int
+    samples: int
+    by_nodes: str
+
+
+def head(folder: Path) -> Summary:
+    """What a snapshot is of, without its dumps.
+
+    :raises CockpitError: it is not a snapshot, or damaged
+    """
+    try:
+        found = read(_Head, _read(folder / MAIN))
+    except _BROKEN as error:
+        raise CockpitError(_why(error), where=str(folder / MAIN)) from None
+    first = found.samples[0].at if found.samples else None
+    return Summary(found.name, first, len(found.ranks), len(found.samples), found.by_nodes)
 
 
 def is_snapshot(folder: Path) -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
@@ -28,19 +28,34 @@ SNAPSHOT_LIMIT = 512 << 20
 """Bytes that the samples of one snapshot may take up, as ``unpacking.Room`` counts them."""
 
 
+class More(Protocol):
+    """Puts into a snapshot what its verdict uses beside stacks."""
+
+    async def gather(self, sampler: Sampler) -> None:
+        """Ask for it, while a sample is taken."""
+        ...
+
+    async def look_closer(self, sampler: Sampler) -> None:
+        """Look once more at the ranks of which more would tell for whom they wait."""
+        ...
+
+
 class Sampler:
     """Takes samples of a job's ranks.
 
     :param party: the job
     :param ask: what is asked of every rank
     :param root: folder in which the snapshot's own folder is created
+    :param more: for what its verdict uses beside stacks; it is asked from the second sample on, because one
+        sample tells nothing that it could explain; None: stacks are all there is
     """
 
     recorded = False
     """Whether this is a snapshot from disk, of which no more samples can be taken."""
 
-    def __init__(self, party: Party, ask: Ask, root: Path) -> None:
+    def __init__(self, party: Party, ask: Ask, root: Path, more: More | None = None) -> None:
         self.party = party
+        self.more = more
         self.command = party.command
         """The shell command that takes the same stacks."""
         self.ask = ask
@@ -89,15 +104,34 @@ class Sampler:
         self._taking = asyncio.gather(*work)
         try:
             await self._taking
+            sample.took_s = time.monotonic() - began
+            await self._explain()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and getattr(task, "cancelling", int)():
                 raise
         finally:
-            sample.took_s = time.monotonic() - began
+            sample.took_s = sample.took_s or time.monotonic() - began
         # In the background: waiting for the sample need not mean waiting for the disk.
         self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
+
+    async def _explain(self) -> None:
+        if self.more is None or len(self.snapshot.samples) < 2:
+            return
+        self._taking = asyncio.ensure_future(self._ask_more(self.more))
+        await self._taking
+
+    async def _ask_more(self, more: More) -> None:
+        """What fails here costs the verdict certainty, and nobody a stack."""
+        try:
+            await more.gather(self)
+            await more.look_closer(self)
+        except CockpitError as error:
+            self.snapshot.problems += (clean(str(error)),)
+        except Exception as error:
+            # A bug of ours.
+            self.snapshot.problems += (clean(f"internal error: {error!r}"),)
 
     def _room_left(self) -> int:
         """Bytes that another sample may take up."""

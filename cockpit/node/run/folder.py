@@ -31,6 +31,7 @@ _OURS = (
     record.ENV_UMASK,
     record.ENV_PROBE,
     record.ENV_RINGS,
+    record.ENV_HOLD,
 )
 
 

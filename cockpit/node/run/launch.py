@@ -70,13 +70,27 @@ def stop(call: Call) -> Dict[str, Any]:
     wish: Dict[str, Any] = {"reason": asked.reason, "by": asked.by, "hard": asked.hard}
     if asked.grace_s is not None:
         wish["grace_s"] = asked.grace_s
-    path = os.path.join(folder, record.STOP)
+    _wish(os.path.join(folder, record.STOP), wish)
+    return {"alive": True, "survivors": []}
+
+
+def keep(call: Call) -> Dict[str, Any]:
+    """Ask the supervisor to keep, now, what its ranks are doing; ``alive``: one is there."""
+    folder = call.asked(verbs.Keep).dir
+    read_record(folder)  # refuses what is not a run folder of ours
+    alive = supervisor_alive(folder)
+    if alive:
+        _wish(os.path.join(folder, record.WISH), {})
+    return {"alive": bool(alive)}
+
+
+def _wish(path: str, wish: Dict[str, Any]) -> None:
+    """Write a file that the supervisor looks for."""
     new = "%s.%d.new" % (path, os.getpid())
     with contextlib.suppress(FileNotFoundError):  # an agent that died here before us
         os.unlink(new)
     write_new(new, json.dumps(wish).encode())
     os.replace(new, path)
-    return {"alive": True, "survivors": []}
 
 
 def _stop_without_folder(asked: verbs.Stop) -> Dict[str, Any]:

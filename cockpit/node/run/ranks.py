@@ -137,11 +137,17 @@ class Ranks:
         self._seen: Set[Tuple[int, int]] = set()
         self._bad: Dict[str, Tuple[int, int]] = {}
         self._reaped: Dict[Identity, Tuple[int, Any]] = {}
+        self._failed: List[Attempt] = []
 
     @property
     def started(self) -> bool:
         """Whether any rank ever started."""
         return bool(self._all)
+
+    @property
+    def attempts(self) -> int:
+        """How often a rank has started."""
+        return len(self._all)
 
     def live(self) -> List[Attempt]:
         """Ranks that started and whose end is not known yet."""
@@ -150,6 +156,11 @@ class Ranks:
     def wrapped(self) -> bool:
         """Whether a wrapper still lives."""
         return any(procfs.alive(*rank.wrapper) for rank in self._all.values())
+
+    def take_failed(self) -> List[Attempt]:
+        """Ranks whose wrappers have recorded since the last call that they failed; they may wait for us."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def reaped(self, identity: Identity, status: int, usage: Any) -> None:
         """Note the end of an orphan that we inherited and waited for."""
@@ -203,6 +214,8 @@ class Ranks:
         rank = self._all.get((end.rank, end.attempt, end.pid))
         if rank is not None:
             rank.ended = True
+            if end.code != 0:
+                self._failed.append(rank)
         self._emit("rank_exited", **end.told())
 
     def settle(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Tuple
 
 from cockpit.base import record
 from cockpit.node import procfs, safefiles
-from cockpit.node.run import helpers, probing, reports, stopping
+from cockpit.node.run import evidence, helpers, probing, reports, stopping
 from cockpit.node.run.folder import RunFolderError, StartError, start, write_new
 from cockpit.node.run.ranks import Ranks, how
 
@@ -101,7 +101,10 @@ class Supervisor:
         self._sizes: Dict[str, int] = {}
         self._logs = [record.LAUNCHER_LOG, *map(record.rank_log, spec["ranks"])]
         self._ranks = Ranks(folder, spec["ranks"], self._emit, self._no_room)
-        self._probes = probing.Probes(folder, spec.get("probe", "off"), spec["ranks"], self._emit)
+        self._evidence = evidence.Evidence(spec, folder, self._ranks, self._emit)
+        self._probes = probing.Probes(
+            folder, spec.get("probe", "off"), spec["ranks"], self._emit, self._evidence.stepped
+        )
         self._told_full = False
         self._launcher = 0
         self._launcher_status: int | None = None
@@ -194,6 +197,7 @@ class Supervisor:
         environment[record.ENV_SUPERVISOR] = str(os.getpid())
         environment[record.ENV_UMASK] = "%03o" % self._user_umask
         environment.update(self._probes.environment)
+        environment.update(self._evidence.environment)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         log = os.open(os.path.join(self._folder, record.LAUNCHER_LOG), flags, 0o600)
         shell = shutil.which("bash") or "/bin/sh"
@@ -233,6 +237,7 @@ class Supervisor:
         self._pass_on()
         self._look_for_stop(names)
         self._stop.tick(self._launcher_status is None)
+        self._evidence.tick(names, stopping=self._stop.active)
         self._note_orphans()
         self._note_report()
         self._events.flush()
@@ -242,6 +247,8 @@ class Supervisor:
             return True
         if self._launcher_status is None or self._ranks.live() or self._ranks.wrapped():
             return False
+        if self._evidence.busy:
+            return False  # it looks within a short time of its own, or is killed
         # A rank that started and ended just now has left its records.
         self._ranks.look(self._names())
         return not self._ranks.live()
@@ -276,7 +283,7 @@ class Supervisor:
                 # What its ranks left before it ended comes before its end.
                 self._ranks.look(self._names())
                 self._emit("launcher_exited", **how(status))
-            elif not self._helpers.reaped(pid, status):
+            elif not (self._helpers.reaped(pid, status) or self._evidence.reaped(pid, status)):
                 self._ranks.reaped((pid, ticks), status, usage)
 
     def _note_sizes(self) -> None:
@@ -285,6 +292,7 @@ class Supervisor:
             size = safefiles.size(os.path.join(self._folder, name))
             if size is not None and self._sizes.get(name) != size:
                 self._sizes[name] = changed[name] = size
+        self._evidence.logged(self._sizes)
         if changed:
             self._sizes_file.add({"t": time.time(), "s": changed})
 
@@ -355,6 +363,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._helpers.close()
+        self._evidence.close()
         run, node = self._spec["run"], self._spec["node"]
         stopping.sweep(run, node, self._emit, self._reap, os.getpid(), self._folder)
         self._probes.close()

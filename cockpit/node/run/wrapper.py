@@ -34,6 +34,15 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _SCRIBE_S = 10
 """Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
 
+HOLD_S = 3.0
+"""Longest wait of a failed rank's wrapper for the evidence of the others."""
+RELEASE = signal.SIGURG
+"""What the supervisor sends to end that wait. Nobody minds it who does not wait for it."""
+_ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""Somebody wants the end: nothing is waited for."""
+_LOOK_S = 0.1
+"""Between two looks, during that wait, at whether there is still a supervisor."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 
@@ -71,11 +80,12 @@ def main(argv: list[str]) -> int:
         return 126
     signals = {*FORWARDED, signal.SIGCHLD}
     # Blocked from here on: signals that arrive before the child exists wait for it.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*signals, RELEASE})
     # If inherited as "ignored", the kernel would discard our child's status.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getppid()
     wrapper = os.getpid()
+    supervisor = _supervisor()
     _keep_room(folder, record.rank_exit(rank))
     pid = os.fork()
     if pid == 0:
@@ -98,7 +108,7 @@ def main(argv: list[str]) -> int:
     }
     _write(folder, record.rank_start(rank), _json(facts))
     scribe = _record_environ(folder, rank, pid, ticks)
-    status, usage = _wait(pid, parent, signals)
+    status, usage, told_to_end = _wait(pid, parent, signals)
     _see_off(scribe)
     facts = {
         "t": time.time(),
@@ -112,6 +122,8 @@ def main(argv: list[str]) -> int:
         "stime_s": usage.ru_stime,
     }
     _write(folder, record.rank_exit(rank), _json(facts))
+    if status and not told_to_end:
+        _hold(folder, supervisor)
     return _end_like(status)
 
 
@@ -301,18 +313,46 @@ def _tie(wrapper: int) -> None:
         prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(supervisor)), 0, 0, 0)
 
 
-def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, resource.struct_rusage]:
+def _wait(pid: int, parent: int, signals: set[signal.Signals]) -> tuple[int, resource.struct_rusage, bool]:
+    """Pass signals on until the rank has ended; the last word: whether one of them asked it to."""
+    told_to_end = False
     # DeepSpeed's launch.py signals the whole tree below it: the rank got that one already.
     tree_killer = parent if "CROSS_RANK" in os.environ else -1
     while True:
         done, status, usage = os.wait4(-1, os.WNOHANG)
         if done == pid:
-            return status, usage
+            return status, usage, told_to_end
         if done:
             continue  # the environment is recorded
         info = signal.sigwaitinfo(signals)
+        told_to_end = told_to_end or info.si_signo in _ENDINGS
         if info.si_signo != signal.SIGCHLD and info.si_pid != tree_killer:
             os.kill(pid, info.si_signo)  # not waited for yet, so the pid cannot be somebody else's
+
+
+def _supervisor() -> tuple[int, int]:
+    """The supervisor's pid and start time; no start time: it is not there."""
+    pid = os.environ.get(record.ENV_SUPERVISOR, "")
+    return (int(pid), procfs.ticks(int(pid))) if pid.isdigit() else (0, 0)
+
+
+def _hold(folder: str, supervisor: tuple[int, int]) -> None:
+    """Wait until the supervisor has the evidence: the launcher ends the other ranks once it sees our end.
+
+    The supervisor ends the wait with a signal. So does whoever asks us to end, its death, and time.
+    """
+    try:
+        left = min(HOLD_S, float(os.environ.get(record.ENV_HOLD, "0")))
+    except ValueError:
+        return
+    if not left > 0 or not supervisor[1] or os.path.exists(os.path.join(folder, record.STOP)):
+        return
+    end = time.monotonic() + left
+    procfs.send(*supervisor, signal.SIGCHLD)  # it need not wait for its next look at the folder
+    while left > 0 and procfs.alive(*supervisor):
+        if signal.sigtimedwait({*_ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
+            return
+        left = end - time.monotonic()
 
 
 def _end_like(status: int) -> int:

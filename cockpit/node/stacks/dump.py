@@ -6,6 +6,7 @@ left stopped. Ranks are looked at in parallel and reported as they finish.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -60,14 +61,19 @@ def stacks(call: Call) -> Dict[str, Any]:
     asked = call.asked(verbs.Stacks)
     wish = replace(asked, timeout_s=min(max(asked.timeout_s, 0.1), 600.0))
     if asked.targets:
-        _Dumps(call, wish, pyspy.ready()).run(asked.targets)
+        Dumps(call, wish, pyspy.ready()).run(asked.targets)
     return {}
 
 
-class _Dumps:
-    """One request."""
+class Dumps:
+    """One request.
 
-    def __init__(self, call: Call, wish: verbs.Stacks, path: str) -> None:
+    :param path: of py-spy
+    :param gently: nobody has asked for them: one process at a time, and no sudo
+    """
+
+    def __init__(self, call: Call, wish: verbs.Stacks, path: str, *, gently: bool = False) -> None:
+        self._gently = gently
         self._call = call
         self.wish = wish
         self._path = path
@@ -77,10 +83,7 @@ class _Dumps:
 
     def run(self, targets: Sequence[Target]) -> None:
         """Look at all targets and send what is found."""
-        for target in targets:
-            self._todo.put(target)
-        for _ in range(min(len(targets), max(2, len(os.sched_getaffinity(0))))):
-            threading.Thread(target=self._work, daemon=True).start()
+        self._begin(targets)
         left, due = len(targets), 0.0
         ready: List[Dump] = []
         while left and not self._call.cancelled:
@@ -94,6 +97,22 @@ class _Dumps:
             if ready and (not left or time.monotonic() >= due):
                 self._send(ready)
                 ready = []
+
+    def all(self, targets: Sequence[Target]) -> List[Dump]:
+        """Look at all targets; what is found until the call is cancelled."""
+        self._begin(targets)
+        found: List[Dump] = []
+        while len(found) < len(targets) and not self._call.cancelled:
+            with contextlib.suppress(queue.Empty):
+                found.append(self._done.get(timeout=TELL_S))
+        return found
+
+    def _begin(self, targets: Sequence[Target]) -> None:
+        for target in targets:
+            self._todo.put(target)
+        at_once = 1 if self._gently else max(2, len(os.sched_getaffinity(0)))
+        for _ in range(min(len(targets), at_once)):
+            threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
         while not self._call.cancelled:
@@ -139,7 +158,7 @@ class _Dumps:
         """Run py-spy: ourselves if we may, else through something that may."""
         wish = self.wish
         denied: Optional[Result] = None
-        for name, starter in permission.starters(wish.dir, wish.timeout_s):
+        for name, starter in permission.starters(wish.dir, wish.timeout_s, ask_root=not self._gently):
             try:
                 result = pyspy_process.run(starter, self._path, arguments, wish.timeout_s, self.cancelled)
             except OSError as error:
@@ -174,7 +193,7 @@ def _number(pid: int) -> Tuple[int, Optional[int]]:
 class _Look:
     """One look at one process."""
 
-    def __init__(self, dumps: _Dumps, pid: int, ticks: int) -> None:
+    def __init__(self, dumps: Dumps, pid: int, ticks: int) -> None:
         self._dumps = dumps
         self._pid = pid
         self._ticks = ticks

@@ -37,15 +37,17 @@ class _Remembered:
     sudo: Optional[bool] = None
 
 
-def starters(folder: str, timeout_s: float) -> List[Tuple[str, Starter]]:
+def starters(folder: str, timeout_s: float, *, ask_root: bool = True) -> List[Tuple[str, Starter]]:
     """Every way to start py-spy, with the one that last worked for ranks of this run folder first.
 
     sudo is asked only when it is that one's turn.
+
+    :param ask_root: whether sudo is a way: each refusal of it is a line in a log that administrators read
     """
     ways: List[Tuple[str, Starter]] = [("direct", directly)]
     if folder:
         ways.append(("supervisor", by_supervisor(folder, NAME)))
-    if os.geteuid() != 0:
+    if ask_root and os.geteuid() != 0:
         ways.append(("sudo", _by_sudo(timeout_s)))
     worked = _Remembered.worked.get(folder)
     return sorted(ways, key=lambda way: way[0] != worked)

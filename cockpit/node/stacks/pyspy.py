@@ -69,6 +69,31 @@ def ready() -> str:
         return _Known.spy
 
 
+def kept() -> str:
+    """The path of a py-spy for somebody without a cockpit: the node's own, or the newest that one has sent.
+
+    :raises NodeError: there is none
+    """
+    found = _own_once()
+    for digest in () if found else _digests():
+        found = found or _cached(digest)
+    if found is None:
+        raise NodeError("py-spy", "there is no py-spy on this node, and none has been sent yet")
+    return found
+
+
+def _digests() -> List[str]:
+    """The beginnings of the checksums of those that were sent, the newest first."""
+    folder = os.path.dirname(_place(""))
+    times: Dict[str, float] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            fits = re.match(r"py-spy-([0-9a-f]{16})\Z", name)
+            if fits:
+                times[fits.group(1)] = os.lstat(os.path.join(folder, name)).st_mtime
+    return sorted(times, key=lambda digest: -times[digest])
+
+
 def _own_once() -> Optional[str]:
     if _Known.searched:
         return None
@@ -126,7 +151,10 @@ def _place(digest: str) -> str:
 
 
 def _cached(digest: str) -> Optional[str]:
-    """The binary that an earlier cockpit sent, if it is still that one."""
+    """The binary that an earlier cockpit sent, if it is still that one.
+
+    :param digest: its SHA-256, or the beginning of it that is in its name: the folder is ours alone
+    """
     path = _place(digest)
     try:
         _private(path)
@@ -134,7 +162,7 @@ def _cached(digest: str) -> Optional[str]:
     except OSError:
         return None
     with os.fdopen(os.dup(number), "rb") as file:
-        if hashlib.sha256(file.read()).hexdigest() == digest:
+        if hashlib.sha256(file.read()).hexdigest().startswith(digest):
             found = _tried(_held(number))
             if found is not None:
                 return found

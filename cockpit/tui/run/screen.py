@@ -30,6 +30,8 @@ from cockpit.core.text import one_line
 from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
+from cockpit.engine.facts import Facts
+from cockpit.engine.keeper import Keeper, keep_evidence
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -45,7 +47,7 @@ from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import Sight
+from cockpit.tui.pace.lines import STRETCHES, Sight
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
@@ -74,6 +76,7 @@ TICK_S = 0.1
 SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
+LAST = len(STRETCHES) - 1
 NARROW, LOW = 100, 30
 """Columns below which panes are stacked; rows below which the left has only the grid."""
 
@@ -123,6 +126,8 @@ class RunScreen(CommandScreen):
         self._trouble: CockpitError | None = None
         self._activities: dict[str, Activity] = {}
         self._frozen = False
+        self._stretch = 0
+        """How much of the past the pane of pace shows: a place in its stretches."""
         self._ran: list[Ran] = launched_commands(board.manifest)
         self._behind = notices.Since()
         self._stall = Stall()
@@ -232,6 +237,13 @@ class RunScreen(CommandScreen):
             **{tab: Handler(partial(self._go, tab)) for tab in TABS},
             "previous_rank": Handler(lambda: self._step_rank(-1)),
             "next_rank": Handler(lambda: self._step_rank(1)),
+            "longer": Handler(
+                lambda: self._stretch_by(1),
+                needs(lambda: self._stretch < LAST, "the whole run is shown already"),
+            ),
+            "shorter": Handler(
+                lambda: self._stretch_by(-1), needs(lambda: self._stretch, "a column is a step already")
+            ),
             "mark": Handler(self._grid.toggle_mark),
             "filter": Handler(self._do_filter),
             "next_match": Handler(lambda: log.next_match(1), matches),
@@ -307,18 +319,22 @@ class RunScreen(CommandScreen):
 
     @work(group="watch", exclusive=True)
     async def _watch(self, *, again: bool = False) -> None:
+        keeper: Keeper | None = None
         try:
             if again:
                 await self.session.resume()
             else:
                 self.session.watch(policy=not self.app.read_only)
                 watch_works(self.session)
+                keeper = keep_evidence(self.session)
                 stalls = self._flight.stalls
                 watch_stalls(self.session, replace(stalls, on_hang="note") if self.app.read_only else stalls)
                 self._call_from()
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
+            if keeper is not None:
+                await keeper.settled()
         except Exception as error:
             # Whatever it is, it stays on the screen until the watch goes on.
             self._trouble = explained(error)
@@ -391,7 +407,8 @@ class RunScreen(CommandScreen):
         run = self.board.folder.name
         party = RunParty(self.board.manifest, self.board.model, self.session.pool.at_hand)
         self._note_command("stacks", ["stacks", run])
-        self.app.push_screen(StackScreen(Sampler(party, Ask(), self.board.folder.path / "stacks")))
+        root, more = self.board.folder.path / "stacks", Facts(party, self.session.pace)
+        self.app.push_screen(StackScreen(Sampler(party, Ask(), root, more)))
 
     def _no_stall_stacks(self) -> str:
         return "" if self.board.model.watch.snapshot else "the run has not stood still"
@@ -559,6 +576,7 @@ class RunScreen(CommandScreen):
             now if ended is None else ended,
             chosen,
             every=self.has_class("-zoom-right"),
+            stretch=tuple(STRETCHES)[self._stretch],
             plain=self.app.no_color or theme.ansi,
             ascii_only=self.app.glyphs.ascii,
             missing=self._grid.missing,
@@ -704,6 +722,11 @@ class RunScreen(CommandScreen):
         self.remove_class("-zoom-left")
         self._show_view(replace(self._view, tab=tab))
         self.query_one(f"#{tab}").focus()
+
+    def _stretch_by(self, step: int) -> None:
+        self._stretch += step
+        self._go("pace")
+        self._draw_details(time.time())
 
     def _step_rank(self, step: int) -> None:
         self._select(*stepped(self._view.chosen, step, self._ranks_of))

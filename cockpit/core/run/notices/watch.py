@@ -31,6 +31,9 @@ AGAIN_S = 60.0
 ALIKE_S = 5.0
 """Two clocks that advance by amounts more different than this: one was set, or this machine slept."""
 
+MOST_STEPS = float(1 << 40)
+"""A greater number in a log is no step."""
+
 _SPOKEN = ("loss", "samples_s", "tokens_s")
 _Result = TypeVar("_Result")
 
@@ -79,7 +82,7 @@ class Watch:
         if not self._feed(rank, data, at):
             return
         said = dict(self._metrics.said(rank))
-        if "step" in said:
+        if 0 <= said.get("step", -1.0) <= MOST_STEPS:
             self.said_step = int(said["step"]), at
         for name in _SPOKEN:
             if name in said and order > self._speakers.setdefault(name, order):

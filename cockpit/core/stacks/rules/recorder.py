@@ -58,7 +58,9 @@ def circle(case: Case) -> Finding | None:
     if case.goes_on or case.passing:
         return None
     edges = case.partners
-    ring = _ring({rank: peer for rank, (peer, _) in edges.items()})
+    # Whoever sends to one that receives from it is about to go on.
+    meets = {rank for rank, (peer, send) in edges.items() if edges.get(peer) == (rank, not send)}
+    ring = _ring({rank: peer for rank, (peer, _) in edges.items() if rank not in meets})
     if ring:
         ranks = mask_of(ring)
         told = ", ".join(_edge_words(rank, *edges[rank]) for rank in ring[:6])

@@ -1,0 +1,173 @@
+"""The evidence that a supervisor keeps, as a file: written on the node, read here within bounds.
+
+The file is one line, a JSON object, and then bytes: of each rank in ``stacks`` a packed dump, of each in
+``recorders`` its packed traces, as long as that line says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from cockpit.base.gate import (
+    COUNT,
+    RANK,
+    RANKS,
+    RANKS_A_NODE,
+    SECONDS,
+    SENTENCE,
+    TIME,
+    WORD,
+    ListOf,
+    Malformed,
+    Of,
+    RowOf,
+    Text,
+    Whole,
+    bound,
+    maybe,
+    read,
+)
+
+FORMAT = 1
+"""Version of the file; a reader refuses a newer one."""
+
+LIMIT = 20 << 20
+"""Bytes of one file."""
+
+FILES = 200
+"""Files of one run on one node."""
+
+REASONS = "stall|failure|asked"
+"""Why it was kept."""
+
+NAME = r"\d{8}-\d{6}(?:-\d{1,3})?-(?:%s)\.evidence" % REASONS
+FILE = Text(60, r"(?:%s)?" % NAME)
+"""The name of such a file; empty: there is none."""
+
+_HEAD = 1 << 20
+_PART = Whole(0, LIMIT)
+_NAME = re.compile(NAME)
+
+
+@dataclass(frozen=True)
+class StackPart:
+    """The packed dump of a rank, so many bytes."""
+
+    rank: int = bound(RANK)
+    size: int = bound(_PART)
+
+
+@dataclass(frozen=True)
+class RecorderPart:
+    """What the recorder of a rank has: when it was asked, and packed traces of so many bytes each.
+
+    :param source: ``server``, or ``file``: what NCCL's watchdog wrote before the rank ended
+    """
+
+    rank: int = bound(RANK)
+    at: float = bound(TIME)
+    source: str = bound(WORD, "")
+    lengths: Tuple[int, ...] = bound(ListOf(_PART, 10), ())
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """The last step of a rank, by its probe: when it ended, and how long a step of it usually takes."""
+
+    rank: int = bound(RANK)
+    step: int = bound(COUNT)
+    at: float = bound(TIME)
+    usual_s: Optional[float] = maybe(SECONDS)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first line. Times are unix seconds on the node's clock.
+
+    :param t: when it was begun
+    :param why: see :data:`REASONS`
+    :param since: since when the ranks had stood still
+    :param failed: ranks whose end was the reason
+    :param trouble: what is missing, and why
+    """
+
+    format: int = bound(COUNT)
+    t: float = bound(TIME)
+    why: str = bound(Text(20, REASONS))
+    boot_id: str = bound(WORD, "")
+    run: str = bound(WORD, "")
+    node: str = bound(Text(255), "")
+    since: Optional[float] = maybe(TIME)
+    failed: Tuple[int, ...] = bound(RANKS, ())
+    took_s: float = bound(SECONDS, 0.0)
+    trouble: Tuple[str, ...] = bound(ListOf(SENTENCE, 20), ())
+    steps: Tuple[StepPart, ...] = bound(ListOf(RowOf(StepPart), RANKS_A_NODE), ())
+    stacks: Tuple[StackPart, ...] = bound(ListOf(RowOf(StackPart), RANKS_A_NODE), ())
+    recorders: Tuple[RecorderPart, ...] = bound(ListOf(Of(RecorderPart), RANKS_A_NODE), ())
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file's content, its parts still packed."""
+
+    head: Head
+    stacks: Tuple[bytes, ...]
+    recorders: Tuple[Tuple[bytes, ...], ...]
+
+
+def is_name(name: str) -> bool:
+    """Whether a file of this name is evidence."""
+    return _NAME.fullmatch(name) is not None
+
+
+def written(
+    head: Dict[str, Any],
+    stacks: Sequence[Tuple[int, bytes]],
+    recorders: Sequence[Tuple[Dict[str, Any], bytes]],
+) -> bytes:
+    """The content of a file.
+
+    :param stacks: by rank a packed dump
+    :param recorders: what a node's agent says of a recorder, and its traces
+    """
+    told = dict(head, stacks=[[rank, len(data)] for rank, data in stacks])
+    told["recorders"] = [
+        {name: item[name] for name in ("rank", "at", "source", "lengths")} for item, _ in recorders
+    ]
+    parts = [
+        json.dumps(told).encode() + b"\n",
+        *(data for _, data in stacks),
+        *(data for _, data in recorders),
+    ]
+    return b"".join(parts)
+
+
+def parsed(data: bytes) -> Kept:
+    """What is in a file.
+
+    :raises Malformed: it is something else, or a newer cockpit wrote it
+    """
+    line, end, _ = data[:_HEAD].partition(b"\n")
+    if not end:
+        raise Malformed("no first line")
+    try:
+        told = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        raise Malformed("its first line makes no sense: %s" % str(error)[:100]) from None
+    head = read(Head, told)
+    if head.format > FORMAT:
+        raise Malformed("written by a newer cockpit")
+    place = len(line) + 1
+    sizes = [one.size for one in head.stacks] + [size for one in head.recorders for size in one.lengths]
+    if place + sum(sizes) != len(data):
+        raise Malformed("%d bytes, and its first line says %d" % (len(data), place + sum(sizes)))
+    parts: List[bytes] = []
+    for size in sizes:
+        parts.append(data[place : place + size])
+        place += size
+    stacks, others = parts[: len(head.stacks)], iter(parts[len(head.stacks) :])
+    traces = tuple(tuple(next(others) for _ in one.lengths) for one in head.recorders)
+    return Kept(head, tuple(stacks), traces)

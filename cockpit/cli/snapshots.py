@@ -1,0 +1,88 @@
+"""The snapshots of a run, as ``cockpit stacks RUN --list`` shows them, those that its nodes took included."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cockpit.base.shell import quote
+from cockpit.cli.awaiting import telling
+from cockpit.cli.output import complain, out, out_json, table
+from cockpit.core.finding import Finding
+from cockpit.core.run.model import RunModel
+from cockpit.core.stacks.verdict import verdict
+from cockpit.engine.links.pool import LinkPool
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run.join import model_now, pool_for
+from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.evidence import Shown, gather, lacking
+from cockpit.errors import CockpitError, Exit
+
+NODES = "the nodes"
+COCKPIT = "cockpit"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One snapshot, with the verdict on it."""
+
+    path: Path
+    head: saved.Summary
+    found: Finding
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "path": str(self.path),
+            "t": self.head.at,
+            "ranks": self.head.ranks,
+            "samples": self.head.samples,
+            "by_nodes": self.head.by_nodes,
+            "verdict": saved.verdict_json(self.found),
+        }
+
+
+async def show(folder: RunFolder, *, as_json: bool) -> int:
+    """List the snapshots of a run, the oldest first, after fetching what its nodes have kept."""
+    async with pool_for(folder.manifest) as pool:
+        model = folder.model()
+        async with telling(lambda: pool.roll, failures=False):
+            if not model.over:
+                model, _ = await model_now(pool, folder.manifest)
+            await fetched(folder, model, pool)
+    found = list(_listed(folder.path / "stacks"))
+    if as_json:
+        out_json([one.as_json() for one in found])
+    elif not found:
+        out(f"no snapshots of {folder.name} yet; take one: cockpit stacks {quote(folder.name)}")
+    else:
+        rows = [("SNAPSHOT", "TAKEN", "BY", "RANKS", "VERDICT")]
+        for one in found:
+            at = "" if one.head.at is None else time.strftime("%m-%d %H:%M:%S", time.localtime(one.head.at))
+            by = NODES if one.head.by_nodes else COCKPIT
+            rows.append((one.path.name, at, by, str(one.head.ranks), one.found.what))
+        table(rows, cut=True)
+        out()
+        out(f"see: cockpit stacks {quote(str(found[-1].path))}")
+    return Exit.OK
+
+
+async def fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[Shown]:
+    """What its nodes have kept of a run; a node that cannot give it is told of."""
+    shown, errors = await gather(folder, model, pool.lend, lacking(folder, model))
+    for name, error in errors.items():
+        complain(CockpitError(f"its evidence cannot be had: {error.what}", where=name))
+    return shown
+
+
+def _listed(root: Path) -> list[Listed]:
+    found = []
+    for file in sorted(root.glob(f"*/{saved.MAIN}")):
+        # One that is damaged hides no other.
+        with suppress(CockpitError):
+            head = saved.head(file.parent)
+            found.append(Listed(file.parent, head, verdict(saved.load(file.parent))))
+    return sorted(found, key=lambda one: (one.head.at or 0.0, one.path.name))

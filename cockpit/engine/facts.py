@@ -1,0 +1,174 @@
+"""What a verdict uses beside stacks: the steps of all ranks, their recorders, and a closer look at a few."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+from cockpit.base import verbs
+from cockpit.base.events import RankSample
+from cockpit.base.stacks.dump import Dump, Thread
+from cockpit.core.masks import ranks_of
+from cockpit.core.pace.pace import Pace
+from cockpit.core.recorder.work import Step, parts, work
+from cockpit.core.stacks.collectives import Collectives, of_look
+from cockpit.core.stacks.evidence import PEERS
+from cockpit.core.stacks.progress import Progress, of_pace
+from cockpit.core.stacks.verdict import wanted
+from cockpit.engine.links.link import Link
+from cockpit.engine.recorder import Heard, Recorders
+from cockpit.engine.stacks.ask import Party
+from cockpit.engine.stacks.take import Sampler
+from cockpit.errors import CockpitError
+
+RECENT = 200
+"""Calls of each rank that are looked at: who is missing follows from the last of each group."""
+
+ANSWER_S = 5.0
+"""Seconds within which a node says how far its ranks are."""
+
+SAID = frozenset(name for names in PEERS.values() for name in names)
+"""Variables that are kept of a call between two ranks."""
+
+
+class Facts:
+    """Puts into the snapshots of one job what a verdict uses beside stacks.
+
+    :param pace: of its run, where a session keeps one
+    """
+
+    def __init__(self, party: Party, pace: Pace | None = None) -> None:
+        self._recorders = Recorders(party)
+        self._pace = pace
+        self.heard: Heard | None = None
+        """What the recorders said last."""
+
+    async def gather(self, sampler: Sampler) -> None:
+        """See :func:`gather`."""
+        self.heard = await gather(sampler, self._recorders, self._pace)
+
+    async def look_closer(self, sampler: Sampler) -> None:
+        """See :func:`look_closer`."""
+        await look_closer(sampler)
+
+
+async def gather(
+    sampler: Sampler, recorders: Recorders | None = None, pace: Pace | None = None
+) -> Heard | None:
+    """Put into a snapshot what else its verdict uses; what nobody answers stays unknown.
+
+    :param recorders: those of its job; None: they are not asked
+    :param pace: of its run, where a session keeps one: it knows steps that logs tell of, and who is slow
+    """
+    party, snapshot = sampler.party, sampler.snapshot
+    own, heard, _ = await asyncio.gather(_steps(party), _recorders(recorders), _ends(sampler))
+    if heard is not None and heard.probed:
+        snapshot.collectives = collectives(heard)
+        await asyncio.to_thread(_worked, own, heard)
+    snapshot.progress = _progress(own, pace)
+    return heard
+
+
+def collectives(heard: Heard) -> Collectives:
+    """What the recorders said, for a snapshot."""
+    return of_look(heard.look, heard.silent, time.time())
+
+
+async def look_closer(sampler: Sampler) -> None:
+    """Look once more at the ranks of which more would tell for whom they wait; nobody need ask for that."""
+    for rank, what in (await asyncio.to_thread(wanted, sampler.snapshot.copy())).items():
+        with suppress(CockpitError):
+            dump = await sampler.look(rank, native=what == "native", locals=what == "locals")
+            if dump.threads:
+                sampler.snapshot.closer[rank] = _only_partners(dump)
+
+
+def _only_partners(dump: Dump) -> Dump:
+    """Without variables, except those that say with whom a call exchanges something."""
+
+    def cut(thread: Thread) -> Thread:
+        kept = [{name: text for name, text in one.items() if name in SAID} for one in thread.locals]
+        return thread._replace(locals=tuple(kept) if any(kept) else ())
+
+    return replace(dump, threads=tuple(map(cut, dump.threads[:1])), deputy=None)
+
+
+async def _ends(sampler: Sampler) -> None:
+    """How ranks have ended that were seen to: what is recorded says more than that they are gone."""
+    dumps = sampler.snapshot.samples[-1].dumps if sampler.snapshot.samples else {}
+    if all(rank in dumps and dumps[rank].threads for rank in sampler.snapshot.ranks):
+        return
+    with suppress(CockpitError):
+        await sampler.party.refresh()
+        for rank, place in sampler.party.places().items():
+            if place.ended_at is not None and rank in sampler.snapshot.ranks:
+                sampler.snapshot.ranks[rank] = place
+
+
+async def _recorders(recorders: Recorders | None) -> Heard | None:
+    return None if recorders is None else await recorders.look(rows=RECENT)
+
+
+async def _steps(party: Party) -> Pace:
+    """The last steps of all ranks, as their probes note them."""
+    pace = Pace(sorted(party.places()))
+    await asyncio.gather(*(_of_node(party, node, pace) for node in party.nodes if party.folder(node)))
+    return pace
+
+
+async def _of_node(party: Party, node: str, pace: Pace) -> None:
+    """What a node says of its own ranks; a node that says nothing leaves them unknown."""
+    with suppress(CockpitError, asyncio.TimeoutError, TimeoutError):
+        link = await party.link(node)
+        if link.clock.rtt_s >= 1:
+            await link.measure_clock()
+        ranks = await asyncio.wait_for(_sample(link, party.folder(node)), ANSWER_S)
+        places = party.places()
+        for rank, sample in ranks.items():
+            if rank not in places or places[rank].node != node or sample.progress is None:
+                continue
+            for step in sample.progress.steps:
+                pace.stepped(rank, step.step, step.t - link.clock.offset_s, span=step.seconds)
+
+
+async def _sample(link: Link, folder: str) -> dict[int, RankSample]:
+    stream = await link.stream(verbs.Samples(folder))
+    try:
+        async for item, _ in stream.parts():
+            return dict(item.ranks)
+    finally:
+        await stream.close()
+    return {}
+
+
+def _worked(pace: Pace, heard: Heard) -> None:
+    """How much of the last steps was work."""
+    steps = {}
+    for rank in ranks_of(heard.look.heard):
+        pairs = pairwise(pace.ends(rank, 0.0))
+        steps[rank] = [
+            Step(step, round(begin * 1e6), round(end * 1e6))
+            for (before, begin), (step, end) in pairs
+            if step == before + 1 and end > begin
+        ]
+    stages = parts(one for one in heard.look.collectives if one.members.bit_count() > 1)
+    pace.steps.staged(stages)
+    for one in work(heard.look, steps, stages=stages):
+        if one.us is not None:
+            pace.lag = pace.lag or one.lag
+            pace.worked(one.rank, one.step, one.us / 1e6)
+
+
+def _progress(own: Pace, pace: Pace | None) -> Progress | None:
+    now = time.time()
+    found = of_pace(own, now)
+    if pace is not None:
+        known = of_pace(pace, now)
+        if not found.ranks:
+            return known if known.ranks else None
+        if not found.slow:
+            found = replace(found, slow=known.slow, usual_s=found.usual_s or known.usual_s)
+    return found if found.ranks else None

@@ -1,0 +1,164 @@
+"""Nobody watches: what ``attach`` shows afterwards, of real runs on two nodes that are both this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.node import procfs
+from tests.waiting import until
+
+COCKPIT = [sys.executable, "-m", "cockpit"]
+RUN = "night"
+NODES = ("na", "nb")
+
+PROGRAM = """
+import os, sys, time
+from torch.distributed import distributed_c10d
+
+def load():
+    while not os.path.exists("go"):
+        time.sleep(0.3)
+    sys.exit(3)
+
+if os.environ["RANK"] == "1":
+    load()
+distributed_c10d.barrier()
+"""
+
+BARRIER = """
+import time
+
+def barrier():
+    time.sleep(1000)
+"""
+"""As torch's from outside: a file of that name, a function of that name, and a main thread that sleeps."""
+
+
+class Night:
+    """A run that its cockpit leaves alone."""
+
+    def __init__(self, folder: Path, cockpit: tuple[str, ...]) -> None:
+        self.folder = folder
+        self._cockpit = cockpit
+
+    def begin(self, settings: str = "") -> None:
+        """Start it, and kill the cockpit once all ranks have started."""
+        (self.folder / "cockpit.toml").write_text(settings)
+        words = ["run", "hostfile", "--transport", "local", "--launcher", "command", "--name", RUN]
+        words += ["--node-dir", str(self.folder), "--no-preflight", "--headless", "--", "./program.sh"]
+        with subprocess.Popen(
+            [*COCKPIT, *words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as cockpit:
+            try:
+                for name in NODES:
+                    self.started(name)
+            finally:
+                cockpit.kill()
+
+    def started(self, name: str) -> None:
+        """Wait until the ranks of a node have started."""
+        until(lambda: len(self.events(name, "rank_started")) == 2, f"ranks of {name} started")
+
+    def node(self, name: str) -> Path:
+        """The run folder of a node."""
+        return self.folder / f"cockpit-{os.geteuid()}" / RUN / name
+
+    def events(self, name: str, kind: str) -> list[dict[str, Any]]:
+        """What a node has recorded."""
+        path = self.node(name) / "events.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [event for event in map(json.loads, lines) if event["e"] == kind]
+
+    def kept(self, name: str, why: str) -> None:
+        """Wait until a node has kept something for this reason."""
+        until(lambda: [one for one in self.events(name, "evidence") if one["why"] == why], f"{why} on {name}")
+
+    def kill(self, name: str) -> None:
+        """All of it on a node ends at once, and nobody writes that down."""
+        try:
+            facts = json.loads((self.node(name) / "record.json").read_text())["supervisor"]
+        except FileNotFoundError:
+            return
+        procfs.send(facts["pid"], facts["ticks"], signal.SIGKILL)
+        until(lambda: not procfs.alive(facts["pid"], facts["ticks"]), "the supervisor is dead")
+        for process in procfs.tagged(RUN, name, str(self.node(name))):
+            procfs.send(process.pid, process.ticks, signal.SIGKILL)
+
+    def cockpit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Another verb."""
+        done = subprocess.run(
+            [*self._cockpit, *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+
+@pytest.fixture
+def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[str, ...]) -> Iterator[Night]:
+    """A run on two nodes with two ranks each; rank 1 is somewhere else than the others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    torch = tmp_path / "site-packages" / "torch" / "distributed"
+    torch.mkdir(parents=True)
+    for file, text in ((torch.parent / "__init__.py", ""), (torch / "__init__.py", "")):
+        file.write_text(text)
+    (torch / "distributed_c10d.py").write_text(BARRIER)
+    (tmp_path / "hostfile").write_text("na slots=2\nnb slots=2\n")
+    (tmp_path / "train.py").write_text(PROGRAM)
+    program = tmp_path / "program.sh"
+    place = tmp_path / "site-packages"
+    program.write_text(f"#!/bin/sh\nPYTHONPATH={place} exec {sys.executable} -S train.py\n")
+    program.chmod(0o700)
+    made = Night(tmp_path, quick_cockpit)
+    yield made
+    for name in NODES:
+        made.kill(name)
+
+
+def test_a_stall_and_then_all_of_it_is_killed(night: Night) -> None:
+    night.begin("[evidence]\nidle = 1.0\n")
+    for name in NODES:
+        night.kept(name, "stall")
+    for name in NODES:
+        night.kill(name)
+    said = night.cockpit("attach", RUN, "--plain").stderr
+    (line,) = [each for each in said.splitlines() if "evidence of" in each]
+    assert "the ranks of na,nb had stood still" in line
+    assert "rank 1" in line
+    listed = json.loads(night.cockpit("stacks", RUN, "--list", "--json").stdout)
+    assert [one["by_nodes"] for one in listed] == [line.partition("(")[2].partition(")")[0]]
+    shown = night.cockpit("stacks", listed[0]["path"])
+    assert "rank 1 is not in barrier, where 3 ranks are" in shown.stdout
+    assert "at train.py:7 load" in shown.stdout
+    assert "by themselves" in shown.stderr
+    assert "rank 1" in night.cockpit("stacks", RUN, "--list").stdout
+    assert "evidence of" in night.cockpit("ps", RUN).stdout
+
+
+def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
+    night.begin()
+    (night.folder / "go").touch()
+    night.kept("na", "failure")
+    for name in NODES:
+        night.kill(name)
+    shutil.rmtree(night.node("nb"))
+    said = night.cockpit("attach", RUN, "--plain", "--give-up", "5").stderr
+    (line,) = [each for each in said.splitlines() if "evidence of" in each and "kept by" in each]
+    assert "(rank 1 failed): rank 1 exited 3" in line
+    (none,) = [each for each in said.splitlines() if "no evidence of" in each]
+    assert "no evidence of nb (" in none
+    assert "no run record" in none
