@@ -37,7 +37,7 @@ OURS = {
 CELLS = tuple(f"pace-{name}" for name in themes.TABLES["pace"])
 """Cells of ranks × time, from *no step* to *twice as long*."""
 
-BEHIND = ("frame", "notice", *CELLS)
+BEHIND = ("frame", "notice", "stall", *CELLS)
 """Variables that no text is drawn in."""
 
 
@@ -124,7 +124,7 @@ def test_every_text_can_be_read_on_everything_behind_it(name: str) -> None:
     texts = {part: colour for part, colour in base.items() if part not in ("background", "surface", "panel")}
     texts |= {part: Color.parse(theme.variables[part]) for part in OURS if part not in BEHIND}
     behind = {part: base[part] for part in ("background", "surface", "panel")}
-    behind["notice"] = Color.parse(theme.variables["notice"])
+    behind |= {part: Color.parse(theme.variables[part]) for part in ("notice", "stall")}
     behind["the line with the cursor"] = base["surface"].blend(base["foreground"], 0.12)
     least = 7.0 if name == "high-contrast" else 4.5
     weak = [
@@ -184,7 +184,7 @@ CASES = {
     "[base]\nprimary = 'nocolour'\n": ["key 'base.primary': must be a colour, not 'nocolour'; SEE"],
     "[rank]\nfailed = 1\n": ["key 'rank.failed': must be a colour, not 1; SEE"],
     "[rank]\nfaild = 'red'\n": ["key 'rank.faild': unknown; did you mean 'failed'?"],
-    "[ui]\nzzz = 'red'\n": ["key 'ui.zzz': unknown; known are key, dim, frame, notice"],
+    "[ui]\nzzz = 'red'\n": ["key 'ui.zzz': unknown; known are key, dim, frame, notice, stall"],
     "[rnak]\n": ["key 'rnak': unknown; did you mean 'rank'?"],
     "rank = 'red'\n": ["key 'rank': must be a table: [rank], not 'red'; SEE"],
     "dark = 'no'\n": ["key 'dark': must be true or false, not 'no'; SEE"],
