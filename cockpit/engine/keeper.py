@@ -38,7 +38,6 @@ def keep_evidence(session: Session) -> Keeper | None:
     if not session.writer or session.manifest.foreign:
         return None
     keeper = Keeper(session)
-    session.listeners.append(keeper)
     session.accompany(keeper.keep(), "evidence")
     session.accompany(keeper.equip(), "py-spy")
     return keeper
@@ -54,6 +53,7 @@ class Keeper:
         self._tried: dict[str, int] = {}
         self._told: dict[Path, str] = {}
         self._spy = PySpy()
+        self._settling, self._settled = asyncio.Lock(), False
         # Two at once would make one snapshot twice.
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[None]] = set()
@@ -69,7 +69,7 @@ class Keeper:
     def event(self, event: Event, changed: set[str | int]) -> None:
         """A rank has failed, or a node has kept something."""
         fact = event.fact
-        if isinstance(fact, events.EvidenceKept):
+        if isinstance(fact, events.EvidenceKept | events.Complete | events.NodeLost):
             self._changed.set()
         if isinstance(fact, events.RankExited) and (fact.code != 0 or fact.signal is not None):
             self._failed(event)
@@ -116,15 +116,20 @@ class Keeper:
             session.remark(f"{nodes_text(names)}: stacks cannot be kept there while nobody watches: {what}")
 
     async def keep(self) -> None:
-        """Fetch what is there now, and what comes; cancel it to end it."""
-        while True:
-            if self._lacking():
-                await asyncio.sleep(_SETTLE_S)
-                await self._fetch()
-            if not self._lacking():
-                self._changed.clear()
-                await self._changed.wait()
-            await asyncio.sleep(_TICK_S)
+        """Fetch what is there now, and what comes, until all has come; cancel it to end it."""
+        self._session.listeners.append(self)
+        try:
+            while not self._session.model.done:
+                if self._lacking():
+                    await asyncio.sleep(_SETTLE_S)
+                    await self._fetch()
+                if not self._lacking() and not self._session.model.done:
+                    self._changed.clear()
+                    await self._changed.wait()
+                await asyncio.sleep(_TICK_S)
+        finally:
+            self._session.listeners.remove(self)
+        await self.settled()
 
     def _lacking(self) -> list[str]:
         """Nodes whose evidence is not here; one that could not give it is not asked for it forever."""
@@ -173,8 +178,12 @@ class Keeper:
 
         Of a run that failed, say which nodes have kept none.
         """
-        with suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._settle(), patience_s)
+        async with self._settling:
+            if self._settled:
+                return
+            self._settled = True
+            with suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._settle(), patience_s)
         if text := none_of(self._session.folder, self._session.model):
             self._session.remark(text)
 

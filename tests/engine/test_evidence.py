@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cockpit.node import procfs
+from tests.needs import require_module
 from tests.waiting import until
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
@@ -44,6 +45,27 @@ def barrier():
 """As torch's from outside: a file of that name, a function of that name, and a main thread that sleeps."""
 
 
+REAL = """
+import time, torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def load_batch():
+    time.sleep(1000)
+
+for step in range(1000):
+    if step == 30 and dist.get_rank() == 1:
+        load_batch()
+    model(torch.ones(4, 2)).sum().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    optimizer.step()
+    time.sleep(0.01)
+"""
+
+
 class Night:
     """A run that its cockpit leaves alone."""
 
@@ -51,23 +73,29 @@ class Night:
         self.folder = folder
         self._cockpit = cockpit
 
-    def begin(self, settings: str = "") -> None:
-        """Start it, and kill the cockpit once all ranks have started."""
+    def begin(self, settings: str = "", *program: str) -> None:
+        """Start it, and kill the cockpit once all ranks have started.
+
+        :param program: with one rank a node; not given: ``train.py`` with two
+        """
         (self.folder / "cockpit.toml").write_text(settings)
+        slots = 1 if program else 2
+        (self.folder / "hostfile").write_text("".join(f"{name} slots={slots}\n" for name in NODES))
         words = ["run", "hostfile", "--transport", "local", "--launcher", "command", "--name", RUN]
-        words += ["--node-dir", str(self.folder), "--no-preflight", "--headless", "--", "./program.sh"]
+        words += ["--node-dir", str(self.folder), "--no-preflight", "--headless"]
+        words += ["--python", sys.executable, "--", *(program or ["./program.sh"])]
         with subprocess.Popen(
             [*COCKPIT, *words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as cockpit:
             try:
                 for name in NODES:
-                    self.started(name)
+                    self.started(name, slots)
             finally:
                 cockpit.kill()
 
-    def started(self, name: str) -> None:
+    def started(self, name: str, count: int) -> None:
         """Wait until the ranks of a node have started."""
-        until(lambda: len(self.events(name, "rank_started")) == 2, f"ranks of {name} started")
+        until(lambda: len(self.events(name, "rank_started")) == count, f"ranks of {name} started")
 
     def node(self, name: str) -> Path:
         """The run folder of a node."""
@@ -117,7 +145,6 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_cockpit: tuple[
     for file, text in ((torch.parent / "__init__.py", ""), (torch / "__init__.py", "")):
         file.write_text(text)
     (torch / "distributed_c10d.py").write_text(BARRIER)
-    (tmp_path / "hostfile").write_text("na slots=2\nnb slots=2\n")
     (tmp_path / "train.py").write_text(PROGRAM)
     program = tmp_path / "program.sh"
     place = tmp_path / "site-packages"
@@ -162,3 +189,22 @@ def test_a_failed_rank_and_a_node_that_was_rebooted(night: Night) -> None:
     (none,) = [each for each in said.splitlines() if "no evidence of" in each]
     assert "no evidence of nb (" in none
     assert "no run record" in none
+
+
+@pytest.mark.launch
+def test_with_torch_its_steps_and_recorders_are_kept(night: Night) -> None:
+    require_module("torch")
+    (night.folder / "real.py").write_text(REAL)
+    night.begin("[evidence]\nafter = 2.0\nidle = 1000.0\n", sys.executable, "real.py")
+    for name in NODES:
+        night.kept(name, "stall")
+    for name in NODES:
+        night.kill(name)
+    said = night.cockpit("attach", RUN, "--plain").stderr
+    (line,) = [each for each in said.splitlines() if "evidence of" in each]
+    assert "rank 1 is not in all_reduce" in line
+    (one,) = json.loads(night.cockpit("stacks", RUN, "--list", "--json").stdout)
+    assert "load_batch" in one["verdict"]["where"]
+    head = json.loads((Path(one["path"]) / "snapshot.json").read_text())
+    assert head["collectives"]["missing"] == "1"
+    assert {done["step"] for done in head["progress"]["ranks"].values()} == {30}

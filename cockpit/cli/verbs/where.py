@@ -18,6 +18,7 @@ def main(words: list[str]) -> int:
         "settings of a project": f"{config.LOCAL} in the folder where cockpit is started",
         "own themes": str(paths.themes()),
         "runs": str(paths.runs()),
+        "evidence of nodes": f"{paths.runs()}/<run>/evidence; on nodes evidence/ in the run folder",
         "stacks of other jobs": str(paths.stacks()),
         "secrets of printed plans": str(paths.plans()),
         "for the ssh program": str(paths.ssh()),

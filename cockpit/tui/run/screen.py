@@ -31,7 +31,7 @@ from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.collect import Collected, collect
 from cockpit.engine.doctor import examine, wanted_again, words_again
 from cockpit.engine.facts import Facts
-from cockpit.engine.keeper import Keeper, keep_evidence
+from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.logs.book import Row
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
@@ -319,22 +319,19 @@ class RunScreen(CommandScreen):
 
     @work(group="watch", exclusive=True)
     async def _watch(self, *, again: bool = False) -> None:
-        keeper: Keeper | None = None
         try:
             if again:
                 await self.session.resume()
             else:
                 self.session.watch(policy=not self.app.read_only)
                 watch_works(self.session)
-                keeper = keep_evidence(self.session)
+                keep_evidence(self.session)
                 stalls = self._flight.stalls
                 watch_stalls(self.session, replace(stalls, on_hang="note") if self.app.read_only else stalls)
                 self._call_from()
             while not self.session.model.done:
                 await self.session.wait(1.0)
                 await asyncio.sleep(TICK_S)
-            if keeper is not None:
-                await keeper.settled()
         except Exception as error:
             # Whatever it is, it stays on the screen until the watch goes on.
             self._trouble = explained(error)
