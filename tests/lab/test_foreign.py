@@ -250,6 +250,24 @@ def test_which_of_two_jobs_is_asked(lab2: Lab) -> None:
                 rank.wait()
 
 
+def others_may_look(lab: Lab, file: str) -> None:
+    """Somebody who may read the state folder sees the job there, and can do nothing to it."""
+    state = lab.home() / ".local/state"
+    lab.run(["chmod", "-R", "o+rX", str(lab.home() / ".local")], user="root", check=True)
+    lab.run(["chmod", "o+x", str(lab.home())], user="root", check=True)
+    for words, code, said in (
+        (["ps", "lonely"], 0, "running"),
+        (["logs", "lonely"], 0, "step 1 loss"),
+        (["stop", "lonely"], 2, f"the job is {USER}'s, and you can only watch it"),
+        (["stop", "lonely", "--foreign"], 3, f"belongs to {USER}: only {USER} or root may end it"),
+        (["stacks", "lonely"], 2, f"its process belongs to {USER}; {OTHER} may not look into it"),
+        (["collect", "lonely", file], 2, f"its folder is {USER}'s, and only {USER} can put files there"),
+    ):
+        env = {"XDG_STATE_HOME": str(state)}
+        done = lab.run(["cockpit", *words], user=OTHER, env=env, timeout=90)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), (words, done)
+
+
 LONELY = """
 import time
 for step in range(1, 1000000):
@@ -298,6 +316,7 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
             assert stacks["ranks"]["0"]["pid"] == pids["node1"]
             told = json.loads(lab2.run(["cockpit", "ps", "lonely", "--json"]).stdout)
             assert [one["text"] for one in told["ranks"]] == ["running"]
+            others_may_look(lab2, str(out))
             done = lab2.run(["cockpit", "stop", "lonely", "--foreign"])
             assert done.returncode == 0, done.stderr
             watch.communicate(timeout=60)

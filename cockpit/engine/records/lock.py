@@ -89,7 +89,7 @@ class Writer:
         """
         if self.taken:
             return True
-        self.owner = _other_owner(self.folder)
+        self.owner = other_owner(self.folder)
         if self.owner:
             return False
         number = self._open(self._lock, os.O_RDWR | os.O_CREAT)
@@ -194,7 +194,7 @@ class Writer:
         self._number = self._own = None
 
 
-def _other_owner(folder: Path) -> str:
+def other_owner(folder: Path) -> str:
     """The user whose folder it is; empty: we are, or nobody keeps root from it, or it is not there."""
     try:
         uid = folder.stat().st_uid

@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from cockpit.base import verbs
-from cockpit.node import procfs
+from cockpit.node import procfs, users
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs.outputs import is_ours
 from cockpit.node.run.remains import named
@@ -33,7 +33,7 @@ def end(call: Call) -> Dict[str, Any]:
         if pid in mine:
             raise NodeError("refused", "process %d has started this agent too: end it there by hand" % pid)
         if not is_ours(pid, ticks):
-            raise NodeError("refused", "process %d belongs to somebody else" % pid)
+            raise NodeError("refused", "process %d belongs to %s" % (pid, _owner(pid)))
     below = [one for pid, _ in tops for one in procfs.descendants(pid, lambda each: each in mine)]
     everything = list(dict.fromkeys([*tops, *((one.pid, one.ticks) for one in below)]))
     _send(tops, signal.SIGTERM)
@@ -43,6 +43,14 @@ def end(call: Call) -> Dict[str, Any]:
         left = _wait(call, left, _LAST_S)
     seen = [procfs.stat(pid) for pid, _ in left]
     return {"count": len(everything), "survivors": [named(one) for one in seen if one is not None]}
+
+
+def _owner(pid: int) -> str:
+    try:
+        user = users.name(os.stat("/proc/%d" % pid).st_uid)
+    except OSError:
+        return "somebody else"
+    return "%s: only %s or root may end it" % (user, user)
 
 
 def _send(processes: List[Tuple[int, int]], number: int) -> None:
