@@ -186,6 +186,26 @@ def test_a_disk_that_is_nearly_full_and_is_not() -> None:
     assert world.found == []
 
 
+def test_a_checkpoint_that_takes_the_place_of_another_is_no_news() -> None:
+    world = World(free=lambda second: (0.5 if second % 340 < 30 else 200) * GIB).run(0.5)
+    assert (world.news, world.found) == ([], [])
+    world = World(free=lambda second: (0.05 if 1000 < second < 1030 else 200) * GIB).run(0.4)
+    assert "nearly full" in world.news[0]
+
+
+def test_what_was_used_before_checkpoints_were_removed_may_be_used_again() -> None:
+    """Older checkpoints are removed at first, so that more is free than when the run began."""
+
+    def free(second: float) -> float:
+        written = second % 1700 * 0.1 * GIB
+        return (200 if second < 1700 else 300) * GIB - written
+
+    world = World(free=free).run(1.5)
+    # Until something was removed for the first time nobody can know that.
+    assert all(at < 1800 for at, _ in world.facts)
+    assert world.found == []
+
+
 def test_a_checkpoint_that_is_overdue() -> None:
     says = saves(300)
     world = World(replace(CHECKPOINTED, says=lambda step: says(step) if step < 2500 else "")).run(1.2)

@@ -16,6 +16,9 @@ from cockpit.core.run.states import LIVE, Run
 
 NEARLY, SHARE = 1 << 30, 0.05
 """Nearly full: less than so many bytes free, and less than this share of a small one."""
+HELD_S, SCARCE = 60.0, 0.1
+"""Told once it is so for so long, as an older checkpoint is often removed when a new one is written; at once
+if less than this share of that is left."""
 FREED = 1.5
 """No longer: so many times as much is free."""
 GIVEN_BACK, HIGHER = 0.7, 1.3
@@ -37,6 +40,7 @@ class _Disk:
     room: int
     gauge: Gauge = field(default_factory=lambda: Gauge(_BELIEVED))
     low_since: float | None = None
+    scarce: bool = False
     trend: Trend | None = None
     trend_since: float = 0.0
     full_at: float = 0.0
@@ -50,6 +54,16 @@ class _Disk:
         if used < GIVEN_BACK * self.peak:
             self.fallen, self.peak = max(self.fallen, self.peak), used
         return used <= HIGHER * self.fallen
+
+
+def _larger(disk: _Disk | None, free: int, total: int) -> _Disk:
+    """A disk on which more is free than when its trend began: something was removed, such as checkpoints."""
+    if disk is None:
+        return _Disk(free, total, free)
+    # What was used of it before may be used again: that is no news.
+    before = max(disk.fallen, disk.peak)
+    fallen = before + free - disk.room if before else 0
+    return _Disk(free, total, free, low_since=disk.low_since, fallen=fallen)
 
 
 class Disk(Rule):
@@ -73,10 +87,10 @@ class Disk(Rule):
             return
         disk = self._disks.get(node)
         if disk is None or free > disk.room:
-            low_since = None if disk is None else disk.low_since
-            disk = self._disks[node] = _Disk(free, total or 0, free, low_since=low_since)
+            disk = self._disks[node] = _larger(disk, free, total or 0)
         disk.free, disk.total = free, total or 0
         low = min(NEARLY, SHARE * total) if total else NEARLY
+        disk.scarce = free < SCARCE * low
         if free < low and disk.low_since is None:
             disk.low_since = at
         elif free >= FREED * low:
@@ -108,7 +122,7 @@ class Disk(Rule):
                 what = f"the disk of the run folder on {node} is full"
                 due = disk.full_at
                 yield Seen(node, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
-            elif disk.low_since is not None:
+            elif disk.low_since is not None and (disk.scarce or at - disk.low_since >= HELD_S):
                 what = f"the disk of the run folder on {node} is nearly full: {has}"
                 then = ("once it is full, what ranks print is lost, and they may fail",)
                 yield Seen(node, what, disk.low_since, None, then, "sure", nodes=(node,), steps=steps)
