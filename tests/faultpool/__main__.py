@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="only these kinds or cases: fifo_open,crossed-1")
     parser.add_argument("--probe", choices=("both", "on", "off"), default="both")
     parser.add_argument("--minutes", type=float, default=55, help="begin no run after so many (55)")
-    parser.add_argument("--jobs", type=int, default=3, help="runs side by side: most wait for something (3)")
+    parser.add_argument("--jobs", type=int, default=4, help="runs side by side: most wait for something (4)")
     parser.add_argument("--again", action="store_true", help="try what is there as well")
     parser.add_argument("--keep", action="store_true", help="leave the files of each run where they are")
     parser.add_argument("--score", action="store_true", help="try nothing, print what is there")

@@ -34,6 +34,7 @@ def attend():
     burn(0.5)
 """
         + _BURN,
+        places=("attend", "burn", "<genexpr>"),
         sites=("forward",),
     ),
     _slow(
