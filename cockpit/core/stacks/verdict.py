@@ -149,7 +149,6 @@ RULES = tuple(
         suspects.few,
         together.mismatch,
         together.together,
-        alone.apart,
         alone.at_one_place,
         alone.loop,
         alone.moving,

@@ -9,67 +9,15 @@ from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
     Case,
-    ClassPart,
     bad_child,
     every_text,
     number_text,
     place_text,
     ranks_words,
     serves,
-    state_fact,
     union,
 )
 from cockpit.core.stacks.sentences import MORE, STEPS, story
-
-_HEARS = frozenset(
-    {"recvfrom", "recvmsg", "accept", "accept4", "poll", "ppoll", "select", "pselect6"}
-    | {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
-)
-"""System calls that wait for what another process sends."""
-
-
-def apart(case: Case) -> Finding | None:
-    """Nobody is in a collective that we know, many wait at one and the same place, and a few are elsewhere.
-
-    Programs have barriers of their own; ranks in one have the same stack, and whoever is missing has not.
-    """
-    parts = case.others
-    if case.looks < 2 or case.waits or len(parts) < 2 or not all(one.frozen for one in parts):
-        return None
-    many = max(parts, key=lambda one: count(one.ranks))
-    rest = [one for one in parts if one is not many]
-    few = union(rest)
-    if count(many.ranks) < 2 or count(few) >= count(many.ranks) or not _awaits_others(case, many):
-        return None
-    first = rest[0]
-    dump = case.dumps(next(ranks_of(first.ranks)))[-1]
-    kind, detail, steps = story(case, first, dump)
-    alike = number_text(many.ranks, "waits", "wait")
-    facts = (
-        f"{case.part_fact(many)}, {case.still()}",
-        case.suspect_fact(first),
-        state_fact(dump),
-        *(case.part_fact(one) for one in rest[1:]),
-        case.unheard_fact(),
-    )
-    # One that serves the others waits for them in its own way.
-    likely = len(rest) == 1 and case.heard and not case.absent and not _awaits_others(case, first)
-    return Finding(
-        kind,
-        f"{ranks_words(few, 'is', 'are')} not where {alike}",
-        few,
-        first.where,
-        detail,
-        facts,
-        "likely" if likely else "unsure",
-        steps,
-    )
-
-
-def _awaits_others(case: Case, part: ClassPart) -> bool:
-    """Whether what a class waits for may come from another rank."""
-    process = case.dumps(next(ranks_of(part.ranks)))[-1].process
-    return process is not None and process.call in _HEARS
 
 
 def at_one_place(case: Case) -> Finding | None:
