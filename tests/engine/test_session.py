@@ -353,9 +353,19 @@ def test_after_a_full_disk_it_goes_on_where_the_spool_ends(monkeypatch: pytest.M
             while not session.model.done:
                 await session.wait()
 
+        beside = asyncio.Event()
+
+        async def companion() -> None:
+            await beside.wait()
+            heard.set()
+
+        heard = asyncio.Event()
+        session.accompany(companion(), "companion")
         with pytest.raises(CockpitError, match="No space left on device"):
             await asyncio.wait_for(wait(), 60)
         await session.resume()
+        beside.set()
+        await asyncio.wait_for(heard.wait(), 60)
         await asyncio.wait_for(wait(), 60)
         assert full.refused == 1
         assert [asked.get("rank-0.log") for asked in node.asked] == [None, 4]
