@@ -622,13 +622,19 @@ def test_who_is_not_at_a_barrier_of_the_programs_own_is_named() -> None:
     words = named(found, "absent", 3, certainty="likely")
     assert found.what == "rank 3 did not join the others in Meeting.barrier"
     assert found.where == "data.py:118 read_shard"
-    assert "Meeting.barrier, same in 2 of 2 samples" in words
+    assert "same in 2 of 2 samples" in words
+
+
+def test_one_that_serves_the_others_is_not_surely_who_holds_them_up() -> None:
+    serves = still(USER, call="epoll_wait")
+    found = verdict(snapshot(4, still(OWN_BARRIER, **MEETS), {0: serves}))
+    assert found.certainty != "sure", found.what
 
 
 def test_while_one_moves_nobody_is_missing_at_a_barrier() -> None:
     going = still(COMPUTES, active=True, moves=True)
     found = verdict(snapshot(4, still(OWN_BARRIER, **MEETS), {3: going}))
-    assert "is not where" not in found.what
+    assert "did not join" not in found.what
     named(
         verdict(snapshot(4, still(OWN_BARRIER, call="futex"), {3: still(USER)})),
         "unknown",

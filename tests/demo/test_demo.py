@@ -267,6 +267,7 @@ def test_a_hang_tells_by_itself_without_torch(demos: Demos) -> None:
     until(lambda: '"stalled"' in demos.text(), "the stall", timeout=120)
     stalls = [json.loads(line) for line in demos.text().splitlines() if line.startswith('{"event": "watch"')]
     found = stalls[-1]["found"]
+    assert found["ranks"] == [3]
     assert found["what"] == "rank 3 did not join the others in Meeting.barrier"
     assert found["where"].endswith(" hang")
     process.send_signal(signal.SIGINT)
