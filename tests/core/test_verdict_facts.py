@@ -81,7 +81,7 @@ def test_while_steps_go_on_nobody_hangs() -> None:
     sleeper = snapshot(4, still(ALL_REDUCE), {1: SLEEPS})
     assert named(verdict(sleeper), "absent", 1, certainty="sure")
     found = verdict(knowing(sleeper, 0.6))
-    assert "steps go on: step 20, 0.6 s ago" in named(found, "moving", certainty="sure")
+    assert "steps go on: step 20, 0.6 s ago" in named(found, "moving", certainty="likely")
     assert found.severity == "info"
     late = verdict(knowing(sleeper, 52.0))
     assert "for 52 s" in named(late, "absent", 1, certainty="sure")
@@ -94,7 +94,7 @@ def test_a_slow_rank_is_named_with_its_work_and_never_surely() -> None:
     named(found, "slow", 13, certainty="likely")
     assert found.what == ("rank 13 is slow: work 1.5 s a step against 0.5; the others wait 66% of the time")
     assert (found.where, found.severity, found.since) == ("data.py:118 read_shard", "warning", None)
-    named(verdict(knowing(taken, 0.2)), "moving", certainty="sure")
+    named(verdict(knowing(taken, 0.2)), "moving", certainty="likely")
     # Once no step is made any more, it is no matter of being slow.
     named(verdict(knowing(taken, 60, SlowRank(13, 1.5, 0.5, 0.66))), "absent", 13, certainty="sure")
 
@@ -246,7 +246,7 @@ def test_the_recorder_names_who_is_missing_in_what() -> None:
     moving = snapshot(4, still(ALL_REDUCE), {2: still(COMPUTES, moves=True)})
     moving.collectives = recorders(wait(0b1011, 0b0100), missing=0b0100)
     assert "has not come to" in named(verdict(moving), "absent", 2, certainty="likely")
-    named(verdict(knowing(moving, 0.4)), "moving", certainty="sure")
+    named(verdict(knowing(moving, 0.4)), "moving", certainty="likely")
 
 
 def test_what_a_recorder_said_before_is_over_once_the_rank_waits_too() -> None:
@@ -269,7 +269,7 @@ def test_collectives_in_different_orders() -> None:
     taken.collectives = recorders(wait(0b0001, 0b0010, 20, group="a"), wait(0b0100, 0b1000, 9, group="b"))
     assert verdict(taken).id != "order"
     taken.collectives = recorders(wait(0b0111, 0b1000, 20, group="a"), wait(0b1000, 0b0111, 9, group="b"))
-    named(verdict(knowing(taken, 0.1)), "moving", certainty="sure")
+    named(verdict(knowing(taken, 0.1)), "moving", certainty="likely")
 
 
 def test_different_calls_under_one_number() -> None:

@@ -80,6 +80,8 @@ PIN = Thread(
 
 def dump(rank: int, frames: Sequence[Frame], at: float, state: str = "S", **facts: Any) -> Dump:
     """A rank's dump: its main thread here, a second one as most have it."""
+    # The kernel knows for how long a thread has slept.
+    facts = {"idle_s": 0.0 if state == "R" else 52.0, **facts}
     process = Process(41_000 + rank, 90_000 + rank, state, **facts)
     main = Thread("MainThread", 41_000 + rank, state == "R", state == "R", tuple(frames))
     pin = PIN._replace(tid=51_000 + rank)

@@ -244,11 +244,12 @@ class _Look:
             return None, seen
         thread = deputies.deputy(seen.threads)
         if thread is not None and thread.tid:
+            rested = self._rested(thread.tid)
             own = kernel.thread(self._pid, thread.tid, self._ticks)
             if own is not None:
                 # py-spy has just woken it: that it is not idle says nothing.
                 before = slept.get(thread.tid, own.switches)
-                own = own._replace(switches=before, switches_after=self._rested(thread.tid), idle_s=-1.0)
+                own = own._replace(switches=before, switches_after=rested, idle_s=-1.0)
                 return Deputy("thread", thread, own), seen._replace(place=seen.places.get(thread.tid))
         if not deputies.waits_for_child(seen.threads[0].frames, process):
             return None, seen
@@ -280,7 +281,8 @@ class _Look:
         for _ in range(10):
             before = kernel.switches(self._pid, tid)
             time.sleep(0.001)
-            if kernel.switches(self._pid, tid) == before:
+            # On a busy machine it may still be on its way back.
+            if kernel.switches(self._pid, tid) == before and not kernel.runs(self._pid, tid):
                 break
         return kernel.switches(self._pid, tid)
 

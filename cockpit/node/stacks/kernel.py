@@ -158,6 +158,12 @@ def switches(pid: int, tid: int) -> int:
     return _number(text) if text else -1
 
 
+def runs(pid: int, tid: int) -> bool:
+    """Whether a thread runs, or waits for a CPU."""
+    fields = _fields(pid, "task/%d/stat" % tid)
+    return fields is not None and fields[0] == "R"
+
+
 def thread_switches(pid: int) -> Dict[int, int]:
     """How often each thread of a process has gone to sleep by itself so far, of the first :data:`THREADS`."""
     try:
