@@ -1,7 +1,7 @@
 """``python -m benchmarks [NAME…] [--write]``: measure, print, and with ``--write`` keep in RESULTS.md.
 
-The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, attach, logs, collect and stacks,
-SLURM as well by srun; the rest needs nothing.
+The lab (root, network namespaces, OpenSSH) is needed by connect, doctor, preflight, attach, logs, collect and
+stacks, SLURM as well by srun; the rest needs nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from benchmarks import (
     stacks,
     tohelp,
     uilag,
+    watch,
     watched,
 )
 from benchmarks.measure import FOLDER, BenchmarkError
@@ -44,6 +45,7 @@ from tests.lab.lab import Lab, LabError
 ALL: dict[str, Callable[[], Result]] = {
     "connect": connect.run,
     "doctor": doctor.run,
+    "preflight": doctor.preflight,
     "attach": attach.run,
     "foreigncost": attach.cost,
     "badnodes": badnodes.run,
@@ -53,6 +55,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "help": tohelp.run,
     "footprint": footprint.run,
     "watched": watched.run,
+    "watch": watch.run,
     "probe": probe.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
@@ -65,7 +68,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "readings": readings.run,
     "causes": causes.run,
 }
-IN_LAB = ("connect", "doctor", "attach", "logs", "collect", "stacks")
+IN_LAB = ("connect", "doctor", "preflight", "attach", "logs", "collect", "stacks")
 RESULTS = FOLDER / "RESULTS.md"
 
 
@@ -103,7 +106,7 @@ def _unavailable(name: str) -> str | None:
         return Lab.unavailable()
     if name == "srun":
         return srun.unavailable()
-    if name in ("watched", "probe", "dumped") and importlib.util.find_spec("torch") is None:
+    if name in ("watched", "watch", "probe", "dumped") and importlib.util.find_spec("torch") is None:
         return "torch is not installed"
     return None
 

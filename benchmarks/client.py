@@ -22,6 +22,8 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.transport.base import Reach
 
 PYTHONS = [sys.executable]
+PREFLIGHTS = 5
+"""Rounds of each side, after a first one that does not count."""
 JOB = os.environ.get("BENCH_JOB")
 REACH = Reach("srun", {"job": JOB}) if JOB else Reach()
 
@@ -59,6 +61,30 @@ async def doctor(nodes: list[str], reach: Reach | None = None) -> dict[str, Any]
     return {
         id: sum(len(each.nodes) for each in found if each.id == id) for id in ("unreachable", "no_answer")
     }
+
+
+async def preflight(nodes: list[str]) -> dict[str, Any]:
+    """What a launch asks of these nodes, with the look at their condition and without, by turns.
+
+    ``with`` and ``without`` are the seconds of each round; the nodes answer from warm caches.
+    """
+    from cockpit.engine.launch.prepare import Times, prepare
+    from cockpit.engine.links.roll import Roll
+    from cockpit.plans.launch import LaunchJob
+    from cockpit.plans.nodes.hostfile import Host
+
+    hosts = tuple(Host(name, (0,)) for name in nodes)
+    job = LaunchJob("command", hosts, ("true",), "/", python=sys.executable)
+    took: dict[str, list[float]] = {"with": [], "without": []}
+    async with LinkPool(PYTHONS, REACH) as pool:
+        links = await pool.open_all(nodes)
+        for number in range(PREFLIGHTS + 1):
+            for side in ("with", "without") if number % 2 else ("without", "with"):
+                began = time.monotonic()
+                await prepare(job, links, Times(), "", Roll(), looks=side == "with")
+                if number:  # the first look loads what the later ones have
+                    took[side].append(time.monotonic() - began)
+    return took
 
 
 async def checked(words: list[str]) -> dict[str, Any]:
@@ -166,6 +192,7 @@ VERBS: dict[str, Callable[[list[str]], Coroutine[Any, Any, dict[str, Any]]]] = {
     "connect": connect,
     "trips": trips,
     "doctor": doctor,
+    "preflight": preflight,
     "checked": checked,
     "logs": logs,
     "collect": collect,

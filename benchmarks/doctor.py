@@ -1,4 +1,4 @@
-"""Look at many nodes as the doctor does: until the last finding, and what it costs them."""
+"""Look at nodes as the doctor does, and as a launch does: until the last finding, and what it costs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.lab.lab import Lab
 
 NODES = 64
 ROUNDS = 2
-AIM_S, NODE_S = 10, 0.2
+FEW = 8
+AIM_S, NODE_S, MORE_S = 10, 0.2, 0.1
 
 
 def run() -> Result:
@@ -43,6 +44,30 @@ def run() -> Result:
     )
 
 
+def preflight() -> Result:
+    """Measure; needs the lab."""
+    with Lab(nodes=FEW) as lab:
+        client(lab, "connect", *lab.nodes)  # files into the cache
+        said = [client(lab, "preflight", *lab.nodes).said for _ in range(ROUNDS)]
+    sides = {side: [value for each in said for value in each[side]] for side in ("with", "without")}
+    more = [a - b for a, b in zip(sides["with"], sides["without"], strict=True)]
+    return Result(
+        "preflight",
+        f"{FEW} nodes asked before a launch, with the look at their condition and without",
+        {
+            "with": "prepare(job, links, …) on open links",
+            "without": "prepare(job, links, …, looks=False), as with --no-preflight",
+        },
+        levels=[
+            Level("with: wall", sides["with"], "s"),
+            Level("without: wall", sides["without"], "s"),
+            Level("what the look adds, round by round", more, "s", MORE_S, _SHARED),
+        ],
+        notes=["Both sides use the same links by turns; nodes and client share the cores."],
+    )
+
+
+_SHARED = "cores of the nodes' own: what they look at beside their facts is done on the same cores"
 _CODE = "byte code in place of sources where the node has the same Python (docs/decisions.md)"
 _MISSING = (
     "cores of the nodes' own: each of them starts a Python, a login shell and a Python of the ranks, "

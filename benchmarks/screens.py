@@ -1,4 +1,4 @@
-"""The app in a process of its own, for benchmarks: ``python -m benchmarks.screens uilag|ranks|stacks N``.
+"""The app in a process of its own, for benchmarks: ``python -m benchmarks.screens NAME N``.
 
 Prints one JSON object.
 """
@@ -231,6 +231,9 @@ class _Job:
 
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
+    async def refresh(self) -> None:
+        """Nothing changes."""
+
     def folder(self, node: str) -> str:
         return ""
 
@@ -275,6 +278,43 @@ async def stacks(rounds: int) -> dict[str, Any]:
             await until(partial(_shows, app, "rank 13 did not join all_reduce"), "the verdict")
             found["verdict_s"].append(time.perf_counter() - began)
             found["lag_ms"].append(1000 * ticker.stop()[-1])
+    return {what: share(sorted(values), 0.5) for what, values in found.items()}
+
+
+async def watch(rounds: int) -> dict[str, Any]:
+    """128 nodes with 8 ranks each that stand still: what the watch costs a second, and what a look takes."""
+    from cockpit.base.stacks.packing import pack
+    from cockpit.core.watch.judge import judge
+    from cockpit.core.watch.progress import Tracker
+    from cockpit.core.watch.watch import HANG_AFTER_S
+    from cockpit.engine.watching import Looker
+    from tests.tui.stack_scenes import reads, waits
+    from tests.tui.stage import Stage
+
+    nodes = [f"gpu{number:03d}" for number in range(128)]
+    stage = Stage(nodes, 8)
+    stage.runs()
+    began = time.time() - 100.0
+    _train(stage, range(60), began)
+    packed = {
+        entry.name: pack((reads if rank == 13 else waits)(rank, 1.0) for rank in entry.ranks)
+        for entry in stage.manifest.nodes
+    }
+    ranks = {entry.name: list(entry.ranks) for entry in stage.manifest.nodes}
+    tracker = Tracker(HANG_AFTER_S)
+    found: dict[str, list[float]] = {"tick_ms": [], "look_s": []}
+    for _ in range(rounds):
+        at = time.perf_counter()
+        tracker.look(time.time(), stage.model, stage.pace)
+        found["tick_ms"].append(1000 * (time.perf_counter() - at))
+        job = _Job({node: _Recorded(data) for node, data in packed.items()}, ranks)
+        looker = Looker(job, Path(os.environ["XDG_STATE_HOME"]) / "stacks", stage.pace, lambda: None)
+        at = time.perf_counter()
+        looked = await looker.look()
+        found["look_s"].append(time.perf_counter() - at)
+        state = "" if looked is None else judge(looked)[0]
+        if state != "stalled":
+            raise SystemExit(f"the look says {state}: {looked}")
     return {what: share(sorted(values), 0.5) for what, values in found.items()}
 
 
@@ -324,7 +364,7 @@ def main() -> None:
     name, size = sys.argv[1], sys.argv[2]
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
-        work = {"uilag": uilag, "ranks": ranks, "stacks": stacks}[name]
+        work = {"uilag": uilag, "ranks": ranks, "stacks": stacks, "watch": watch}[name]
         found = asyncio.run(work(int(size)))
     print(json.dumps(found))
 

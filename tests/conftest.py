@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +21,20 @@ WAITING = {
     "demo/test_demo.py": 60,
     "hostile/test_hostile.py": 60,
     "hostile/test_ssh.py": 40,
-    "lab/test_foreign.py": 100,
+    "lab/test_foreign.py": 80,
+    "lab/test_foreign_launchers.py": 140,
+    "lab/test_nodes.py": 50,
+    "lab/test_openssh.py": 40,
+    "lab/test_password.py": 40,
     "lab/test_plan.py": 60,
-    "lab/test_slurm.py": 100,
+    "lab/test_slurm.py": 150,
+    "lab/test_slurm_auto.py": 40,
+    "lab/test_slurm_ends.py": 50,
+    "lab/test_slurm_kills.py": 50,
     "lab/test_spine.py": 120,
-    "lab/test_stacks.py": 120,
+    "lab/test_stacks.py": 100,
     "probe/test_programs.py": 30,
-    "probe/test_real_torch.py": 40,
+    "probe/test_real_torch.py": 30,
     "slowpool/test_slowpool.py": 40,
 }
 """Files whose tests take long, nearly all of it waiting, and for about how many seconds."""
@@ -70,6 +78,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name in WAITING or any(item.iter_markers("lab")) or any(item.iter_markers("launch")):
             waits[name] = WAITING.get(name, WAITING_S)
     items[:] = dealt(files, waits, workers)
+
+
+def pytest_collection_finish() -> None:
+    """Look through what is there for good no more, and for garbage less often.
+
+    Each app that is tested leaves so much that Python would look through all modules and tests once an app: a
+    third of the time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 5, 4)
 
 
 @pytest.fixture(autouse=True)

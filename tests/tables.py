@@ -64,6 +64,7 @@ PACKAGES = (
     "core/logs",
     "core/logs/progress",
     "core/stacks",
+    "core/stacks/rules",
     "core/recorder",
     "node",
     "node/run",

@@ -339,12 +339,14 @@ class Stuck:
 
 @dataclass(frozen=True)
 class SeekAnswer:
-    """the ranks' main processes, jobs of other users, processes that cannot be looked at"""
+    """the ranks' main processes, jobs of other users, processes that cannot be looked at; `why` a program
+    that was named is not among them"""
 
     ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), RANKS_A_NODE))
     others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
     stuck: Tuple[Stuck, ...] = bound(ListOf(Of(Stuck), 1000), ())
     machine: Optional[str] = maybe(Text(255))
+    why: str = bound(SENTENCE, "")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ from cockpit.base.gate import (
     read,
 )
 from cockpit.base.kept import FILE, REASONS
+from cockpit.base.progress.ring import LAST_STEPS
+from cockpit.base.progress.told import Told
 
 CODE = Whole(-(1 << 31), 1 << 32)
 SIGNAL = Whole(1, 255)
@@ -131,15 +133,27 @@ class RankLost(Fact):
 
 
 @dataclass(frozen=True)
-class RankProbe(Fact):
+class RankProbe(Told, Fact):
     """the probe in a rank's process; `server`, `steps`: why they are not there; `handlers` of the server"""
+
+
+@dataclass(frozen=True)
+class StepSample:
+    """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
+
+    step: int = bound(COUNT)
+    t: float = bound(TIME)
+    seconds: Optional[float] = maybe(SECONDS)
+
+
+@dataclass(frozen=True)
+class RankSteps(Fact):
+    """the last steps that a rank's probe noted, each `step`, `t`, `seconds`; once all have ended"""
 
     rank: int = bound(RANK)
     pid: int = bound(PID)
-    torch: str = bound(WORD, "")
-    server: str = bound(SENTENCE, "")
-    handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
-    steps: str = bound(SENTENCE, "")
+    source: str = bound(Text(20), "")
+    steps: Tuple[StepSample, ...] = bound(ListOf(Of(StepSample), LAST_STEPS), ())
 
 
 @dataclass(frozen=True)
@@ -270,15 +284,6 @@ class NodeSample:
     memory_total_bytes: Optional[int] = maybe(SIZE)
     disk_free_bytes: Optional[int] = maybe(SIZE)
     disk_total_bytes: Optional[int] = maybe(SIZE)
-
-
-@dataclass(frozen=True)
-class StepSample:
-    """One step: its number; when it ended, unix seconds on the node's clock; how long it took, if known."""
-
-    step: int = bound(COUNT)
-    t: float = bound(TIME)
-    seconds: Optional[float] = maybe(SECONDS)
 
 
 @dataclass(frozen=True)
@@ -514,6 +519,7 @@ RECORD: Dict[str, Type[Fact]] = {
     "rank_lost": RankLost,
     "rank_probe": RankProbe,
     "evidence": EvidenceKept,
+    "rank_steps": RankSteps,
     "launcher_exited": LauncherExited,
     "stop_requested": StopRequested,
     "stage": Stage,
@@ -547,7 +553,7 @@ OWN: Dict[str, Type[Fact]] = {
 KINDS: Dict[Type[Fact], str] = {fact: kind for kind, fact in (*RECORD.items(), *OWN.items())}
 """The kind of each fact."""
 
-ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankProbe, RankGone)
+ABOUT_RANKS = (RankStarted, RankExited, RankLost, RankProbe, RankSteps, RankGone)
 """Facts about one rank."""
 
 

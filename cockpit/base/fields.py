@@ -90,17 +90,18 @@ class RunIdentity:
 
 @dataclass(frozen=True)
 class Caller:
-    """An ssh connection by which ranks were started from another machine, as their node sees it.
+    """An ssh connection by which ranks were started from another machine, as their node sees it; or an srun.
 
     :param ranks: those whose output goes back over it
     :param address: where it comes from; to: the node's own address
+    :param to_port: 0: it is no connection; srun listens there, at ``address`` and ``port``
     """
 
     ranks: Tuple[int, ...] = bound(RANKS)
     address: str = bound(Address())
     port: int = bound(Whole(1, 65535))
     to: str = bound(Address())
-    to_port: int = bound(Whole(1, 65535))
+    to_port: int = bound(Whole(0, 65535))
 
 
 CALLERS = ListOf(Of(Caller), RANKS_A_NODE)

@@ -217,10 +217,12 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
-    """ranks with these tags; empty: all"""
+    """ranks with these tags; empty: all; `pid`, `match`: and a Python program that is none"""
 
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
+    pid: int = bound(Whole(0, 1 << 30), 0)
+    match: str = bound(Text(4096), "")
 
 
 @dataclass(frozen=True)

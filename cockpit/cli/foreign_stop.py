@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cockpit import slurm
 from cockpit.base import verbs
@@ -71,7 +72,8 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
     targets = {name: foreign_jobs.targets(model, name) for name in model.nodes}
 
     async def ask(link: Link, node: NodeEntry) -> OutputsAnswer:
-        return await link.call(verbs.Outputs(targets[node.name]))
+        answer = await link.call(verbs.Outputs(targets[node.name]))
+        return replace(answer, launchers=foreign_jobs.of_it_alone(manifest, answer.launchers))
 
     found, unasked = await ask_all(pool, manifest, ask, [name for name in targets if targets[name]])
     ends = {name: _ends(answer, model, name) for name, answer in found.items()}
@@ -113,7 +115,7 @@ def _would(node: str, answer: OutputsAnswer, ends: Sequence[Identity]) -> list[s
     launchers = {one.pid for one in answer.launchers}
     alone = [str(one.pid) for one in ends if one.pid not in launchers]
     if alone:
-        lines.append(f"{node}: plan: SIGTERM to ranks without a launcher: {', '.join(alone)}")
+        lines.append(f"{node}: plan: SIGTERM to ranks without a launcher of their own: {', '.join(alone)}")
     return lines
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from cockpit import paths
@@ -26,7 +27,11 @@ def add_options(parser: Parser) -> None:
     node_options.add_options(group)
     group.add_argument("--job", metavar="JOB", default="", help="which one, where there are several")
     group.add_argument(
-        "--pid", type=_pid, metavar="N", default=0, help="the job of this rank, or that this process started"
+        "--pid",
+        type=_pid,
+        metavar="N",
+        default=0,
+        help="the job of this rank, or that this process started; or a Python program that is no rank",
     )
     group.add_argument(
         "--match",
@@ -82,7 +87,10 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     """
     names = [host.name for host in node_options.nodes(source, args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)
-    async with LinkPool(pythons, reach(args)) as pool:
+    way = reach(args)
+    if way.kind == "srun" and socket.gethostname() not in names:
+        way = replace(way, options={**way.options, "here": socket.gethostname()})
+    async with LinkPool(pythons, way) as pool:
         pool.roll.call(names)
         async with telling(lambda: pool.roll) as teller:
             job, errors = await find_job(

@@ -12,6 +12,7 @@ from cockpit.cli.output import say
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.query import Query
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import in_order, nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -104,13 +105,15 @@ class Missed(Listener):
 
     def __init__(self, folder: RunFolder, live: Lines) -> None:
         self._folder, self._live = folder, live
+        self._steps: SaidSteps | None = None
         self._since: dict[Source, int] = {}  # where in each log it begins
         self._book: Logbook | None = None
         self._task: asyncio.Task[None] | None = None
         self._through = False
 
     def joined(self, model: RunModel, pace: Pace) -> None:
-        """The model of the session."""
+        """The model and the pace of the session."""
+        self._steps = SaidSteps(pace)
         self._live.joined(model, pace)
 
     def event(self, event: Event, changed: set[str | int]) -> None:
@@ -122,6 +125,8 @@ class Missed(Listener):
         if self._through:
             self._live.log(node, rank, offset, data)
             return
+        if rank is not None and self._steps is not None:
+            self._steps.read(rank, data, time.time())
         self._since.setdefault((node, rank), offset)
         if self._book is not None:
             self._book.feed(node, rank, offset, data)

@@ -20,6 +20,7 @@ from cockpit.cli.printer import JsonPrinter, Printer
 from cockpit.cli.unattended_stop import REACH_HARD_S, REACH_S, Ending, leave_soon
 from cockpit.core.finding import Finding
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.said import SaidSteps
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -86,15 +87,23 @@ class Live:
             sys.stdout, colour=colour, terminal=terminal, names=names, fold=output.fold
         )
         self._narrator: Narrator | None = None
+        self._steps: SaidSteps | None = None
         self._leaving = output.leaving
 
     def joined(self, model: RunModel, pace: Pace) -> None:
-        """Tell people what events mean, using the session's model."""
+        """Tell people what events mean, using the session's model; take in the steps that logs tell of."""
         self._narrator = Narrator(model)
+        self._steps = SaidSteps(pace)
 
     def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
         """New bytes of a log."""
+        self.count(rank, data)
         self._printer.feed(node, rank, data, offset)
+
+    def count(self, rank: int | None, data: bytes) -> None:
+        """Take in the steps that new bytes of a log tell of."""
+        if self._steps is not None and rank is not None:
+            self._steps.read(rank, data, time.time())
 
     def event(self, event: Event, changed: set[str | int]) -> None:
         """An event was applied."""

@@ -14,6 +14,7 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
+from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.pace import Pace, RankPace, Slow
 from cockpit.core.ranks import mask_text
 from cockpit.core.run.failure import job_ended
@@ -61,12 +62,14 @@ def show(
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
     )
     out()
-    steps = ("STEP", "AGE", "BEHIND", "STEP TIME", "WORK", "SLOW")
+    apart = {one.rank: one for one in (*pace.slow(), *pace.late())}
+    compared = ("ENQUEUE LAG", "LATE") if pace.lags else ("WORK", "SLOW")
+    steps = ("STEP", "AGE", "BEHIND", "STEP TIME", *compared)
     header = ("RANK", "NODE", "STATE", "PID", *steps, "CPU", "RSS", "THREADS", "CHILDREN")
-    slow, at = {one.rank: one for one in pace.slow()}, time.time()
+    at = time.time()
     ranks = [model.ranks[number] for number in sorted(model.ranks)]
     table(
-        [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), slow.get(rank.rank), at)) for rank in ranks)]
+        [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), apart.get(rank.rank), at)) for rank in ranks)]
     )
     if named:
         out()
@@ -86,9 +89,10 @@ def show(
     if said := standing(model, time.time()):
         out()
         out(said)
-    for found in (*_stall(model), *findings(model, folder.name, time.time())):
+    noticed = (*_about_pace(folder, model, pace), *findings(model, folder.name, time.time()))
+    for found in (*_stall(model), *noticed):
         out()
-        more = (*found.evidence, *(step.text for step in found.steps))
+        more = (*filter(None, (found.detail,)), *found.evidence, *(step.text for step in found.steps))
         for text in (found.what, *(f"  {each}" for each in more)):
             out(text)
     for node in model.nodes.values():
@@ -96,6 +100,11 @@ def show(
             out()
             out(f"{node.name}: {note}")
     return Exit.OK
+
+
+def _about_pace(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
+    """Who is slow, while the run goes on."""
+    return [] if model.over else list(pace_findings(pace, folder.name))
 
 
 async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect: bool) -> list[Shown]:
@@ -152,7 +161,7 @@ def _gpu(gpu: GpuSample) -> str:
     return f"{'?' if share is None else f'{share:.0f}'}%/{_giga(gpu.memory_bytes)}GB"
 
 
-def _steps(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> tuple[str, ...]:
+def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[str, ...]:
     """How far a rank is; ``~``: as its log says, or as the median rank did."""
     if pace.step is None or pace.at is None:
         return ("",) * 6
@@ -162,8 +171,10 @@ def _steps(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> tuple[st
     behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}" if pace.behind else ""
     if not pace.behind and pace.behind_s is not None and not about:
         behind = f"{pace.behind_s:.2f} s"
-    times = ("" if value is None else about + span_text(value) for value in (pace.span, pace.work))
-    return (f"{known}{pace.step:,}", age, behind, *times, f"+{100 * slow.excess:.0f} %" if slow else "")
+    times = ["" if value is None else about + span_text(value) for value in (pace.span, pace.work)]
+    if pace.lag is not None:
+        times[1] = f"{about}+{max(0.0, pace.lag):.2f} s"
+    return (f"{known}{pace.step:,}", age, behind, *times, f"+{100 * named.excess:.0f} %" if named else "")
 
 
 def _source(rank: Rank, pace: RankPace) -> str | None:
@@ -191,14 +202,16 @@ def _rank(rank: Rank, steps: tuple[str, ...]) -> tuple[str, ...]:
 
 def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
-    slow, at = {one.rank: one for one in pace.slow()}, time.time()
+    slow, late = ({one.rank: one for one in some} for some in (pace.slow(), pace.late()))
+    at = time.time()
     ranks = [
         _rank_json(rank, model.nodes[rank.node])
-        | _pace_json(rank, pace.of(rank.rank), slow.get(rank.rank), at)
+        | _pace_json(rank, pace.of(rank.rank), at)
+        | {name: _apart_json(some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
-    notices = findings(model, folder.name, time.time())
-    found = (job_ended(model), _cause(folder, model), *_stall(model), *notices)
+    noticed = (*_about_pace(folder, model, pace), *findings(model, folder.name, time.time()))
+    found = (job_ended(model), _cause(folder, model), *_stall(model), *noticed)
     told = [each.as_json() for each in found if each is not None]
     step = None if pace.front is None else pace.front[0]
     return {
@@ -229,7 +242,11 @@ def watch_json(model: RunModel) -> dict[str, Any]:
     }
 
 
-def _pace_json(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> dict[str, Any]:
+def _apart_json(one: Slow | None) -> dict[str, Any] | None:
+    return None if one is None else {"excess": one.excess, "since_step": one.since}
+
+
+def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
     """How far a rank is; None is not known."""
     source = _source(rank, pace)
     return {
@@ -241,7 +258,7 @@ def _pace_json(rank: Rank, pace: RankPace, slow: Slow | None, at: float) -> dict
         "behind_s": pace.behind_s if source in SOURCES else None,
         "step_s": pace.span,
         "work_s": pace.work,
-        "slow": slow and {"excess": slow.excess, "since_step": slow.since},
+        "enqueue_lag_s": pace.lag,
     }
 
 

@@ -17,6 +17,7 @@ WORDS = {
     "order": "in the order in which they were started",
     "node_order": "in the order in which they were started on each node",
     "pid": "numbered by node and pid",
+    "named": "it is the program that you named, and nothing says that there are others",
 }
 """How the number of a rank was found; a node that is newer may say something else."""
 

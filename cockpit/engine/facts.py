@@ -64,7 +64,7 @@ async def gather(
     :param pace: of its run, where a session keeps one: it knows steps that logs tell of, and who is slow
     """
     party, snapshot = sampler.party, sampler.snapshot
-    own, heard = await asyncio.gather(_steps(party), _recorders(recorders))
+    own, heard, _ = await asyncio.gather(_steps(party), _recorders(recorders), _ends(sampler))
     if heard is not None and heard.probed:
         snapshot.collectives = collectives(heard)
         await asyncio.to_thread(_worked, own, heard)
@@ -94,6 +94,18 @@ def _only_partners(dump: Dump) -> Dump:
         return thread._replace(locals=tuple(kept) if any(kept) else ())
 
     return replace(dump, threads=tuple(map(cut, dump.threads[:1])), deputy=None)
+
+
+async def _ends(sampler: Sampler) -> None:
+    """How ranks have ended that were seen to: what is recorded says more than that they are gone."""
+    dumps = sampler.snapshot.samples[-1].dumps if sampler.snapshot.samples else {}
+    if all(rank in dumps and dumps[rank].threads for rank in sampler.snapshot.ranks):
+        return
+    with suppress(CockpitError):
+        await sampler.party.refresh()
+        for rank, place in sampler.party.places().items():
+            if place.ended_at is not None and rank in sampler.snapshot.ranks:
+                sampler.snapshot.ranks[rank] = place
 
 
 async def _recorders(recorders: Recorders | None) -> Heard | None:

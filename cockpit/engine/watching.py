@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cockpit.base.events import Watched
@@ -34,7 +35,7 @@ from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
 from cockpit.engine.facts import Facts
 from cockpit.engine.files import open_regular
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.ask import Ask, Party
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.stacks.take import Sampler
 from cockpit.errors import CockpitError
@@ -92,7 +93,9 @@ class Watching:
         self._tracker = Tracker(options.hang_after_s)
         self._watch = StallWatch(terms, session.model.watch.total)
         self._attempts = 0
-        self._looker = Looker(session)
+        party = RunParty(session.manifest, session.model, session.pool.at_hand)
+        root = session.folder.path / "stacks"
+        self._looker = Looker(party, root, session.pace, lambda: self._tracker.logged)
         self._look: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[Any] | None = None
 
@@ -170,13 +173,24 @@ class Watching:
 
 
 class Looker:
-    """Looks at all ranks of a session's run: two samples of stacks, their recorders, the verdict."""
+    """Looks at all ranks of a job: two samples of stacks, their recorders, the verdict.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._party = RunParty(session.manifest, session.model, session.pool.at_hand)
-        self._facts = Facts(self._party, session.pace)
-        self._root = session.folder.path / "stacks"
+    :param root: folder in which snapshots are kept
+    :param pace: of its run
+    :param logged: gives the last step that a log has told of, when, and the usual seconds between two
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        root: Path,
+        pace: Pace | None,
+        logged: Callable[[], tuple[int, float, float | None] | None],
+    ) -> None:
+        self._party = party
+        self._root = root
+        self._facts = Facts(party, pace)
+        self._logged = logged
 
     async def look(self) -> Looked | None:
         """Look once, and keep the snapshot; None: nobody answered.
@@ -202,10 +216,10 @@ class Looker:
     async def gather(self, sampler: Sampler) -> None:
         """See :class:`cockpit.engine.stacks.take.More`: steps also where only the log tells of them."""
         await self._facts.gather(sampler)
-        said, ranks = self._session.said_step, sampler.snapshot.ranks
-        if sampler.snapshot.progress is None and said is not None and ranks:
-            done = {min(ranks): Done(*said)}
-            sampler.snapshot.progress = Progress(time.time(), exact=False, ranks=done)
+        logged, ranks = self._logged(), sampler.snapshot.ranks
+        if sampler.snapshot.progress is None and logged is not None and ranks:
+            step, at, usual_s = logged
+            sampler.snapshot.progress = Progress(time.time(), usual_s, False, {min(ranks): Done(step, at)})
 
     async def look_closer(self, sampler: Sampler) -> None:
         """See :class:`cockpit.engine.stacks.take.More`."""

@@ -68,10 +68,14 @@ class Works:
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
         found, stages = await asyncio.to_thread(_worked, heard.look, steps)
         self._pace.steps.staged(stages)
-        for one in found:
-            if one.us is not None:
-                self._pace.lag = self._pace.lag or one.lag
-                self._pace.worked(one.rank, one.step, one.us / 1e6)
+        known = [one for one in found if one.us is not None]
+        # Of most ranks: what one node says of its own ranks does not change what is said of the others.
+        if known:
+            self._pace.lag = 2 * len({one.rank for one in known if one.lag}) > len(
+                {one.rank for one in known}
+            )
+        for one in known:
+            self._pace.worked(one.rank, one.step, (one.us or 0) / 1e6)
 
     def _steps(self, rank: int, since: float) -> list[Step]:
         """The steps of a rank that were as long as there was nothing between them."""

@@ -123,4 +123,4 @@ TRANSPORTS = {
 """By name. Their options: ``config``, an ssh configuration file instead of the user's and the system's;
 ``accept_new``, not empty: unknown host keys are kept without a question, changed ones never; ``openssh``, the
 nodes that ``auto`` reaches by the ssh program without trying asyncssh first; ``job``, the SLURM job whose
-nodes they are."""
+nodes they are; ``here``, the name of this machine, if an srun that was typed here may be asked too."""

@@ -15,8 +15,9 @@ from typing import Any
 from cockpit import slurm
 from cockpit.base.shell import quote_posix
 from cockpit.errors import CockpitError
-from cockpit.transport.base import ConnectStage, HeldCommand, LinkError, Pipe, Reclaimed, Tail
+from cockpit.transport.base import ConnectStage, HeldCommand, LinkError, Pipe, Reclaimed, Tail, Transport
 from cockpit.transport.child import ChildTransport
+from cockpit.transport.local import LocalTransport
 
 AT_ONCE = 8
 """Steps of one cockpit that are being created at a time: all of them ask one controller."""
@@ -197,11 +198,13 @@ class SrunWays:
         self._options = options
         self._gate = asyncio.Semaphore(AT_ONCE)
 
-    async def to(self, node: str) -> ChildTransport:
+    async def to(self, node: str) -> Transport:
         """See :meth:`cockpit.transport.base.Ways.to`.
 
         :raises LinkError: SLURM has no nodes of such names
         """
+        if node == self._options.get("here"):
+            return LocalTransport(node)
         if "@" in node or ":" in node:
             raise LinkError("a node of a SLURM job has a plain name", where=node, retry=False)
         return _Step(node, self._options, self._gate)

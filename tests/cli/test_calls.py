@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.terminal import on_terminal
+from tests.waiting import until
 
 COCKPIT = [sys.executable, "-m", "cockpit"]
 SPILL = r"""import os, sys, time
@@ -81,3 +83,58 @@ def test_what_runs_a_command_is_a_persons_own_settings_only(tmp_path: Path) -> N
     assert done.returncode == 2
     assert b"cockpit.toml: key 'notify': is a command, and a project's settings run none" in done.stderr
     assert not (tmp_path / "owned").exists()
+
+
+def test_the_app_rings_too(tmp_path: Path) -> None:
+    (tmp_path / "hostfile").write_text("localhost slots=1\n")
+    # It is left once it has called: what was written before that is on the terminal.
+    hook = """grep -q '"kind": "end"' && kill -TERM $PPID"""
+    run = [
+        "run",
+        "hostfile",
+        "--launcher",
+        "command",
+        "--name",
+        f"app-{uuid4().hex}",
+        "--node-dir",
+        str(tmp_path),
+    ]
+    env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    env.pop("TMUX", None)
+    _, shown = on_terminal(
+        [*COCKPIT, *run, "--notify", hook, "--", "-c", "print(1)"], env, tmp_path, timeout=120
+    )
+    assert b"\a\x1b]9;cockpit: app-" in shown
+    assert shown.count(b"\x1b]9;") == 1
+
+
+def test_a_cockpit_that_nobody_sees_leave_says_so(tmp_path: Path) -> None:
+    (tmp_path / "hostfile").write_text("localhost slots=1\n")
+    (tmp_path / "waits.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
+    name = f"left-{uuid4().hex}"
+    run = [
+        "run",
+        "hostfile",
+        "--launcher",
+        "command",
+        "--name",
+        name,
+        "--node-dir",
+        str(tmp_path),
+        "--headless",
+    ]
+    with (tmp_path / "out").open("wb") as out:
+        cockpit = subprocess.Popen(
+            [*COCKPIT, *run, "--notify", "cat >> calls", "--", "waits.py"], cwd=tmp_path, stdout=out
+        )
+    try:
+        until(lambda: b"here" in (tmp_path / "out").read_bytes(), "its output", timeout=120)
+        cockpit.send_signal(signal.SIGHUP)
+        assert cockpit.wait(60) == 130
+        (left,) = calls(tmp_path)
+        assert (left["kind"], left["watched_by"]) == ("left", "")
+        assert f"cockpit attach {name} --headless" in left["text"]
+    finally:
+        cockpit.kill()
+        cockpit.wait()
+        subprocess.run([*COCKPIT, "stop", name, "--now"], cwd=tmp_path, capture_output=True, timeout=120)

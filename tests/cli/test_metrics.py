@@ -152,7 +152,13 @@ def test_a_damaged_file_costs_its_lines_alone(capsys: pytest.CaptureFixture[str]
     folder = made(both)
     file = folder.path / FILE
     good = file.read_bytes().splitlines(keepends=True)
-    junk = [b"[1,2\n", b"\xff\xfe\n", b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,[]]\n', b"{}\n", b"\n"]
+    junk = [
+        b"[1,2\n",
+        b"\xff\xfe\n",
+        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,false,[]]\n',
+        b"{}\n",
+        b"\n",
+    ]
     file.write_bytes(b"".join([*good[:50], *junk, *good[50:]]) + b"[0,9")
     found = list(csv.DictReader(io.StringIO(printed(capsys, "--csv")[0])))
     assert {int(row["step"]) for row in found} == set(range(1, STEPS + 1))
@@ -198,6 +204,29 @@ def test_ps_knows_the_steps_of_a_run_that_is_over(capsys: pytest.CaptureFixture[
     assert main(["ps", "a-run"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("2 ")]
     assert "+50 %" in line
+
+
+def lags(folder: RunFolder) -> None:
+    steps(folder)
+    file = folder.path / FILE
+    file.write_bytes(file.read_bytes().replace(b"true,true,false,[", b"true,true,true,["))
+
+
+def test_on_nccl_programs_are_told_of_enqueue_lag_and_of_no_work(capsys: pytest.CaptureFixture[str]) -> None:
+    made(lags)
+    assert main(["ps", "a-run", "--json"]) == 0
+    ranks = {rank["rank"]: rank for rank in json.loads(capsys.readouterr().out)["ranks"]}
+    assert (ranks[2]["slow"], ranks[2]["work_s"]) == (None, None)
+    assert ranks[2]["late"] == {"excess": pytest.approx(0.5, abs=0.01), "since_step": 100}
+    assert ranks[2]["enqueue_lag_s"] == pytest.approx(0.6)
+    assert main(["ps", "a-run"]) == 0
+    out = capsys.readouterr().out
+    assert "ENQUEUE LAG" in out
+    assert "WORK" not in out
+    assert main(["metrics", "a-run"]) == 0
+    out = capsys.readouterr().out
+    assert "CPUs that enqueue 15 % later than the median rank" in out
+    assert "\n15 % slower" not in out
 
 
 def test_ps_reads_steps_from_logs_if_nothing_else_tells_them(capsys: pytest.CaptureFixture[str]) -> None:

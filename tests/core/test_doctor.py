@@ -396,3 +396,15 @@ def test_counters_of_gpus_that_are_kept_from_users_count_where_a_profiler_is_to_
     assert "NVreg_RestrictProfilingToAdminUsers=0" in found.steps[0].command
     free = {number: part("profiling", gpu_counters=number != 3) for number in range(1, 9)}
     assert said(free) == ["gpu03: GPU performance counters: for root alone, others for everybody"]
+
+
+def test_several_names_of_one_machine_are_said_once() -> None:
+    same = {3: look(machine="m"), 5: look(machine="m")}
+    (told,) = diagnosis(looks(same))
+    assert (told.id, told.nodes, told.severity) == ("same_machine", ("gpu03", "gpu05"), "warning")
+    assert told.what == "gpu[03,05] are one machine"
+    # Before each run, names are not asked for, and a run that is there was meant so.
+    asked = looks(same)
+    bare = {name: condition(names=None)(one) for name, one in asked.nodes.items()}
+    assert diagnosis(Looks(bare)) == ()
+    assert diagnosis(looks(same, run="otter")) == ()

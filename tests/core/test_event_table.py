@@ -22,6 +22,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.RankLost(0, why="nobody saw it"),
     events.RankProbe(0, 6, "2.13.0"),
     events.EvidenceKept("failure", "20261123-031200-failure.evidence", 7, stacks=(1,), failed=(0,)),
+    events.RankSteps(0, 6, "optimizer", (events.StepSample(7, 1e9, 0.5),)),
     events.LauncherExited(code=1),
     events.StopRequested("enough", "ada"),
     events.Stage("term"),
@@ -46,12 +47,13 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Complete(),
     events.Left(),
 )
-NO_CHANGE = {"launcher_started", "left"}
+NO_CHANGE = {"launcher_started", "rank_steps", "left"}
 """Kinds that change no node and no rank."""
 
 NO_NEWS = {
     "supervisor_started",
     "rank_probe",
+    "rank_steps",
     "launcher_started",
     "launcher_exited",
     "planned",

@@ -187,6 +187,26 @@ def test_no_false_alarm(
     assert watched(level, 2).facts == []
 
 
+@pytest.mark.parametrize(
+    ("base", "height", "period", "steps"),
+    [
+        (21.93, 20.65, 155, ((3827, 15.4), (337, 11.7), (7041, -16.3))),
+        (36.95, 19.34, 166, ((4420, 1.4), (6637, 16.8), (2253, 12.0))),
+    ],
+)
+def test_a_step_and_a_tooth_together_are_no_trend(
+    base: float, height: float, period: int, steps: tuple[tuple[int, float], ...]
+) -> None:
+    """For a moment they look like one that is minutes old."""
+    rng = random.Random(period)
+
+    def level(second: float) -> float:
+        jumps = sum(by for at, by in steps if second >= at)
+        return (base + jumps + height * (second % period) / period + rng.uniform(-0.2, 0.2)) * GB
+
+    assert watched(level, 2).facts == []
+
+
 @settings(derandomize=True, max_examples=20, deadline=None)
 @given(
     base=st.floats(5, 60),

@@ -13,6 +13,7 @@ from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
 from cockpit.core.pace.history import BUCKETS, History
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import rows
+from cockpit.core.pace.said import SaidSteps
 from cockpit.core.pace.steps import FEWEST, Steps
 
 START = 1_800_000_000.0
@@ -68,9 +69,62 @@ def test_whole_steps_accuse_nobody_in_synchronous_training() -> None:
     assert not trained(8, 40, slow=3, delay=2.0, works=False).slow()
 
 
-def test_few_slow_steps_are_not_enough() -> None:
-    assert not trained(8, 40, slow=3, since=40 - 7, delay=2.0).slow()
-    assert trained(8, 40, slow=3, since=40 - 8, delay=2.0).slow()
+def worked(table: list[list[float | None]], stages: dict[int, int] | None = None) -> Pace:
+    """Work by step and rank, seconds; None is not known."""
+    seen = Pace(range(len(table[0])))
+    for step, row in enumerate(table):
+        for rank, work in enumerate(row):
+            seen.stepped(rank, step, START + 10.0 * step)
+            if work is not None:
+                seen.worked(rank, step, work)
+    seen.steps.staged(stages or {})
+    return seen
+
+
+def slow_in(table: list[list[float | None]], stages: dict[int, int] | None = None) -> list[int]:
+    return [slow.rank for slow in worked(table, stages).slow()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow_steps", "named"),
+    [(10, 8, [2]), (10, 7, []), (9, 9, []), (30, 8, [2]), (30, 7, []), (60, 8, [2])],
+)
+@pytest.mark.parametrize(("by", "enough"), [(0.11, True), (0.09, False)])
+def test_slow_in_eight_of_the_last_ten_steps_by_a_tenth(
+    steps: int, slow_steps: int, named: list[int], by: float, enough: bool
+) -> None:
+    table: list[list[float | None]] = [[1.00, 1.01, 1.00, 0.99] for _ in range(steps)]
+    for row in table[-slow_steps:]:
+        row[2] = 1.0 + by
+    assert slow_in(table) == (named if enough else [])
+
+
+def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
+    # Sequences differ in length from step to step, stages of a pipeline in what they compute.
+    assert slow_in([[1.0 + step % 3] * 4 for step in range(12)]) == []
+    last_stage_works_more: list[list[float | None]] = [[1.0, 1.0, 1.5, 1.5] for _ in range(12)]
+    assert slow_in(last_stage_works_more) == [2, 3]
+    assert slow_in(last_stage_works_more, {0: 0, 1: 0, 2: 1, 3: 1}) == []
+    unknown: list[list[float | None]] = [[1.0, None, None, 2.0] for _ in range(12)]
+    assert slow_in(unknown) == [3]
+
+
+def test_when_cpus_enqueue_makes_nobody_slow() -> None:
+    seen = worked([[1.0, 1.0, 1.5, 1.0] for _ in range(12)])
+    assert (seen.lags, seen.of(2).work, seen.of(2).lag) == (False, 1.5, None)
+    seen.lag = True
+    assert seen.slow() == []
+    assert [(late.rank, round(late.excess, 3), late.since) for late in seen.late()] == [(2, 0.5, 0)]
+    assert seen.of(2).work is None
+    assert seen.of(2).lag == pytest.approx(0.5)
+    assert seen.of(0).lag == pytest.approx(0.0)
+    # Long after the last look at recorders whole steps are compared, and then a slow one is slow.
+    for step in range(12, 200):
+        for rank in range(4):
+            seen.stepped(rank, step, START + 10.0 * step, span=9.0 if rank == 1 else 4.0)
+    assert not seen.lags
+    assert [slow.rank for slow in seen.slow()] == [1]
+    assert seen.late() == []
 
 
 def test_a_rank_that_waits_for_nobody_is_slow_and_behind() -> None:
@@ -126,6 +180,18 @@ def test_lines_that_arrive_in_portions_are_timed_over_several() -> None:
     assert all(span == pytest.approx(0.25, rel=0.2) for span in spans)
     seen.stepped(0, 200, START + 100, exact=False)
     assert next(seen.steps.newest()).typical_span == pytest.approx(50, abs=1), "a stall is one"
+
+
+def test_steps_that_ranks_print_count_unless_they_note_them() -> None:
+    seen = Pace((0, 1))
+    said = SaidSteps(seen)
+    seen.stepped(1, 3, START)
+    for step in range(1, 40):
+        for rank in (0, 1):
+            said.read(rank, f"step {step}/5000 loss 2.5\n".encode(), START + 3.0 * step)
+    assert (seen.of(0).step, seen.of(0).estimated) == (39, True)
+    assert seen.of(0).span == pytest.approx(3.0)
+    assert (seen.of(1).step, seen.of(1).estimated) == (3, False)
 
 
 def test_the_rank_itself_is_believed_over_its_log() -> None:
@@ -240,6 +306,58 @@ def test_a_drawn_step_changes_when_its_work_is_learned() -> None:
     for rank in range(3):
         seen.worked(rank, 9, 5.0 if rank == 1 else 1.0)
     assert heat.draw(seen.steps, window, 2.0)[-1] == bytes((USUAL, USUAL + len(LEVELS), USUAL))
+
+
+def drawn_at(seen: Pace, heat: Heat, until: float, wide: float, columns: int) -> list[bytes]:
+    window = Window(math.ceil(until / wide) * wide, wide, columns)
+    return heat.draw(seen.steps, window, seen.usual(), seen.history.buckets)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    wide=st.sampled_from([1.0, 10.0, 60.0]), late=st.integers(0, 150), seed=st.integers(0, 99),
+    work_after=st.integers(1, 60),
+)  # fmt: skip
+def test_what_was_drawn_before_is_what_would_be_drawn_anew(
+    wide: float, late: int, seed: int, work_after: int
+) -> None:
+    """Whatever is learned late: work, a node that was away, a run's past."""
+    seen, heat, dice, away = Pace(range(4)), Heat(), random.Random(seed), []
+    for step in range(300):
+        at = START + step * 3.0 + (60 if step > 200 else 0)
+        for rank in range(4):
+            if rank == 3 and 100 <= step < 100 + late:
+                away.append((step, at))
+            else:
+                seen.stepped(rank, step, at + dice.random() * 0.1)
+        if step == 100 + late:
+            for old, then in away:
+                seen.stepped(3, old, then)
+        if step % 30 == 0:
+            for old in range(max(0, step - work_after), step):
+                for rank in range(4):
+                    seen.worked(rank, old, 1.0 + (rank == 2 and old % 50 == 3))
+        if step % 50 == 49:
+            now = seen.last_at or 0.0
+            assert drawn_at(seen, heat, now, wide, 40) == drawn_at(seen, Heat(), now, wide, 40)
+
+
+def test_what_is_too_old_to_be_kept_rank_by_rank_is_drawn_with_its_slowest_rank() -> None:
+    seen = Pace(range(4))
+    seen.steps.limit = 50
+    for step in range(2000):
+        for rank in range(4):
+            seen.stepped(rank, step, START + step * 3.0 + (600 if step >= 1000 else 0), span=3.0)
+            seen.worked(rank, step, 1.6 if (rank, step) == (2, 500) else 1.0)
+    began, last = seen.began_at, seen.last_at
+    assert began == pytest.approx(START, abs=1)
+    assert last is not None
+    columns = drawn_at(seen, Heat(), last, 120.0, 60)
+    rank_2 = "".join(str(column[2]) for column in columns)
+    assert rank_2.count("4") == 1
+    assert {column[0] for column in columns} == {NO_STEP, USUAL}
+    dark = "".join(str(column[0]) for column in columns).strip("0")
+    assert 3 <= dark.count("0") <= 6, "the ten minutes without a step"
 
 
 def test_before_the_first_and_after_the_last_step_nothing_is_drawn() -> None:

@@ -10,8 +10,9 @@ from cockpit.base.recorder.trace import DONE, GOING, Call, Entry, Group, Trace, 
 from cockpit.core.masks import mask_of
 from cockpit.core.recorder.look import Look, Recorded, look
 from cockpit.core.recorder.members import Memberships
-from cockpit.core.recorder.work import slow, work
+from cockpit.core.recorder.work import work
 from tests.recorder import recorded
+from tests.recorder.named import slow
 
 WORLD = Group("gloo", "0", "default_pg")
 PAIR = Group("gloo", "7", "undefined")
@@ -71,7 +72,7 @@ def test_a_rank_that_is_slow() -> None:
     assert lasts.count(3) > 20
     (named,) = slow(found)
     assert named.rank == 2
-    assert 0.5 < named.by < 2
+    assert 0.5 < named.excess < 2
 
 
 def test_ranks_that_call_different_things() -> None:

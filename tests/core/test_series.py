@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,7 @@ def step(
     at = begun + number * span
     median, least, greatest = 0.5 * span, 0.4 * span, 0.75 * span
     values = (span, median, least, greatest) if exact else (span, span, span, span)
-    return PastStep(restarts, number, at, count, "", *values, 3 if exact else 0, exact, exact, apart)
+    return PastStep(restarts, number, at, count, "", *values, 3 if exact else 0, exact, exact, False, apart)
 
 
 def joined(steps: Sequence[PastStep], said: Iterable[Said]) -> list[Row]:
@@ -38,7 +39,8 @@ def test_a_row_has_what_both_know() -> None:
     assert [row["step"] for row in found] == [row["log_step"] for row in found] == list(range(1, 11))
     assert list(found[4]) == list(COLUMNS)
     assert found[4] == {
-        **{"step": 5, "t": START + 10, "restarts": 0, "steps": 1, "ranks": 4, "step_s": 2.0, "work_s": 1.0},
+        **{"step": 5, "t": START + 10, "restarts": 0, "steps": 1, "ranks": 4, "step_s": 2.0},
+        **{"compared": "work", "work_s": 1.0},
         **{"slowest_s": 1.5, "slowest_rank": 3, "slow": (Apart(3, 0.5),), "estimated": False},
         **{"log_step": 5, "loss": 2.5, "lr": None, "samples_s": None, "tokens_s": None},
     }
@@ -89,6 +91,11 @@ def test_without_the_ranks_the_log_counts() -> None:
         (8, START + 1, True),
     ]
     assert all(row["ranks"] is None and row["slow"] == () for row in found)
+
+
+def test_when_cpus_enqueued_is_no_work() -> None:
+    (row,) = joined([replace(step(4), lag=True)], [])
+    assert (row["compared"], row["work_s"], row["slowest_rank"]) == ("enqueue", None, 3)
 
 
 def test_steps_read_from_logs_name_nobody() -> None:

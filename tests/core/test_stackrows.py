@@ -62,7 +62,7 @@ def test_the_odd_ones_come_first_and_say_what_they_do() -> None:
         (dump(0, WAITS), dump(0, READS, 1), "moving"),
         (dump(0, WAITS), dump(0, WAITS, 1, main_cpu_s=0.5), "moving"),
         (dump(0, WAITS), dump(0, WAITS, 1, main_cpu_s=0.01), "frozen"),
-        (dump(0, WAITS), dump(0, WAITS, 1, switches=100), "moving"),
+        (dump(0, WAITS), dump(0, WAITS, 1, switches=100), "polls"),
         (dump(0, WAITS), dump(0, WAITS, 1, switches=2), "frozen"),
         (dump(0, WAITS), dump(0, WAITS, 1, ticks=8), "moving"),
         (dump(0, WAITS), Dump(0, 1.0, error="denied"), ""),

@@ -286,6 +286,12 @@ def test_a_start_without_a_step_is_looked_at_late() -> None:
             True,
             ("stalled", "ended", "sure"),
         ),
+        (
+            Looked(Finding("moving", "steps go on"), still=EVERYBODY),
+            True,
+            True,
+            ("quiet", "moving", "unsure"),
+        ),
         (Looked(Finding("over", "all ended", 0), still=0), True, True, ("quiet", "over", "unsure")),
     ],
 )

@@ -208,7 +208,9 @@ def test_all_in_one_file_is_an_answer_and_a_server_that_nobody_asks_is_not() -> 
     found = verdict(snapshot(4, reads))
     assert "reads /data/7.bin" in named(found, "io", 0, 1, 2, 3, certainty="likely")
     events = (*MAIN, Frame("run", "python/asyncio/runners.py", 1), Frame("select", "python/selectors.py", 1))
-    for idle in (still(events, call="epoll_wait"), still(USER, call="accept4", target="socket")):
+    for idle in (still(events, call="epoll_wait"), still(USER, call="accept4", target="listening socket")):
+        accused = verdict(snapshot(4, still(ALL_REDUCE), {0: idle}))
+        assert (accused.certainty, accused.severity) == ("unsure", "warning"), accused
         served = verdict(snapshot(4, idle))
         assert (served.id, served.ranks) == ("unknown", 0), served
 
@@ -389,3 +391,16 @@ def test_who_computes_with_fetched_parameters_does_not_wait() -> None:
     inside = (*MAIN, Frame("X.fetch_sub_module", f"{ZERO}partitioned_param_coordinator.py", 300))
     found = verdict(snapshot(4, still(inside, moves=True, active=True)))
     named(found, "moving", certainty="sure")
+
+
+def test_the_one_that_differs_from_equal_others_is_named() -> None:
+    joins = (*MAIN, Frame("Meeting.join", "./train.py", 75))
+    receives = still(joins, call="recvfrom", target="socket")
+    polls = polling(joins)
+    for waits in (receives, polls):
+        found = verdict(snapshot(4, waits, {2: SLEEPS}))
+        assert "Meeting.join" in named(found, "absent", 2, certainty="likely")
+        alone = verdict(snapshot(4, waits))
+        assert (alone.ranks, alone.certainty) == (0, "unsure"), alone
+    found = verdict(snapshot(4, polls, {2: still(COMPUTES, moves=True)}))
+    assert (found.severity, found.certainty) == ("warning", "likely"), found

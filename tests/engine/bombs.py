@@ -175,6 +175,9 @@ class _Job:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node, ranks in self._ranks.items() for rank in ranks}
 
+    async def refresh(self) -> None:
+        pass
+
     def folder(self, node: str) -> str:
         return ""
 

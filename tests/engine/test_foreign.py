@@ -82,6 +82,7 @@ class Node(MadeUp):
         self.asked: list[verbs.Watch] = []
         self.called: list[str] = []
         self.clock = Clock()
+        self.transport = SimpleNamespace(kind="local")
 
     async def call(self, request: object, **how: Any) -> object:
         self.called.append(type(request).__name__)

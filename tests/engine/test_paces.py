@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from cockpit.base.events import ClockMeasured, RankSteps, StepSample
 from cockpit.core.pace.pace import Pace
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
+from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.paces import FILE, SETTLED_S, PaceBook
 from cockpit.errors import CockpitError
 
@@ -46,6 +49,39 @@ def test_what_was_seen_is_seen_again(folder: RunFolder) -> None:
     assert [(slow.rank, round(slow.excess, 2), slow.since) for slow in seen.slow()] == [(3, 0.8, 0)]
     assert seen.of(0).work == pytest.approx(1.0)
     assert seen.usual() == pytest.approx(2.0)
+
+
+def told(folder: RunFolder, fact: Any, node: str = "a") -> PaceBook:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    model.apply(Event(0.0, node, ClockMeasured(5.0, 0.1)))
+    train(book.pace, range(10))
+    book.event(model, Event(START + 30, node, fact))
+    return book
+
+
+def test_the_last_steps_of_a_run_that_has_ended_count(folder: RunFolder) -> None:
+    steps = tuple(StepSample(step, START + 2.0 * (step + 1) + 5, 2.0) for step in range(8, 12))
+    book = told(folder, RankSteps(1, 7, "optimizer", steps))
+    assert (book.pace.of(1).step, book.pace.of(0).step) == (11, 9)
+    assert book.pace.of(1).at == START + 24
+    assert book.pace.front == (11, START + 24)
+
+
+@pytest.mark.parametrize("rank", [2, 77])
+def test_a_node_tells_last_steps_of_its_own_ranks_alone(folder: RunFolder, rank: int) -> None:
+    book = told(folder, RankSteps(rank, 7, "optimizer", (StepSample(50, START + 99),)))
+    assert book.pace.front == (9, START + 20)
+
+
+def test_when_cpus_enqueued_stays_that(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(60))
+    book.pace.lag = True
+    book.close()
+    seen = again(folder)
+    assert seen.slow() == []
+    assert [late.rank for late in seen.late()] == [3]
 
 
 def test_quick_steps_that_a_log_tells_of_fill_their_time_later_too(folder: RunFolder) -> None:
@@ -115,9 +151,9 @@ def test_damage_is_ignored(folder: RunFolder) -> None:
         b"[1,2",
         b"[" * 5000,
         b'{"a": 1}',
-        b'[0,1,1e999,1,"",1,1,1,1,1,true,true,[]]',
-        b'[0,9007199254740993,1,1,"",1,1,1,1,1,true,true,[]]',
-        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,[]]',
+        b'[0,1,1e999,1,"",1,1,1,1,1,true,true,false,[]]',
+        b'[0,9007199254740993,1,1,"",1,1,1,1,1,true,true,false,[]]',
+        b'[0,3,1,1,"0-99999999",1,1,1,1,1,true,true,false,[]]',
         b"\xff\xfe",
     ]
     file.write_bytes(b"".join(lines[:10] + [line + b"\n" for line in junk] + lines[10:]) + b"[0,99")

@@ -69,6 +69,9 @@ class FakeJob:
     def places(self) -> dict[int, Place]:
         return {rank: Place(self.nodes[rank // 2], pid=rank) for rank in range(4)}
 
+    async def refresh(self) -> None:
+        pass
+
     def folder(self, node: str) -> str:
         return self._folder
 

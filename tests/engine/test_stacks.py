@@ -108,6 +108,9 @@ class FakeParty:
     def places(self) -> dict[int, Place]:
         return {rank: Place(node) for node in self.nodes for rank in self.ranks(node)}
 
+    async def refresh(self) -> None:
+        pass
+
     def folder(self, node: str) -> str:
         return ""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests import tries
 from tests.faultpool.cases import Case, cases
-from tests.faultpool.running import tried
+from tests.faultpool.running import LEAVING, tried
 from tests.faultpool.scoring import Outcome, page
 from tests.warm import warm
 
@@ -96,6 +96,7 @@ def _try(turns: Sequence[Turn], folder: Path, args: argparse.Namespace) -> None:
             for done in as_completed(waiting):
                 done.result()
         finally:
+            LEAVING.set()
             pool.shutdown(cancel_futures=True)
 
 

@@ -67,7 +67,7 @@ def _case(kind: Kind, number: int, seed: int) -> Case:
     nodes = 2 if kind.who == "node" or rng.random() < 0.4 else 1
     waits = kind.bare_waits if bare else kind.waits
     ranks = _ranks(kind, rng)
-    step = rng.randint(4, 8)
+    step = rng.randint(12, 16)
     return Case(
         kind, number, launcher, bare, sites[turn % len(sites)], waits[turn % len(waits)], nodes, ranks, step
     )

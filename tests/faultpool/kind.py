@@ -60,7 +60,7 @@ class Kind:
     rest: int = 0
     times: int = 2
     state: str = "hung"
-    pause_s: float = 0.1
+    pause_s: float = 0.25
 
     @property
     def called(self) -> str:

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cockpit.core.ranks import ranks_text
 from tests.faultpool import RANKS, unasked
 from tests.faultpool.cases import Case
 from tests.faultpool.script import script
@@ -29,6 +31,9 @@ ENDED_S = 2.5
 SLOW_STEPS = 2
 """So many steps a slow rank has made before it is looked at."""
 STOP_S = 60
+
+LEAVING = threading.Event()
+"""Set when somebody wants to leave: no run is waited for any more."""
 
 
 class Trouble(Exception):
@@ -102,12 +107,16 @@ class Run:
         concerned = self.case.ranks
         try:
             until(
-                lambda: self._marked("on") >= set(concerned) or watcher.poll() is not None,
+                lambda: (
+                    self._marked("on") >= set(concerned) or watcher.poll() is not None or LEAVING.is_set()
+                ),
                 "the fault",
                 timeout=START_S,
             )
         except AssertionError:
             raise Trouble(f"the fault did not come: {self.said()}") from None
+        if LEAVING.is_set():
+            raise Trouble("interrupted")
         if not self._marked("on") >= set(concerned):
             raise Trouble(f"it ended before the fault: {self.said()}")
         kind = self.case.kind
@@ -148,7 +157,7 @@ class Run:
         return found
 
     def stacks(self) -> dict[str, Any]:
-        """What cockpit says when it is asked.
+        """What cockpit says when it is asked; of a run that is over, how it ended.
 
         :raises Trouble: nothing
         """
@@ -156,10 +165,14 @@ class Run:
             [*self._cockpit, "stacks", self.name, "--json"],
             stdin=subprocess.DEVNULL, capture_output=True, env=self._env, timeout=90, check=False,
         )  # fmt: skip
+        said = done.stderr.decode()
+        if not done.stdout and "the run has ended" in said:
+            found = unasked.of_end(self._cockpit, self.name, self._env)
+            return {"verdict": found or {**unasked.NOTHING, "id": "over", "what": said}, "classes": []}
         try:
             told: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
-            raise Trouble(f"stacks: {done.stderr.decode()[-300:]}") from None
+            raise Trouble(f"stacks: {said[-300:]}") from None
         return told
 
     def unasked(self) -> tuple[dict[str, Any] | None, float | None]:
@@ -170,7 +183,9 @@ class Run:
             return {**unasked.NOTHING, **found}, None
         if not watched:
             return None, None
-        return unasked.of_hang(run) if self.case.fault else (unasked.of_spared(run), None)
+        if not self.case.fault:
+            return unasked.of_spared(run), None
+        return unasked.of_hang(run, first=self.case.site == "start")
 
     def said(self) -> str:
         """The end of what was printed."""
@@ -231,8 +246,8 @@ def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) 
         facts["unattended"] = found and _kept(found)
         facts["why"] = "" if found else unasked.WHY
         facts["classes"] = [[one["ranks"], one["doing"], one["movement"]] for one in told["classes"]]
-    except Trouble as error:
-        facts["trouble"] = str(error)
+    except (Trouble, OSError, LookupError, ValueError) as error:
+        facts["trouble"] = str(error) if isinstance(error, Trouble) else repr(error)
     except subprocess.TimeoutExpired as error:
         facts["trouble"] = f"{error.cmd[-3:]} took longer than {error.timeout:.0f} s"
     finally:
@@ -246,4 +261,7 @@ def tried(case: Case, probe: str, cockpit: tuple[str, ...], keep: bool = False) 
 
 def _kept(verdict: dict[str, Any]) -> dict[str, Any]:
     names = ("id", "what", "ranks", "where", "certainty", "severity", "detail", "evidence")
-    return {name: verdict.get(name, "") for name in names}
+    kept = {name: verdict.get(name, "") for name in names}
+    if not isinstance(kept["ranks"], str):  # an event has a list of them
+        kept["ranks"] = ranks_text(kept["ranks"])
+    return kept

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from cockpit.core.ranks import read_ranks
 from tests import tries
 from tests.faultpool import RANKS
 from tests.faultpool.cases import Case
+from tests.faultpool.unasked import HANG_AFTER_S
 
 GOOD = ("moving", "over")
 """Verdicts that find nothing wrong."""
@@ -49,10 +51,11 @@ def judged(case: Case, probe: str, said: dict[str, Any]) -> Judged:
         return Judged("accused" if accused else "right", "", "over" if accused and sure else "right")
     place = _place(case, said["where"]) if kind.named and any(kind.named) and kind.state != "ended" else ""
     good = said["id"] in GOOD
-    if named in case.blamed:
-        fits = said["certainty"] in kind.certainty
+    if named in case.blamed and not (case.fault and good):
+        # How sure it is why a rank failed is another question.
+        fits = said["certainty"] in kind.certainty or said["id"] == "failed"
         return Judged("right", place, "right" if fits else "over" if sure else "under")
-    if named:
+    if named and named not in case.blamed:
         return Judged("accused" if kind.state == "slow" else "wrong", "", "over" if sure else "")
     if len(case.ranks) == RANKS and place == "right" and not good and said["id"] != "unknown":
         return Judged("right", place, "right")  # all of them: nobody in particular
@@ -164,10 +167,21 @@ def page(outcomes: Sequence[Outcome], missing: int, seed: int) -> str:
         if not any(one.facts.get(how) for one in outcomes):
             lines.append(next((one.facts["why"] for one in outcomes if one.facts.get("why")), "Not tried."))
             continue
+        if how == "unattended":
+            lines += _promptness(outcomes)
         wrong = [one for one in outcomes if (found := one.judged(how)) and not found.right]
         lines += [table(outcomes, how), "", "Not as it should be:", ""]
         lines += [f"    {one.line(how)}" for one in wrong] or ["    nothing"]
     return "\n".join([*lines, ""])
+
+
+def _promptness(outcomes: Sequence[Outcome]) -> list[str]:
+    """How long after the last step stalls were told."""
+    after = [one.facts["told_after_s"] for one in outcomes if one.facts.get("told_after_s")]
+    if not after:
+        return []
+    told = f"{median(after):.0f} s after the last step (median; at most {max(after):.0f} s)"
+    return [f"Stalls were told {told}, with `--hang-after {HANG_AFTER_S}`.", ""]
 
 
 HEAD = """Four ranks, real launches, most of them with torch on CPU over gloo, each with a fault, or slow,

@@ -79,7 +79,7 @@ torch.set_num_threads(1)
 """
 
 LEAN = """
-# Half of what an import of torch takes is this, for tensors that are not used here.
+# A third of what an import of torch takes is this, which only workers of loaders need here.
 sys.modules["torch._meta_registrations"] = types.ModuleType("torch._meta_registrations")
 """
 
@@ -312,7 +312,8 @@ def script(case: Case, marks: str) -> str:
         body = ZERO3.format(**filled)
     else:
         ddp = kind.body == "ddp"
-        torch = torch if ddp else LEAN + torch + NO_DYNAMO
+        lean = "" if ddp or "DataLoader" in kind.code else LEAN
+        torch = lean + torch + ("" if ddp else NO_DYNAMO)
         body = LOOP.format(
             **filled,
             wait=_indented(WAITS[case.waits], 4),

@@ -28,9 +28,10 @@ def test_whom_the_others_wait_for_is_named(quick_cockpit: tuple[str, ...], name:
     facts = tried(bare, "on", quick_cockpit)
     assert not facts["trouble"]
     assert not facts["left"]
-    found = Outcome(bare, facts).judged("s")
-    assert found is not None
-    assert found.rank == "right", facts["s"]
+    for how in ("s", "unattended"):
+        found = Outcome(bare, facts).judged(how)
+        assert found is not None, how
+        assert found.rank == "right", facts[how]
 
 
 def test_a_seed_says_all_that_is_tried() -> None:
@@ -57,6 +58,7 @@ def test_only_exactly_the_right_ranks_are_right() -> None:
     assert judged(one, "on", said("1")).certainty == "over"
     assert judged(one, "off", said("", "unsure", "unknown")).rank == "blind"
     assert not judged(one, "off", said("", "sure", "moving")).right
+    assert judged(one, "off", said("2", "unsure", "moving", place)).rank == "blind"
 
 
 def test_nobody_may_be_named_where_only_the_recorder_knows() -> None:

@@ -12,12 +12,19 @@ from typing import Any
 
 HANG_AFTER_S = 6
 """Seconds without a step after which it is to look: far less than anybody would take."""
-LOOK_S = 40
-"""Longest wait for what it says then, on a busy machine."""
+LOOK_S, FIRST_LOOK_S = 40, 85
+"""Longest wait for what it says then, on a busy machine; longer before any step."""
 SPARED_S = 15
 """So long those who are not to be accused are watched."""
 WHY = "This cockpit does not watch for standstills by itself yet: `cockpit run` has no `--hang-after`."
-NOTHING = {"id": "quiet", "what": "it said nothing", "ranks": "", "where": "", "certainty": "unsure"}
+NOTHING = {
+    "id": "quiet",
+    "what": "it said nothing",
+    "ranks": "",
+    "where": "",
+    "certainty": "unsure",
+    "severity": "info",
+}
 
 
 @functools.cache
@@ -40,12 +47,13 @@ def of_end(cockpit: Sequence[str], run: str, env: Mapping[str, str]) -> dict[str
     return next((one for one in findings if one["id"] == "failed"), None)
 
 
-def of_hang(run: Path) -> tuple[dict[str, Any], float | None]:
+def of_hang(run: Path, first: bool) -> tuple[dict[str, Any], float | None]:
     """What is said of a standstill, and how long after the last step; waits for it.
 
     :param run: the folder of the run
+    :param first: whether it made no step before
     """
-    end = time.monotonic() + HANG_AFTER_S + LOOK_S
+    end = time.monotonic() + HANG_AFTER_S + (FIRST_LOOK_S if first else LOOK_S)
     while not (stalled := [told for told in _told(run) if told["state"] == "stalled" and told["found"]]):
         if time.monotonic() > end:
             # Ranks that move are no standstill, though what they do may be told.
@@ -63,7 +71,7 @@ def of_spared(run: Path) -> dict[str, Any]:
         return NOTHING
     found = {**NOTHING, **(stalled[0]["found"] or {})}
     # A bell for nothing, whoever is named: nothing could be more sure of itself.
-    return {**found, "ranks": found["ranks"] or "0-3", "severity": "error", "certainty": "sure"}
+    return {**found, "ranks": found["ranks"] or [0], "severity": "error", "certainty": "sure"}
 
 
 def _told(run: Path) -> list[dict[str, Any]]:

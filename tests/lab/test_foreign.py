@@ -248,3 +248,65 @@ def test_which_of_two_jobs_is_asked(lab2: Lab) -> None:
             rank.kill()
             with rank:
                 rank.wait()
+
+
+LONELY = """
+import time
+for step in range(1, 1000000):
+    print("step %d loss %.3f" % (step, 1 / step), flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> None:
+    script, out = lab2.home() / "lonely.py", lab2.home() / "lonely.out"
+    lab2.write(None, script, LONELY)
+    into = ["sh", "-c", 'exec "$@" >"$0"', str(out), "/usr/bin/python3", str(script)]
+    program = lab2.popen(into, node="node1")
+    sleeps = ["/usr/bin/python3", "-c", "import time; time.sleep(1000)", str(script)]
+    other = lab2.popen(sleeps, node="node2", user=OTHER)
+    try:
+        until(lambda: out.exists() and b"step 3" in out.read_bytes(), "it trains")
+        pids = {
+            node: next(
+                one.inner
+                for one in lab2.processes(node)
+                if "python3" in one.cmdline[0] and str(script) in one.cmdline
+            )
+            for node in lab2.nodes
+        }
+        theirs = lab2.run(["cockpit", "attach", "-w", "node2", "--pid", str(pids["node2"]), "--headless"])
+        assert theirs.returncode == 3
+        assert f"process {pids['node2']}" in theirs.stderr
+        assert f"is of {OTHER}: only {OTHER} or root may look at it" in theirs.stderr
+        words = ["cockpit", "attach", "-w", "node1", "--pid", str(pids["node1"]), "--name", "lonely"]
+        watch = lab2.popen(
+            [*words, "--headless"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            assert watch.stdout is not None
+            said = ""
+            while "step 3 loss" not in said:
+                line = watch.stdout.readline()
+                assert line, said
+                said += line
+            assert "~ rank 0 is inferred: it is the program that you named" in said
+            again = lab2.run(["cockpit", "stacks", "-w", "node[1-2]", "--match", "lonely[.]py", "--json"])
+            assert list(json.loads(again.stdout)["ranks"]) == ["0"], again.stderr
+            stacks = json.loads(lab2.run(["cockpit", "stacks", "lonely", "--json"]).stdout)
+            assert stacks["ranks"]["0"]["pid"] == pids["node1"]
+            told = json.loads(lab2.run(["cockpit", "ps", "lonely", "--json"]).stdout)
+            assert [one["text"] for one in told["ranks"]] == ["running"]
+            done = lab2.run(["cockpit", "stop", "lonely", "--foreign"])
+            assert done.returncode == 0, done.stderr
+            watch.communicate(timeout=60)
+        finally:
+            watch.kill()
+            watch.communicate()
+        spool = lab2.home() / ".local/state/cockpit/runs/lonely/spool/0000-node1/rank-0.log"
+        assert spool.read_bytes() == out.read_bytes()
+    finally:
+        for process in (program, other):
+            process.kill()
+            process.wait()

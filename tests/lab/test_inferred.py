@@ -137,3 +137,161 @@ def judged(lab: Lab) -> tuple[dict[str, Any], str] | None:
     found, said = stacks(lab)
     assert found["verdict"]["certainty"] != "sure", found["verdict"]
     return (found, said) if found["verdict"]["certainty"] == "likely" else None
+
+
+POOL = """
+import json, os, socket, sys, time
+
+def write_title(title):
+    # As setproctitle does: over the arguments, and the environment behind them.
+    fields = open("/proc/self/stat", "rb").read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[48])
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(title.encode().ljust(end - start, b"\\0"))
+
+def serve(port):
+    server = socket.create_server(("", int(port)))
+    guests = [server.accept() for _ in iter(int, 1)]
+
+def work(folder, name):
+    service = socket.create_connection(("node1", 6479))
+    server = socket.create_server(("", 0))
+    with open(os.path.join(folder, name + ".new"), "w") as file:
+        file.write(str(server.getsockname()[1]))
+    os.rename(os.path.join(folder, name + ".new"), os.path.join(folder, name))
+    write_title("ray::IDLE")
+    driver, _ = server.accept()
+    os.environ.update(json.loads(driver.makefile().readline()))
+    write_title("ray::RayTrainWorker.train")
+    train()
+
+def train():
+    import torch, torch.distributed as dist
+    dist.init_process_group("gloo")
+    for step in range(1, 1000000):
+        print("step %d loss %.3f" % (step, 1 / step), flush=True)
+        if step == 3 and os.environ["RANK"] == "2":
+            stand_still()
+        dist.all_reduce(torch.ones(4))
+
+def stand_still():
+    time.sleep(1000)
+
+def drive(folder, *names):
+    import torch
+    service = socket.create_connection(("node1", 6479))
+    wires = []
+    for rank, name in enumerate(names):
+        node, port = name.split("-")[0], open(os.path.join(folder, name)).read()
+        wires.append(socket.create_connection((node, int(port))))
+        env = {"RANK": str(rank), "WORLD_SIZE": "4", "LOCAL_RANK": str(rank // 2)}
+        env.update(MASTER_ADDR="node1", MASTER_PORT="36479")
+        wires[-1].sendall(json.dumps(env).encode() + b"\\n")
+    time.sleep(1000)
+
+globals()[sys.argv[1]](*sys.argv[2:])
+"""
+
+RAYLET = """
+exec 3<>/dev/tcp/node1/6479
+for at in 0 1 2; do
+    "$1" "$2/pool.py" work "$2" "$3-$at" >"$2/$3-$at.out" 2>"$2/$3-$at.err" 3<&- &
+done
+wait
+"""
+"""What runs on each node of a pool, whoever uses it; like Ray's it is no Python."""
+
+
+@contextlib.contextmanager
+def pool(lab: Lab) -> Iterator[Path]:
+    """A pool as Ray has it, with a job in it whose rank 2 does not come to its third collective.
+
+    Its driver deals out ranks by turns, and one worker of each node gets nothing.
+    """
+    folder = lab.home() / "pool"
+    lab.write(None, folder / "pool.py", POOL)
+    lab.write(None, folder / "raylet", RAYLET)
+    python = [lab.python, str(folder / "pool.py")]
+    env = {**ENV, "GLOO_SOCKET_IFNAME": "", "OMP_NUM_THREADS": "1"}
+    started = [lab.popen([*python, "serve", "6479"], node="node1", env=env)]
+
+    def start(words: list[str], node: str) -> None:
+        started.append(lab.popen(words, node=node, env=env))
+
+    def ready(names: list[str]) -> bool:
+        assert all(one.poll() is None for one in started)
+        return all((folder / name).exists() for name in names)
+
+    try:
+        until(lambda: lab.run(["bash", "-c", "</dev/tcp/node1/6479"]).returncode == 0, "its server is there")
+        for node in lab.nodes:
+            start(["bash", str(folder / "raylet"), lab.python, str(folder), node], node)
+        workers = [f"{node}-{at}" for node in lab.nodes for at in range(3)]
+        until(lambda: ready(workers), "its workers wait", timeout=60)
+        # Not in the order of their start: only the driver knows.
+        start([*python, "drive", str(folder), "node1-2", "node2-1", "node1-0", "node2-2"], "node1")
+
+        def trains() -> bool:
+            assert ready(workers)
+            texts = [(folder / f"{name}.out").read_text() for name in ("node1-2", "node2-1", "node1-0")]
+            return all("step 3" in text for text in texts)
+
+        until(trains, "they train", timeout=200)
+        yield folder
+    finally:
+        for node in lab.nodes:
+            for process in lab.processes(node):
+                if any(word in " ".join(process.cmdline) for word in ("ray::", "raylet", str(folder))):
+                    lab.run(["kill", "-KILL", str(process.inner)], node=node, user="root")
+        for one in started:
+            one.kill()
+            one.wait()
+
+
+@pytest.mark.timeout(300)
+def test_a_pool_of_workers_as_ray_has_it(lab2: Lab) -> None:
+    """Only the driver knows who is which rank: they are one job, and only that is said."""
+    with pool(lab2) as folder:
+        until(lambda: judged(lab2), "a likely verdict", timeout=60)
+        found, said = stacks(lab2)
+        assert "found: ray job at " in said
+        assert ":36479, 4 processes on 2 nodes" in said
+        assert "their ranks are not known: they are numbered by node and pid" in said
+        assert {rank["inferred"] for rank in found["ranks"].values()} == {"pid"}
+        assert [rank["node"] for rank in found["ranks"].values()] == [lab2.nodes[at] for at in (0, 0, 1, 1)]
+        # That of node1 which was started first is rank 2 to those who know.
+        assert found["verdict"]["ranks"] == "0", found["verdict"]
+        assert "stand_still" in found["verdict"]["where"]
+        assert f"process {found['ranks']['0']['pid']} on node1" in found["verdict"]["evidence"][0]
+        watched(lab2, folder)
+
+
+def watched(lab: Lab, folder: Path) -> None:
+    """Each worker's file is its log, and stopping it leaves the pool alone."""
+    words = ["cockpit", "attach", str(lab.home() / "hostfile-inferred"), "--name", "pool", "--headless"]
+    files = ["node1-0", "node1-2", "node2-1", "node2-2"]
+    spool = lab.home() / ".local/state/cockpit/runs/pool/spool"
+
+    def logs() -> list[bytes]:
+        return [path.read_bytes() for path in sorted(spool.glob("*/rank-*.log"))]
+
+    cockpit = lab.popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        theirs = [(folder / f"{name}.out").read_bytes() for name in files]
+        until(lambda: logs() == theirs, "all logs are here")
+        refused = lab.run(["cockpit", "stop", "pool"], timeout=60)
+        assert refused.returncode == 2
+        assert "raylet" not in refused.stderr
+        assert "SIGTERM to ranks without a launcher of their own: " in refused.stderr
+        done = lab.run(["cockpit", "stop", "pool", "--foreign", "--grace", "5"], timeout=90)
+        assert done.returncode == 0, done.stderr
+        # Its launcher lives; the job is over.
+        assert cockpit.wait(90) == 0, cockpit.communicate()[1]
+    finally:
+        cockpit.kill()
+        cockpit.communicate()
+    for node in lab.nodes:
+        lines = [" ".join(one.cmdline) for one in lab.processes(node)]
+        assert any("raylet" in line for line in lines), lines
+        assert sum(line.startswith("ray::") for line in lines) == 1, lines

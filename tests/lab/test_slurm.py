@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -347,6 +348,62 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
     theirs = "".join(line for line in lines if line.startswith("3: "))
     assert ours
     assert theirs.startswith(ours)
+
+
+def test_what_srun_prints_on_the_machine_where_it_was_typed(
+    slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
+) -> None:
+    """Of two steps of one job each has its own srun: one writes to a file, the other to a terminal."""
+    job, home = allocate(), slurm.lab.home()
+    text = "import time\nfor n in range(100000):\n    print('%s', n)\n    time.sleep(0.2)\n"
+    srun = ["srun", "--overlap", f"--jobid={job}", "-N2", "-n2", "--label"]
+    master, terminal = os.openpty()
+    files = [(home / f"srun-{cockpits.name}").open("wb"), os.fdopen(terminal, "wb")]
+    steps = [
+        slurm.lab.popen(
+            [*srun, "/usr/bin/python3", "-u", "-c", text % word],
+            env=slurm.env,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+        for word, file in zip(("red", "blue"), files, strict=True)
+    ]
+    try:
+        until(lambda: b"1: red 1" in Path(files[0].name).read_bytes(), "one runs", timeout=60)
+        until(lambda: b"1: blue 1" in os.read(master, 4096), "the other runs", timeout=60)
+        told = slurm.run("squeue", "-h", "-s", "-j", job, "-o", "%i").split()
+        numbers = sorted(step for step in told if step.partition(".")[2].isdigit())
+        seen = {}
+        for number in numbers:
+            name = f"{cockpits.name}-{number.partition('.')[2]}"
+            words = ["cockpit", "attach", "--slurm", number, "--name", name, "--headless"]
+            watch = slurm.lab.popen(words, env=slurm.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            try:
+                assert watch.stdout is not None
+                said = ""
+                while not ("1: red" in said and "0: red" in said) and "no output here" not in said:
+                    line = watch.stdout.readline()
+                    assert line, said
+                    said += line.decode()
+            finally:
+                watch.kill()
+                with watch:
+                    watch.wait()
+            seen[name] = said
+        red, blue = sorted(seen.values(), key=lambda text: "red" not in text)
+        assert "node2:1 " in red, red
+        assert "blue" not in red
+        assert "no output here: each rank writes to srun (pid " in blue
+        assert "to a terminal" in blue
+        assert "srun --output=FILE" in blue
+    finally:
+        for step in steps:
+            step.kill()
+            step.wait()
+        for file in files:
+            file.close()
+        os.close(master)
 
 
 def test_it_is_found_from_a_machine_that_did_not_start_it(

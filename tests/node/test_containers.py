@@ -142,7 +142,24 @@ def bubblewrap(place: Place) -> list[str]:
     return [*words, "--bind", str(place.folder / "out"), "/out", "/opt/trainer", "/code/train.py"]
 
 
-@pytest.mark.parametrize("container", [unshared, bubblewrap])
+def nested(place: Place) -> list[str]:
+    """One in the other: each has users, processes and files of its own."""
+    outer = [require("unshare"), "-Urpm", "--fork", "--mount-proc", "--kill-child"]
+    return [*outer, "sh", "-c", f"exec {shlex.join(bubblewrap(place))}"]
+
+
+def forked(place: Place) -> list[str]:
+    """Below two shells and an interpreter whose name says nothing, as images have them."""
+    text = place.folder / "bin/run-3"
+    if not text.exists():
+        text.symlink_to(os.path.realpath(PYTHON))
+    inner = f"{text} {place.folder}/train.py; true"
+    line = f"mount --bind {place.folder}/out /mnt; sh -c '{inner}'; true"
+    (place.folder / "train.py").write_text(TRAIN.replace("/out/up", "/mnt/up"))
+    return [*[require("unshare"), "-Urpm", "--fork", "--mount-proc", "--kill-child"], "sh", "-c", line]
+
+
+@pytest.mark.parametrize("container", [unshared, bubblewrap, nested, forked])
 def test_ranks_in_containers_of_ones_own(place: Place, container: Any) -> None:
     words = container(place)
     for rank in (0, 1):
@@ -152,7 +169,7 @@ def test_ranks_in_containers_of_ones_own(place: Place, container: Any) -> None:
     assert job.problems == []
     assert sorted(job.ranks) == [0, 1]
     assert all(found.container and found.pid > found.ns_pid > 0 for found in job.ranks.values())
-    if container is bubblewrap:
+    if container in (bubblewrap, nested):
         assert {found.python for found in job.ranks.values()} == {"/opt/trainer"}
     for dump in dumps:
         assert (dump.error, dump.way) == ("", "plain"), dump.what

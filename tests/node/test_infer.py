@@ -212,6 +212,27 @@ def test_a_process_alone_without_enough_evidence() -> None:
     assert known.found() == []
 
 
+def test_who_gives_ranks_work_is_none_and_their_services_are_no_meeting(made: Made) -> None:
+    """Ray: a driver with torch talks to every worker; workers and their launcher to a server for all jobs."""
+    made.above[10] = Above("raylet", (b"/x/raylet",), sockets=frozenset({1}))
+    made.wires[1] = Wire("net:[1]", (LAN, 50999), (FAR, 6379), False)
+    made.above[11] = Above("bash", (b"bash",))
+    made.siblings(21, 22, port=41000, words=(b"ray::TrainWorker",))
+    made.worker(31, 11, words=TRAIN, joined=False)
+    made.torch.add(31)
+    made.worker(23, 10, joined=False)  # it waits for work
+    for at, pid in enumerate((21, 22, 23, 31)):
+        made.hold(pid, (LAN, 51000 + at), (FAR, 6379))
+    for pid in (21, 22):
+        made.connect(pid, 60000 + pid, 31)
+    assert made.ranks() == {21: 0, 22: 1}
+    assert {one.port for one in made.found()} == {"41000"}
+    # Before they have met, nobody has joined but the first one.
+    made.workers[22] = made.workers[22]._replace(joined=False)
+    made.torch.add(22)
+    assert {21, 22} <= made.ranks().keys()
+
+
 def test_a_dead_rank_keeps_its_number(made: Made) -> None:
     dead = (("python3", 22, 22), ("git", 20, 20))
     made.above[10] = Above("python3.11", TRAIN, dead)
@@ -358,10 +379,13 @@ import ctypes, multiprocessing, os, socket, sys, threading, time
 LIBC = ctypes.CDLL(None)
 
 def named(name):
+    done = threading.Event()
     def run():
         LIBC.prctl(15, name.encode(), 0, 0, 0)
+        done.set()
         time.sleep(1000)
     threading.Thread(target=run, daemon=True).start()
+    done.wait()
 
 def write_title(title):
     # As setproctitle does: over the arguments, and the environment behind them.

@@ -185,6 +185,34 @@ def test_who_has_the_near_end_of_a_connection(ranks: Ranks) -> None:
     assert not nothing.launchers
 
 
+def test_the_srun_that_listens_where_its_ranks_say(ranks: Ranks) -> None:
+    """Not another program at that port, nor an srun at another one, nor a port of another machine."""
+    (ranks.folder / "srun").symlink_to(sys.executable)
+    listens = (
+        "import socket, sys, time; s = socket.create_server(('', 0)); "
+        "open(sys.argv[1], 'w').write(str(s.getsockname()[1])); time.sleep(1000)"
+    )
+    for program, name in (("./srun", "mine"), ("./srun", "other"), (sys.executable, "none")):
+        ranks.shell(f'{program} -c "{listens}" port-{name} >{name}.out 2>&1 &')
+    places = {name: ranks.folder / f"port-{name}" for name in ("mine", "other", "none")}
+    until(lambda: all(path.exists() and path.read_text() for path in places.values()), "they listen")
+
+    def asked(name: str, address: str = "127.0.0.1") -> OutputsAnswer:
+        ends = {"address": address, "port": int(places[name].read_text()), "to": address, "to_port": 0}
+        callers = [{"ranks": [rank], **ends} for rank in (2, 3)]
+        call = Call({"id": 1, "do": "outputs", "callers": callers}, b"", lambda head, data: None)
+        return gate.read(OutputsAnswer, outputs.outputs(call))
+
+    answer = asked("mine")
+    assert [(Path(file.path).name, file.ranks, file.shared) for file in answer.files] == [
+        ("mine.out", (2, 3), True)
+    ]
+    assert [one.ranks for one in answer.launchers] == [(2, 3)]
+    for nothing in (asked("none"), asked("mine", "192.0.2.1")):
+        assert not nothing.files
+        assert not nothing.launchers
+
+
 MASTER = """
 import socket, sys
 wire = socket.create_connection(("127.0.0.1", int(sys.argv[1])))

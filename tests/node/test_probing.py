@@ -88,6 +88,12 @@ def test_steps_of_ranks_are_measured_while_they_run(launch: Launch, tmp_path: Pa
     assert not os.path.exists(facts["rings"])
     kept = [ring.read(path.read_bytes()) for path in (run.folder / "probe").glob("*.ring")]
     assert sorted((one.rank, one.broken[:9]) for one in kept) == [(0, "TypeError"), (1, "TypeError")]
+    for one in kept:
+        last = run.event("rank_steps", rank=one.rank)
+        assert (last["source"], last["pid"]) == (one.source, one.pid)
+        assert [step["step"] for step in last["steps"]] == [
+            step.step for step in one.steps[-ring.LAST_STEPS :]
+        ]
 
 
 def test_without_it_nothing_is_there(launch: Launch, tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def test_only_plain_names_are_nodes(node: str) -> None:
         asyncio.run(srun.SrunWays({"job": "1"}).to(node))
 
 
+def test_this_machine_needs_no_step_where_its_srun_is_asked() -> None:
+    ways = srun.SrunWays({"job": "1", "here": "login"})
+    assert asyncio.run(ways.to("login")).kind == "local"
+    assert asyncio.run(ways.to("gpu01")).kind == "srun"
+
+
 def test_the_batch_script_s_own_step_does_not_shape_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_NTASKS", "64")
     monkeypatch.setenv("SRUN_EXPORT_ENV", "NONE")

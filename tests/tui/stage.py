@@ -80,6 +80,7 @@ class Stage:
         self._spools = {entry.name: Spool(self.folder.spool_dir(entry)) for entry in entries}
         self._nodes = {entry.name: entry for entry in entries}
         self._early: list[Event] = []
+        self.listeners: list[object] = []
         self.told(planned(self.manifest))
 
     # The flight

@@ -139,6 +139,8 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "log": ("panes", (), lambda app: shown(app) == "log" and app.focused is log(app)),
     "commands": ("panes", (), lambda app: shown(app) == "commands"),
     "pace": ("panes", (), lambda app: shown(app) == "pace"),
+    "longer": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._stretch == 1),
+    "shorter": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._stretch == 0),
     "nodes": ("panes", ("2",), lambda app: app.focused is grid(app)),
     "previous_pane": ("panes", (), lambda app: app.focused is not None and app.focused.id == "log"),
     "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import Heat
 from cockpit.core.pace.pace import Pace
 from cockpit.tui.look.curve import curve
-from cockpit.tui.pace.lines import EMPTY, Sight, pace_lines
+from cockpit.tui.pace.lines import EMPTY, STRETCHES, Sight, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, SHADES, placed
 from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, table
 
@@ -68,6 +69,57 @@ def test_a_node_that_has_no_ranks_has_no_row(height: int) -> None:
     shown = drawn(replace(seen, nodes={"login": (), **seen.nodes}), height=height)
     assert any("gpu" in line for line in shown)
     assert not any("login" in line for line in shown)
+
+
+def test_on_nccl_it_is_enqueue_lag_and_nobody_is_slow() -> None:
+    pace = run(16, slow=13)
+    pace.lag = True
+    shown = drawn(sight(pace, 2))
+    (row,) = [line for line in shown if "+50 %" in line]
+    assert row.split()[-9:] == ["59", "0.0", "s", "+1.00", "s", "+1.00", "s", "+50", "%"]
+    text = "\n".join(shown)
+    assert "enqueue lag" in text
+    assert "13 late ▾" in text
+    assert "latest, rank 13" in text
+    assert "slow" not in text
+    assert "work" not in text
+    assert "Next: a profile" in text
+    for width in range(40, 200, 7):
+        for height in (7, 8, 24):
+            lines = drawn(sight(pace, 2), width, height)
+            assert max(map(cell_len, lines)) <= width
+            assert len(lines) <= height
+
+
+@pytest.mark.parametrize(("stretch", "name"), [one for one in STRETCHES.items() if one[1]])
+def test_the_whole_run_the_last_hour_and_the_last_minutes(stretch: float, name: str) -> None:
+    pace = Pace(range(4))
+    pace.steps.limit = 500
+    for step in range(3 * 86400 // 60):
+        for rank in range(4):
+            pace.stepped(rank, step, START + 60.0 * step, span=60.0)
+            pace.worked(rank, step, 9.0 if (rank, step) == (2, 700) else 6.0)
+    now = pace.last_at or 0.0
+    seen = Sight(pace, Metrics(), {"gpu001": range(4)}, now, stretch=stretch, plain=True)
+    shown = drawn(seen)
+    text = "\n".join(shown)
+    assert name in text
+    (row,) = [line for line in shown if line.startswith((" gpu001", "  gpu001"))]
+    (axis,) = [line for line in shown if line.endswith("now")]
+    if name == "whole run":
+        assert SHADES[4] in row, "the step that was slow two days ago"
+        assert axis.count("-") >= 2, "days stand before the times"
+        assert row.count(SHADES[1]) > 20
+    else:
+        assert SHADES[4] not in row
+        minutes = 10 if name == "last 10 min" else 60
+        marks = [line for line in axis.split() if ":" in line]
+        assert marks
+        hours, left = (int(part) for part in marks[0].split(":")[:2])
+        end = time.localtime(now)
+        assert (60 * (end.tm_hour - hours) + end.tm_min - left) % 1440 <= minutes + 1
+    for width in range(40, 200, 13):
+        assert max(map(cell_len, drawn(seen, width))) <= width
 
 
 def test_a_healthy_run_has_one_row_a_node_and_names_nobody() -> None:

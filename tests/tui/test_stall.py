@@ -67,7 +67,7 @@ def test_who_types_is_not_moved() -> None:
 
 
 def test_what_is_chosen_afterwards_is_what_esc_undoes() -> None:
-    _, _, back = play("1", "down", "escape", scene=Scene(play=stands_still))
+    *_, back = play("1", "down", "escape", scene=Scene(play=stands_still))
     assert back[0].tab == "pace"
     assert back[0].chosen is None
 

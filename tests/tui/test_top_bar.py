@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.tui.look.glyphs import ASCII, UNICODE, Glyphs
 from cockpit.tui.run.top_bar import Head, TopBar, elapsed_text
@@ -20,12 +21,13 @@ def shown(
     glyphs: Glyphs = UNICODE,
     run: str = "otter",
     recorded: bool = False,
+    pace: Pace | None = None,
 ) -> str:
     app = Around(TopBar(glyphs=glyphs))
 
     async def main() -> str:
         async with app.run_test(size=(width, 3)) as pilot:
-            app.widget.show(Head(run, model, metrics or Metrics(), NOW - 761, NOW, recorded))
+            app.widget.show(Head(run, model, metrics or Metrics(), NOW - 761, NOW, recorded, pace))
             await pilot.pause()
             return app.lines()[0]
 
@@ -78,6 +80,30 @@ def test_no_time_left_is_said_where_it_is_not_known() -> None:
     assert "ETA" not in shown(failed, trained())
     assert "ETA" not in shown(stopped, trained())
     assert "ETA" not in shown(running(2, 2), trained(), recorded=True)
+
+
+def one_slow(*, lag: bool = False) -> Pace:
+    pace = Pace(range(64))
+    pace.lag = lag
+    for step in range(1199, 1217):
+        for rank in range(64):
+            pace.stepped(rank, step, NOW - 2.0 * (1217 - step))
+            pace.worked(rank, step, 1.49 if rank == 13 else 1.0)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("lag", "wide", "narrow"),
+    [(False, "rank 13 +49 %", "rank 13 +49 %"), (True, "rank 13 enqueues +49 %", "13 enq. +49 %")],
+)
+def test_the_slowest_rank_and_the_step_fit_on_a_narrow_screen(lag: bool, wide: str, narrow: str) -> None:
+    pace, run = one_slow(lag=lag), "20261121-0412-otter"
+    assert f"▲ {wide}  ranks 64/64" in shown(running(8, 8), trained(), 180, run=run, pace=pace)
+    line = shown(running(8, 8), trained(), 80, run=run, pace=pace)
+    assert line == f" cockpit {run}  ● running  step 1,216/5,000  ▲ {narrow}"
+    model = running(8, 8)
+    exits(model, 1)
+    assert "63/64" in shown(model, trained(), 80, run=run, pace=pace)
 
 
 def test_a_lost_link_is_more_important_than_progress() -> None:

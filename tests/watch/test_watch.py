@@ -112,7 +112,7 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
 
     (folder / "hang").touch()
     stalled = first.told("a stall", lambda event: event["state"] == "stalled")
-    assert stalled["found"]["ranks"] == [RANKS - 1], stalled
+    assert stalled["found"]["ranks"] == [RANKS - 1], stalled["found"]
     assert "read_shard" in stalled["found"]["where"]
     assert stalled["waiting"] == list(range(RANKS - 1))
     assert stalled["since"] < stalled["t"] - 3

@@ -25,13 +25,16 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Iterator, NamedTuple, Tuple
+from typing import Iterator, NamedTuple, Optional, Sequence, Tuple
 
 MAGIC = 0x434B5054_52494E47
 VERSION = 1
 HEADER_WORDS, RECORD_WORDS, CAPACITY = 16, 4, 508
 SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
 """Bytes of the file: four pages."""
+
+LAST_STEPS = 32
+"""Steps of a rank that its node's run record has at the end: those that no measurement may have seen."""
 
 SOURCES = ("", "optimizer", "deepspeed")
 """What counts steps: nothing yet, the hook of torch's optimizers (from 1), DeepSpeed's ``global_steps``."""
@@ -96,6 +99,13 @@ def read(data: bytes, since_ns: int = 0) -> Ring:
         why = text.decode("utf-8", "replace") or "it does not say why"
     found = list(_newest(data, count, since_ns))
     return Ring(rank, pid, ticks, SOURCES[source], why, tuple(reversed(found)))
+
+
+def seconds(steps: Sequence[Step], place: int) -> Optional[float]:
+    """How long a step took: since the one before it ended, if that is there."""
+    if not place or steps[place - 1].step + 1 != steps[place].step:
+        return None
+    return (steps[place].mono_ns - steps[place - 1].mono_ns) / 1e9
 
 
 def _newest(data: bytes, count: int, since_ns: int) -> Iterator[Step]:

@@ -390,7 +390,7 @@ def _call_text(call: str, target: str) -> str:
     """What a system call does, and with what if that is known."""
     words = _CALLS[call]
     if target:
-        return "%s %s%s" % (words, "a " if target in ("pipe", "socket") else "", target)
+        return "%s %s%s" % (words, "a " if target in ("pipe", "socket", "listening socket") else "", target)
     return "waits in %s" % call if words.endswith((" on", " from", " to", " at")) else words
 
 

@@ -42,6 +42,9 @@ nothing is started.
 Exit code: 0 fit, 1 warnings, 3 unfit.
 """
 
+_NO_TORCH = ("unreachable", "refused", "no_torch", "no_deepspeed")
+"""Findings that say why torch cannot start on a node."""
+
 EVIDENCE = 8
 """Lines of evidence below a finding."""
 
@@ -54,15 +57,18 @@ def main(words: list[str]) -> int:
     model = Model.of(args.params, args.ds_config)
     scheduler = args.slurm is not None
     wanted = Wanted(launch.job, args.launcher, args.node_dir, scheduler, timeout_s=args.timeout)
-    deep = Deep(args.iface, args.deep_timeout) if args.deep else None
+    limit_s = DEEP_S if args.deep_timeout is None else args.deep_timeout
+    deep = Deep(args.iface, limit_s) if args.deep else None
     if deep is None and args.iface:
         made.error("--iface goes with --deep")
+    if deep is None and args.deep_timeout is not None:
+        made.error("--deep-timeout goes with --deep")
     began = time.monotonic()
     found, done = asyncio.run(_examine(args, wanted, deep))
     if done is not None:
         # That the port cannot be reached is known better by now.
         seen = [each for each in found.findings if each.id != "unreached" or done.dropped is None]
-        found = replace(found, findings=worst_first((*seen, *findings_of(done))))
+        found = replace(found, findings=worst_first((*seen, *findings_of(_news(done, seen)))))
     rows: tuple[memory.Need, ...] = ()
     if model is not None:
         there = memory.have(found.looks, [len(host.slots) for host in wanted.job.hosts])
@@ -108,9 +114,15 @@ def _parser() -> Parser:
     group.add_argument(
         "--iface", metavar="NAME", default="", help="with --deep: the network interface that ranks must take"
     )
-    add_seconds(group, "--deep-timeout", DEEP_S, f"seconds for all of that ({DEEP_S:g})")
+    add_seconds(group, "--deep-timeout", None, f"with --deep: seconds for all of that ({DEEP_S:g})")
     made.add_argument("--node-dir", metavar="DIR", default="", help="as given to run")
     return made
+
+
+def _news(done: Rehearsed, seen: Sequence[Finding]) -> Rehearsed:
+    """The same, without the nodes of which it was said already why torch cannot start there."""
+    known = {node for one in seen if one.id in _NO_TORCH for node in one.nodes}
+    return replace(done, broken={node: why for node, why in done.broken.items() if node not in known})
 
 
 @dataclass(frozen=True)

@@ -221,12 +221,21 @@ def _people(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: Run
     found = list(seen.table())
     if found:
         table([("SERIES", "LAST", "MIN", "MAX", f"{seen.rows:,} rows"), *found])
-    slow = seen.slow.most_common(5)
-    if slow:
-        out()
-        out("15 % slower than the median rank, or more:")
-        table([(f"  rank {rank}", f"in {count:,} of {seen.compared:,} steps") for rank, count in slow])
+    for some, what in ((seen.slow, "15 % slower"), (seen.late, "on NCCL, CPUs that enqueue 15 % later")):
+        worst = some.ranks.most_common(5)
+        if worst:
+            out()
+            out(f"{what} than the median rank, or more:")
+            table([(f"  rank {rank}", f"in {count:,} of {some.compared:,} steps") for rank, count in worst])
     return True
+
+
+class _Apart:
+    """In how many steps ranks were compared, and in how many each was apart from the others."""
+
+    def __init__(self) -> None:
+        self.compared = 0
+        self.ranks: Counter[int] = Counter()
 
 
 class _Seen:
@@ -237,8 +246,8 @@ class _Seen:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-        self.rows = self.compared = 0
-        self.slow: Counter[int] = Counter()
+        self.rows = 0
+        self.slow, self.late = _Apart(), _Apart()
         self._last: Row = {}
         self._points = {name: Series(2 * SPARK) for name in SHOWN}
         self._bounds: dict[str, tuple[float, float, float]] = {}
@@ -254,10 +263,11 @@ class _Seen:
         if row["ranks"] != self._ranks:
             row = {**row, "slowest_s": None}  # the slowest has not finished it
         elif row["slowest_rank"] is not None:
-            self.compared += row["steps"]
             self._slowest = f"rank {row['slowest_rank']}"
+            some = self.late if row["compared"] == "enqueue" else self.slow
+            some.compared += row["steps"]
             for one in row["slow"]:
-                self.slow[one.rank] += row["steps"]
+                some.ranks[one.rank] += row["steps"]
         for name, points in self._points.items():
             value = row[name]
             if value is None:

@@ -359,13 +359,30 @@ def _name_unknown(looks: Looks) -> Iterator[Told]:
     source="DeepSpeed#2612",
 )
 def _name_loopback(looks: Looks) -> Iterator[Told]:
-    """A name that leads a node back to itself: another node's, or its own among several machines."""
+    """A name that leads a node back to itself: another node's, or its own if it has another one here."""
     for node, look in looks.answered.items() if looks.machines > 1 else ():
         for name, addresses in (look.condition.names or {}).items():
             meant = looks.nodes.get(name)
             elsewhere = meant is None or meant.machine != look.machine
             if addresses and elsewhere and all(map(_is_loopback, addresses)):
                 yield Told(node, f"resolves {clean(name)} to {addresses[0]}")
+
+
+@_fault(
+    "same_machine",
+    Step("name each machine once", "ranks of both names would share its GPUs, cores and memory"),
+    source="names of one node in a hostfile: short and full, host and address",
+)
+def _same_machine(looks: Looks) -> Iterator[Told]:
+    """Several names of one machine, before a launch takes it for several."""
+    names: dict[str, list[str]] = {}
+    for node, look in looks.answered.items():
+        # Names are asked for by a doctor only, not before each run.
+        if look.condition.names is not None and not (looks.run or looks.pids):
+            names.setdefault(look.machine, []).append(node)
+    for several in names.values():
+        for node in several if len(several) > 1 else ():
+            yield Told(node, f"{nodes_text(several)} are one machine")
 
 
 def _is_loopback(address: str) -> bool:

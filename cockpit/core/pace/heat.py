@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cockpit.core.pace.history import Bucket
 from cockpit.core.pace.steps import Key, Step, Steps
 
 LEVELS = (0.15, 0.30, 0.50, 1.0)
@@ -46,6 +47,10 @@ class Window:
 ALIKE = 0.1
 """How much longer or shorter a step may be that is drawn as the last one whose work is known."""
 
+SETTLED_S = 150.0
+"""Columns that ended so long before the newest step are not drawn again: how much of a step was work is
+learned up to a minute later."""
+
 OLDER = 64
 """Steps before the window that end the search: a node may report some out of order."""
 
@@ -60,12 +65,34 @@ class Heat:
 
     def __init__(self) -> None:
         self._drawn: dict[Key, _Drawn] = {}
+        self._settled: dict[int, bytes] = {}
+        self._settled_for: tuple[float, int] = (0.0, 0)
 
-    def draw(self, steps: Steps, window: Window, usual: float | None) -> list[bytes]:
+    def draw(
+        self, steps: Steps, window: Window, usual: float | None, history: Sequence[Bucket] = ()
+    ) -> list[bytes]:
         """The columns of a window.
 
         :param usual: seconds of a step, :meth:`cockpit.core.pace.pace.Pace.usual`
+        :param history: what is left of the steps before those; of several it names the slowest rank alone
         """
+        if (window.wide, steps.past) != self._settled_for:
+            self._settled, self._settled_for = {}, (window.wide, steps.past)
+        first = round(window.since / window.wide)
+        kept = [self._settled.get(first + column) for column in range(window.columns)]
+        missing = next((column for column, drawn in enumerate(kept) if drawn is None), window.columns)
+        since = window.since + missing * window.wide
+        columns = self._draw(steps, window, since, usual)
+        _draw_history(columns, history, window, since, usual)
+        columns[:missing] = [drawn for drawn in kept[:missing] if drawn is not None]
+        newest = next(steps.newest(), None)
+        settled = -math.inf if newest is None else newest.typical_end - SETTLED_S
+        many = sum(window.since + (column + 1) * window.wide <= settled for column in range(window.columns))
+        self._settled = {first + column: columns[column] for column in range(many)}
+        return columns
+
+    def _draw(self, steps: Steps, window: Window, since: float, usual: float | None) -> list[bytes]:
+        """The columns from a moment on; those before it are not complete."""
         columns = [bytes(len(steps.ranks))] * window.columns
         before, self._drawn = self._drawn, {}
         older = 0
@@ -73,7 +100,7 @@ class Heat:
         carried = _draw(looked, looked.typical_span).together if looked else b""
         for step in steps.newest():
             end = step.typical_end
-            if end < window.since:
+            if end < since:
                 older += 1
                 if older > OLDER:
                     break
@@ -94,6 +121,19 @@ class Heat:
                     cells[place] = max(cells[place], level)
                     columns[column] = bytes(cells)
         return columns
+
+
+def _draw_history(
+    columns: list[bytes], history: Sequence[Bucket], window: Window, since: float, usual: float | None
+) -> None:
+    ranks = len(columns[0]) if columns else 0
+    for bucket in history:
+        if bucket.until < since or bucket.slowest >= ranks:
+            continue
+        cells = bytearray([USUAL]) * ranks
+        cells[bucket.slowest] = bisect_right(LEVELS, bucket.excess) + USUAL
+        for column in window.cover(bucket.at - (usual or 0.0), bucket.until):
+            columns[column] = _worst(columns[column], bytes(cells))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,19 +20,23 @@ class Bucket:
     """Steps that ended within some time.
 
     :param at: unix seconds of the first one's end
+    :param until: of the last one's
     :param steps: how many
     :param first, last: their numbers
     :param least, middle, greatest: seconds of a step, of the fastest, the median and the slowest rank
-    :param slowest: the place of the rank that was slowest
+    :param excess: how much longer than the median rank the slowest one took, in the step where that was most
+    :param slowest: the place of that rank
     """
 
     at: float
+    until: float
     steps: int
     first: int
     last: int
     least: float
     middle: float
     greatest: float
+    excess: float
     slowest: int
 
 
@@ -59,7 +63,11 @@ class History:
             return
         (least, _), (greatest, slowest) = min(known), max(known)
         middle = median(value for value, _ in known)
-        new = Bucket(step.typical_end, 1, step.step, step.step, least, middle, greatest, slowest)
+        # Stages of a pipeline differ; who is apart is so within one.
+        apart = [(value, place) for place, value in enumerate(step.excesses) if not math.isnan(value)]
+        excess, slowest = max(apart, default=(0.0, slowest))
+        end = step.typical_end
+        new = Bucket(end, end, 1, step.step, step.step, least, middle, greatest, excess, slowest)
         if self._buckets and 0 <= new.at - self._buckets[-1].at < self._wide:
             self._buckets[-1] = _joined(self._buckets[-1], new)
         else:
@@ -76,8 +84,9 @@ class History:
 
 def _joined(old: Bucket, new: Bucket) -> Bucket:
     steps = old.steps + new.steps
-    worst = max(old, new, key=lambda bucket: bucket.greatest)
+    worst = max(old, new, key=lambda bucket: bucket.excess)
     middle = (old.middle * old.steps + new.middle * new.steps) / steps
     least = min(old.least, new.least)
     first, last = min(old.first, new.first), max(old.last, new.last)
-    return Bucket(old.at, steps, first, last, least, middle, worst.greatest, worst.slowest)
+    greatest, until = max(old.greatest, new.greatest), max(old.until, new.until)
+    return Bucket(old.at, until, steps, first, last, least, middle, greatest, worst.excess, worst.slowest)

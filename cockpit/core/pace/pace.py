@@ -47,6 +47,8 @@ class RankPace:
     :param behind_s: seconds after the first rank that it finished its last step; None: not comparable
     :param span: seconds of a step, median of the last ten
     :param work: seconds of it in which it did not wait for others; None: not known
+    :param lag: seconds by which its CPU enqueued later than that of the median rank of its stage; None: not
+        known, or what is known is work
     """
 
     step: int | None = None
@@ -56,6 +58,7 @@ class RankPace:
     behind_s: float | None = None
     span: float | None = None
     work: float | None = None
+    lag: float | None = None
 
 
 @dataclass(slots=True)
@@ -167,14 +170,17 @@ class Pace:
         count: int,
         work: bool,
         exact: bool,
+        lag: bool = False,
     ) -> None:
         """Take in a step of the past, unless more is known about it.
 
         :param span: seconds of one step, of the median rank
         :param seconds: how long each rank that finished it took, or, if ``work``, did not wait for others
+        :param lag: whether that work is when CPUs enqueued
         """
         if self.steps.get(key) is not None:
             return
+        self.steps.past += 1
         for rank, took in seconds.items():
             if rank not in self.steps.place:
                 continue
@@ -185,6 +191,7 @@ class Pace:
             known = self._known.get(rank)
             if known is None or not known.supersedes(key, exact):
                 self._known[rank] = _Known(key, at, exact, (key[1], at))
+        self.lag = self.lag or lag
         self._generation = max(self._generation, key[0])
         self.version += 1
 
@@ -219,6 +226,14 @@ class Pace:
         return self.steps.get((self._generation, number))
 
     @property
+    def began_at(self) -> float | None:
+        """When the first step that is known ended, unix seconds; None if no step is known."""
+        oldest = next(iter(self.history.buckets), None)
+        if oldest is not None:
+            return oldest.at
+        return next((step.typical_end for step in self.steps), None)
+
+    @property
     def last_at(self) -> float | None:
         """When the newest step was finished, unix seconds; None if no step is known."""
         return max((known.at for known in self._known.values()), default=None)
@@ -227,6 +242,11 @@ class Pace:
     def exact(self) -> bool:
         """Whether any rank notes its steps itself."""
         return any(known.exact for known in self._known.values())
+
+    def notes(self, rank: int) -> bool:
+        """Whether a rank notes its steps itself."""
+        known = self._known.get(rank)
+        return known is not None and known.exact
 
     def usual(self) -> float | None:
         """Seconds of a step: the median of the last ones; None: not known."""
@@ -241,9 +261,12 @@ class Pace:
             return RankPace()
         place = self.steps.place[rank]
         lasts = self._lasts(rank, list(self._newest(LOOKED_AT)))
-        spans = [step.spans[place] for step in lasts if not math.isnan(step.spans[place])]
+        took = [step.spans[place] if known.exact else step.estimate for step in lasts]
+        spans = [span for span in took if not math.isnan(span)]
         judged = self._judged(LOOKED_AT) if self.works else ()
-        works = [step.works[place] for step in judged if not math.isnan(step.works[place])]
+        judged = [step for step in judged if not math.isnan(step.works[place])]
+        works = [] if self.lag else [step.works[place] for step in judged]
+        lags = [step.over(place) for step in judged] if self.lag else []
         return RankPace(
             known.key[1],
             known.at,
@@ -252,6 +275,7 @@ class Pace:
             self._after(known, place),
             median(spans) if spans else None,
             median(works) if works else None,
+            median(lags) if lags else None,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
@@ -267,8 +291,20 @@ class Pace:
         found = self._known.items() if front is not None else ()
         return [rank for rank, known in found if known.exact and front and front[0] - known.key[1] > 1]
 
+    @property
+    def lags(self) -> bool:
+        """Whether ranks are compared by when their CPUs enqueued, so that nobody is slow because of it."""
+        return self.lag and self.works
+
     def slow(self) -> list[Slow]:
         """Ranks that are slow, the slowest first."""
+        return [] if self.lags else self._apart()
+
+    def late(self) -> list[Slow]:
+        """Ranks whose CPUs enqueue later than the others', the latest first, where only that is known."""
+        return self._apart() if self.lags else []
+
+    def _apart(self) -> list[Slow]:
         version, found = self._slow
         if version != self.version:
             found = sorted(self._find_slow(), key=lambda slow: -slow.excess)

@@ -58,6 +58,7 @@ class PastStep:
     :param slowest: the rank that took longest
     :param work: they are compared by work
     :param exact: ranks noted the times themselves
+    :param lag: the work is how long CPUs took to enqueue: no GPU is slow because of it
     """
 
     restarts: int = bound(Whole(0, 1 << 30))
@@ -72,6 +73,7 @@ class PastStep:
     slowest: int = bound(RANK)
     work: bool = bound(Flag())
     exact: bool = bound(Flag())
+    lag: bool = bound(Flag())
     apart: tuple[Apart, ...] = bound(ListOf(RowOf(Apart), APART))
 
     def line(self) -> bytes:
@@ -81,10 +83,11 @@ class PastStep:
         return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
 
-def past(step: Step, ranks: tuple[int, ...]) -> PastStep | None:
+def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False) -> PastStep | None:
     """What is kept of a step; None: nothing is known about how long it took.
 
     :param ranks: those of the run, in the order of the places
+    :param lag: whether work is when CPUs enqueued
     """
     missing = ranks_text(ranks[place] for place, end in enumerate(step.ends) if math.isnan(end))
     values, typical = step.compared
@@ -109,6 +112,7 @@ def past(step: Step, ranks: tuple[int, ...]) -> PastStep | None:
         known[-1][1],
         bool(step.works),
         exact,
+        lag and bool(step.works),
         apart,
     )
 
@@ -141,4 +145,5 @@ def recall(pace: Pace, found: PastStep) -> None:
         count=found.count,
         work=found.work,
         exact=found.exact,
+        lag=found.lag,
     )

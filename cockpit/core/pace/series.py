@@ -50,8 +50,9 @@ COLUMNS = {
     "steps": "how many steps the row stands for; of quick ones that in which ranks differed most is kept",
     "ranks": "how many ranks finished it",
     "step_s": "seconds that it took the median rank",
+    "compared": "what ranks are compared by: work; enqueue, when CPUs had enqueued, which is no GPU's; step",
     "work_s": "seconds of it in which the median rank did not wait for others",
-    "slowest_s": "the same of the slowest rank; of its whole step, where work is not known",
+    "slowest_s": "what is compared, of the slowest rank",
     "slowest_rank": "which one that is",
     "slow": "ranks that took 15 % longer than the median rank or more, the slowest first, at most 64",
     "estimated": "times are those of lines in a log",
@@ -166,7 +167,9 @@ def _row(step: PastStep | None, said: Said | None, key: Key | None, ranks: int) 
         row.update(samples_s=said.samples_s, tokens_s=said.tokens_s)
     if step is not None:
         row.update(t=step.at, steps=step.count, step_s=step.span, estimated=not step.exact)
-        if step.work:
+        if step.exact:
+            row.update(compared="enqueue" if step.lag else "work" if step.work else "step")
+        if step.work and not step.lag:
             row.update(work_s=step.median)
         if step.exact:  # lines of logs say when a step went by, but not whose it was
             row.update(ranks=_finished(step, ranks), slowest_s=step.greatest, slowest_rank=step.slowest)

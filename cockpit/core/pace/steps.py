@@ -15,6 +15,9 @@ CELLS = 1 << 20
 FEWEST = 128
 """Steps that are kept however many ranks there are."""
 
+PAST_S = 100.0
+"""Seconds after which a step is long over: of how much of it was work is learned until then."""
+
 Key = tuple[int, int]
 """How often the run had been restarted before, and the step: a restart repeats steps."""
 
@@ -49,6 +52,7 @@ class Step:
     version: int = 0
     _excesses: array[float] | None = None
     _typical: tuple[float, float, float, float] | None = None
+    _slowest: tuple[float, int] | None = None
 
     @property
     def step(self) -> int:
@@ -69,7 +73,7 @@ class Step:
     def touched(self) -> None:
         """A number was added: what was computed of them is out of date."""
         self.version += 1
-        self._typical = self._excesses = None
+        self._typical = self._excesses = self._slowest = None
 
     @property
     def typical_end(self) -> float:
@@ -102,6 +106,14 @@ class Step:
         return (self.works, self.typical_work) if self.works else (self.spans, self.typical_span)
 
     @property
+    def slowest(self) -> tuple[float, int]:
+        """What is compared, of the rank that took longest, and that rank's place; NaN: not known of any."""
+        if self._slowest is None:
+            known = ((value, place) for place, value in enumerate(self.compared[0]) if not math.isnan(value))
+            self._slowest = max(known, default=(_NAN, 0))
+        return self._slowest
+
+    @property
     def excesses(self) -> Sequence[float]:
         """How much longer each rank took than the median rank of its stage; NaN: not known.
 
@@ -122,6 +134,11 @@ class Step:
             )
         return self._excesses
 
+    def over(self, place: int) -> float:
+        """Seconds that a rank took longer than the median rank of its stage; NaN: not known."""
+        value = self.compared[0][place]
+        return value - value / (1 + self.excesses[place])
+
     def excess(self, place: int) -> float | None:
         """That of one rank; None: not known."""
         found = self.excesses[place]
@@ -141,6 +158,8 @@ class Steps:
         self._drop = drop
         self.limit = max(FEWEST, CELLS // max(1, len(self.ranks)))
         """Steps that are kept."""
+        self.past = 0
+        """Changes when anything is learned about steps that are long over."""
         self._steps: OrderedDict[Key, Step] = OrderedDict()
         self._stages: tuple[int, ...] = ()
         self._dropped: Key = (-1, -1)
@@ -171,6 +190,7 @@ class Steps:
         if step is None:
             return
         place = self.place[rank]
+        self._look_back(step)
         step.ends[place] = at - step.base
         step.count = max(step.count, count)
         if span is not None and exact:
@@ -184,6 +204,7 @@ class Steps:
         step = self._steps.get(key)
         if step is None:
             return
+        self._look_back(step)
         if not step.works:
             step.works = self._unknown()
         step.works[self.place[rank]] = seconds
@@ -198,6 +219,10 @@ class Steps:
         for step in self:
             step.stages = found
             step.touched()
+
+    def _look_back(self, step: Step) -> None:
+        if next(self.newest()).base - step.base > PAST_S:
+            self.past += 1
 
     def _row(self, key: Key, at: float) -> Step | None:
         step = self._steps.get(key)

@@ -21,23 +21,14 @@ often.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import NamedTuple
 
+from cockpit.base.recorder.trace import Call
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import Span, union, within, without
-
-SLOW_STEPS = 8
-"""Of the last :data:`LAST_STEPS`, so many must be slow."""
-
-LAST_STEPS = 10
-
-SLOW_BY = 0.10
-"""A step is slow that has this much more work than the median of the same step."""
 
 CLOCKS_US = 5000
 """How far two clocks may differ, microseconds: who is released by the last arrival goes on right after it."""
@@ -75,19 +66,6 @@ class Work(NamedTuple):
     why: str = ""
 
 
-class Slow(NamedTuple):
-    """A rank that works longer than the others of its stage.
-
-    :param by: by how much of the median, in the middle of those steps: 0.5 is half as long again
-    :param steps: how many of the last steps are slow
-    """
-
-    rank: int
-    by: float
-    steps: int
-    lag: bool
-
-
 def work(
     look: Look, steps: Mapping[int, Sequence[Step]], *, stages: Mapping[int, int] | None = None
 ) -> list[Work]:
@@ -103,7 +81,8 @@ def work(
     for one in timed:
         for rank in one.arrivals:
             of_rank.setdefault(rank, []).append(one)
-    ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of) for rank, own in steps.items()]
+    places = _Places()
+    ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of, places) for rank, own in steps.items()]
     shortest, beside = _shortest(ranks), _beside(ranks)
     for each in ranks:
         each.measure(shortest, beside)
@@ -129,31 +108,44 @@ def parts(collectives: Iterable[Collective]) -> dict[int, int]:
     return {rank: number for number, mask in enumerate(masks) for rank in ranks_of(mask)}
 
 
-Place = tuple[int | str, ...]
-
 _NEVER = 1 << 62
+
+
+class _Places:
+    """Numbers for places in the program, so that each is compared and looked up quickly.
+
+    A place is the same on all ranks of a stage: the stage, what was entered, for which time in that step.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, str, int], int] = {}
+        self._calls: dict[tuple[str, str], str] = {}
+
+    def number(self, stage: int, entered: str, time: int) -> int:
+        """Of a place, whichever the step."""
+        return self._numbers.setdefault((stage, entered, time), len(self._numbers))
+
+    def call(self, call: Call) -> str:
+        """What is entered; the end of a step is empty."""
+        key = call.op, call.shapes
+        return self._calls.get(key) or self._calls.setdefault(key, " ".join(key))
 
 
 class _Gap(NamedTuple):
     """From one moment at which a rank is seen to go on to the next.
 
-    :param place: where that is in the program, the same on all ranks of a stage: stage, step, what was
-        entered, for which time in that step
+    :param place: where that is in the program
+    :param step: the number of the step
     :param released: when the last one arrived in what it may wait for here; ``begin`` if in nothing
     :param last: whether a step ends with it
     """
 
     begin: int
     end: int
-    place: Place
+    place: int
+    step: int
     released: int
     last: bool
-
-    @property
-    def of_each_step(self) -> Place:
-        """The place, whichever the step."""
-        stage, _, *entered = self.place
-        return (stage, *entered)
 
     @property
     def free(self) -> bool:
@@ -166,40 +158,44 @@ class _Gap(NamedTuple):
         return self.end - max(self.begin, min(self.released, self.end))
 
 
-def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
-    """The shortest time for each gap of those ranks that did not wait there."""
-    free: dict[Place, list[int]] = {}
-    alone: dict[Place, int] = {}
+def _shortest(ranks: Iterable[_Rank]) -> dict[tuple[int, int], int]:
+    """The shortest time for each gap, by place and step, of those ranks that did not wait there."""
+    free: dict[tuple[int, int], tuple[int, int]] = {}
+    alone: dict[tuple[int, int], int] = {}
     for each in ranks:
         for gap in each.gaps:
-            if gap.free:
-                free.setdefault(gap.place, []).append(gap.busy)
-                if gap.last:
-                    alone[gap.place] = gap.busy
+            if not gap.free:
+                continue
+            key, busy = (gap.place, gap.step), gap.busy
+            many, least = free.get(key, (0, busy))
+            free[key] = many + 1, min(least, busy)
+            if gap.last:
+                alone[key] = busy
     # A single one may be the slow one, which works on while the others wait. At the end of a step it counts,
     # because gradients are still computed there when the last ones that are ready have been sent off.
-    return {**alone, **{place: min(times) for place, times in free.items() if len(times) > 1}}
+    return {**alone, **{key: least for key, (many, least) in free.items() if many > 1}}
 
 
-def _beside(ranks: Iterable[_Rank]) -> set[Place]:
-    """The gaps that ranks get through without waiting, while others have not arrived yet.
+def _beside(ranks: Iterable[_Rank]) -> set[int]:
+    """The places that ranks get through without waiting, while others have not arrived yet.
 
     Who begins such a gap later, compared with others that would wait for the same and with itself in other
     steps, ends it later by as much: by more than half of it, as a line through all of them says.
     """
-    places: dict[Place, dict[tuple[int | str, int], list[tuple[int, int, int]]]] = {}
+    places: dict[int, dict[tuple[int, int], list[tuple[int, int, int]]]] = {}
     for each in ranks:
         for gap in each.gaps:
             if not gap.free and gap.end < _NEVER:
-                steps = places.setdefault(gap.of_each_step, {})
-                steps.setdefault((gap.place[1], gap.released), []).append((each.rank, gap.begin, gap.end))
+                steps = places.setdefault(gap.place, {})
+                steps.setdefault((gap.step, gap.released), []).append((each.rank, gap.begin, gap.end))
     found = set()
     for place, steps in places.items():
         of_rank: dict[int, list[tuple[float, float]]] = {}
         for those in steps.values():
+            if len(those) < 2:
+                continue
             for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
-                if len(those) > 1:
-                    of_rank.setdefault(rank, []).append(pair)
+                of_rank.setdefault(rank, []).append(pair)
         pairs = [pair for some in of_rank.values() for pair in _centred(some)]
         if len(pairs) >= ENOUGH and _goes_along(pairs):
             found.add(place)
@@ -231,6 +227,7 @@ class _Rank:
         around: Sequence[Collective],
         steps: Sequence[Step],
         stage_of: Mapping[int, int],
+        places: _Places,
     ) -> None:
         self.rank = rank
         self.steps = steps
@@ -244,41 +241,45 @@ class _Rank:
         # Whoever has not been heard of may be the one that all wait for.
         self._unsure = [one.arrivals[rank] for one in around if not one.complete]
         self._first = steps[0].number if steps else 0
-        self.gaps = self._gaps(stage_of.get(rank, 0))
+        self.gaps = self._gaps(stage_of.get(rank, 0), places)
         self._waits: list[Span] = []
         self._costs: list[Span] = []
 
-    def _gaps(self, stage: int) -> list[_Gap]:
+    def _gaps(self, stage: int, places: _Places) -> list[_Gap]:
         ends = [step.end_us for step in self.steps]
-        moments = sorted([*((at, "") for at in ends), *map(self._entered, self._around)])
+        rank = self.rank
+        entered = [(one.arrivals[rank], places.call(one.calls[rank][0])) for one in self._around]
+        moments = sorted([*((at, "") for at in ends), *entered])
         times = [at for at, _ in moments]
         released = times.copy()
         for one in self._around:
             if one.complete:
                 last = one.last_two[1]
-                own = bisect_left(times, one.arrivals[self.rank])
-                number = max(own, bisect_left(times, last - CLOCKS_US) - 1)
-                released[number] = max(released[number], last)
+                own = bisect_left(times, one.arrivals[rank])
+                number = max(own, bisect_left(times, last - CLOCKS_US, own) - 1)
+                if last > released[number]:
+                    released[number] = last
         gaps = []
         final = set(ends)
-        counts: Counter[Place] = Counter()
+        step, ended = self._first, 0
+        counts: dict[str, int] = {}
         for (at, what), until, last in zip(moments, [*times[1:], _NEVER], released, strict=True):
-            place = (stage, bisect_right(ends, at) + self._first, what)
-            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final))
-            counts[place] += 1
+            while ended < len(ends) and ends[ended] <= at:
+                ended += 1
+                step += 1
+                counts = {}
+            count = counts.get(what, 0)
+            counts[what] = count + 1
+            gaps.append(_Gap(at, until, places.number(stage, what, count), step, last, until in final))
         return gaps
 
-    def _entered(self, one: Collective) -> tuple[int, str]:
-        call = one.calls[self.rank][0]
-        return one.arrivals[self.rank], f"{call.op} {call.shapes}"
-
-    def measure(self, shortest: Mapping[Place, int], beside: set[Place]) -> None:
+    def measure(self, shortest: Mapping[tuple[int, int], int], beside: set[int]) -> None:
         """Find the waits, knowing how long each gap takes at least, and in which nobody waits."""
         waits = []
         for gap in self.gaps:
-            if gap.of_each_step in beside:
+            if gap.released <= gap.begin or gap.place in beside:
                 continue
-            longer = gap.end - gap.begin - shortest.get(gap.place, 0)
+            longer = gap.end - gap.begin - shortest.get((gap.place, gap.step), 0)
             waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))
         alone = [
             one.last_two
@@ -309,35 +310,3 @@ class _Rank:
         if any(step.begin_us <= at < step.end_us for at in self._unsure):
             return "not all of its partners have entered"
         return ""
-
-
-def slow(works: Iterable[Work], stages: Mapping[int, int] | None = None) -> list[Slow]:
-    """The ranks that are slow: in at least 8 of the last 10 steps, each against the median of the same step.
-
-    Sequences differ in length from step to step, so a step is only compared with itself; stages of a pipeline
-    have different work, so a rank is only compared with its own.
-
-    :param stages: the stage of each rank; None: all are in one
-    """
-    table: dict[tuple[int, int], dict[int, Work]] = {}
-    for one in works:
-        if one.us is not None:
-            stage = (stages or {}).get(one.rank, 0)
-            table.setdefault((one.step, stage), {})[one.rank] = one
-    over: dict[int, list[float]] = {}
-    lag: set[int] = set()
-    last = sorted({step for step, _ in table})[-LAST_STEPS:]
-    for (step, _), ranks in table.items():
-        middle = median(one.us or 0 for one in ranks.values())
-        if step not in last or middle <= 0 or len(ranks) < 2:
-            continue
-        for rank, one in ranks.items():
-            over.setdefault(rank, []).append((one.us or 0) / middle - 1)
-            if one.lag:
-                lag.add(rank)
-    found = []
-    for rank, shares in over.items():
-        count = sum(share >= SLOW_BY for share in shares)
-        if count >= SLOW_STEPS:
-            found.append(Slow(rank, median(shares), count, rank in lag))
-    return sorted(found, key=lambda one: -one.by)

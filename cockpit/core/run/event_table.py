@@ -459,6 +459,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.RankLost: EventKind(NODE, _rank_lost, _tell_ended),
     events.RankProbe: EventKind(NODE, _probed, None),
     events.EvidenceKept: EventKind(NODE, _evidence, _tell_evidence),
+    events.RankSteps: EventKind(NODE, None, None),
     events.LauncherExited: EventKind(
         NODE,
         _node(

@@ -140,6 +140,8 @@ class Jobs(list[Job]):
         super().__init__(jobs)
         self.others = tuple(others)
         self.nodes = tuple(nodes)
+        self.why: dict[str, str] = {}
+        """By node, why a program that was named is no job there."""
 
 
 class _Claim(NamedTuple):
@@ -178,7 +180,9 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     jobs = [_job(found, stuck) for found in claims.values()]
     # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
     jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
-    return Jobs(jobs, others, list(answers))
+    found = Jobs(jobs, others, list(answers))
+    found.why = {node: _text(answer.why) for node, answer in answers.items() if answer.why}
+    return found
 
 
 def within(answer: SeekAnswer, step: str) -> SeekAnswer:
@@ -205,6 +209,11 @@ def choose(jobs: Sequence[Job], wanted: str = "", *, pid: int = 0, match: str = 
     :param match: a regular expression that the command line of a rank or its launcher has; empty: any
     :raises CockpitError: no job matches, or several do
     """
+    why = jobs.why if isinstance(jobs, Jobs) and pid else {}
+    if why and not has_named(jobs, pid, match):
+        what = "; ".join(f"{node}: {reason}" for node, reason in why.items())
+        hint = "--pid takes a rank, what started ranks, or a Python program"
+        raise CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
     if not jobs:
         raise _none(jobs)
     jobs = _narrowed(jobs, pid, match)
@@ -229,9 +238,7 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
     """
     found = list(jobs)
     if pid:
-        found = [
-            job for job in found if any(pid == one.pid or pid in one.above for one in job.ranks.values())
-        ]
+        found = _of_process(found, pid)
         if not found:
             what = f"process {pid} is neither a rank nor a parent of one; jobs there:{_listed(jobs)}"
             raise CockpitError(what, code=Exit.NODE_UNFIT)
@@ -240,13 +247,36 @@ def _narrowed(jobs: Sequence[Job], pid: int, match: str) -> list[Job]:
             pattern = re.compile(match)
         except re.error as error:
             raise CockpitError(f"not a regular expression: {error}", where=f"--match {match}") from None
-        words = [(job, one) for job in found for one in job.ranks.values()]
-        hits = [job for job, one in words if pattern.search(one.command) or pattern.search(one.started_by)]
+        hits = _with_words(found, pattern)
         if not hits:
             what = f"no rank or launcher of one has {match!r} in its command line"
             raise CockpitError(f"{what}; the jobs there:{_listed(found)}", code=Exit.NODE_UNFIT)
-        found = list({id(job): job for job in hits}.values())
+        found = hits
     return found
+
+
+def has_named(jobs: Sequence[Job], pid: int, match: str) -> bool:
+    """Whether one of these jobs is meant by a process or words; True for words that are no pattern."""
+    try:
+        pattern = re.compile(match)
+    except re.error:
+        return True
+    found = _of_process(jobs, pid) if pid else list(jobs)
+    return bool(_with_words(found, pattern))
+
+
+def _of_process(jobs: Sequence[Job], pid: int) -> list[Job]:
+    """The jobs of which a process is a rank, or above one; a program that nobody else started is its own."""
+    found = [job for job in jobs if any(pid == one.pid for one in job.ranks.values())]
+    return found or [job for job in jobs if any(pid in one.above for one in job.ranks.values())]
+
+
+def _with_words(jobs: Sequence[Job], pattern: re.Pattern[str]) -> list[Job]:
+    return [
+        job
+        for job in jobs
+        if any(pattern.search(one.command) or pattern.search(one.started_by) for one in job.ranks.values())
+    ]
 
 
 def _listed(jobs: Sequence[Job]) -> str:

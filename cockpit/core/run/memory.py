@@ -47,6 +47,9 @@ class Pace:
     :param started: from this share of the limit on, a trend is told even then
     :param ahead: a trend is believed for this many times as long as it was seen
     :param hold: points for which a trend that is told may pause
+    :param short: windows of so many points are short: a step and a tooth together may look like a trend there
+    :param lasts: points in a row at which the trend of a short one is seen before it is told
+    :param soon_s: if it is full sooner, it is told at once
     """
 
     period_s: float = 15.0
@@ -57,6 +60,9 @@ class Pace:
     started: float = 0.9
     ahead: float = 2.0
     hold: int = 8
+    short: int = 21
+    lasts: int = 6
+    soon_s: float = 90.0
 
 
 _PARTS = 8
@@ -234,6 +240,8 @@ class Watch:
         self._pace = pace or Pace()
         self._gauges: dict[str, dict[str, Gauge]] = {}
         self._told: dict[tuple[str, str], _Told] = {}
+        self._seen: dict[tuple[str, str], int] = {}
+        """At how many points in a row a trend was seen that is not told."""
 
     def take(self, at: float, node: str, sample: Sample, run: Run) -> Iterator[Filling]:
         """Take in a sample of a node; give what is news.
@@ -263,10 +271,13 @@ class Watch:
         trend = gauge.trend(memory.limit_bytes, since)
         told = self._told.get((node, memory.of))
         if trend is None:
+            self._seen.pop((node, memory.of), None)
             if told is not None:
                 told.missing += 1
                 if told.missing > self._pace.hold:
                     yield from self._over(node, memory.of, gauge.used, memory.limit_bytes)
+            return
+        if told is None and not self._lasts((node, memory.of), trend):
             return
         self._told[node, memory.of] = _Told()
         yield Filling(
@@ -279,7 +290,14 @@ class Watch:
             gauge.growing(trend),
         )
 
+    def _lasts(self, place: tuple[str, str], trend: Trend) -> bool:
+        """Whether a trend was seen for long enough to be told."""
+        self._seen[place] = seen = self._seen.get(place, 0) + 1
+        pace = self._pace
+        return trend.points > pace.short or seen >= pace.lasts or trend.left_s <= pace.soon_s
+
     def _over(self, node: str, of: str, used: int = 0, limit: int = 0) -> Iterator[Filling]:
+        self._seen.pop((node, of), None)
         if self._told.pop((node, of), None) is not None:
             yield Filling(of, used, limit)
 

@@ -82,7 +82,7 @@ def news(watch: Watching) -> tuple[str, str]:
         return f"steps go on, after {span(watch.still_s)} without one", "info"
     if watch.state == "stalled" and found is not None:
         doubt = "" if found.certainty == "sure" else f" ({found.certainty})"
-        return f"{head(watch, watch.still_s)}: {found.what}{doubt}", "error"
+        return f"{head(watch, watch.still_s)}: {found.what}{doubt}", "warning"
     last = f", the last was {watch.step:,}" if watch.step is not None else ""
     if found is None:
         return f"{head(watch, watch.still_s)}{last}: looking at all ranks", "info"

@@ -25,6 +25,12 @@ DEAD = frozenset("ZXx")
 WORDS = 40
 """Characters a set of ranks may take in a sentence; longer ones are counted."""
 
+RECORDED = ("exited", "killed")
+"""How the text of a rank's state begins whose end was recorded: no dump knows better."""
+
+LISTENING = "listening socket"
+"""What a node calls a socket at which a rank waits for others to connect."""
+
 STUCK = frozenset({"frozen", "polls"})
 """Movements of those that do not get on."""
 
@@ -60,8 +66,10 @@ class ClassPart:
     @property
     def what(self) -> str:
         """What they wait for: ``all_reduce``, ``backward``, ``init_process_group``."""
-        if self.kind == "library":
-            return self.found.doing.text.rpartition(" ")[2]
+        if self.kind not in WAITING:
+            frame = self.found.doing.frame
+            own = frame is not None and self.kind != "library"
+            return frame.name if own and frame is not None else self.found.doing.text.rpartition(" ")[2]
         named = (frame.name for frame in self.found.frames if kind(frame) == self.kind != "backward")
         return self.found.doing.what or next(named, self.kind).rpartition(".")[2]
 
@@ -105,13 +113,15 @@ class Case:
     def _sort(self, rank: int) -> None:
         place, dump = self.snapshot.ranks[rank], self.sample.dumps.get(rank)
         state = state_of(dump)
-        if state in STOPPED:
+        if place.why.startswith(RECORDED):
+            self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
+        elif state in STOPPED:
             self.stopped |= 1 << rank
         elif state in DEAD or (dump is not None and dump.error == "zombie"):
             self.ended[rank] = "is dead (a zombie)"
         elif dump is not None and dump.threads:
             return
-        elif place.why.startswith(("exited", "killed", "lost")):
+        elif place.why.startswith("lost"):
             self.ended[rank] = place.why if place.why[0] == "e" else f"was {place.why}"
         elif (dump is not None and dump.error == "gone") or place.why.startswith("gone"):
             self.ended[rank] = "is gone"
@@ -162,9 +172,18 @@ class Case:
 
     @cached_property
     def presumed(self) -> ClassPart | None:
-        """Most ranks, in one wait of a library that no rule knows."""
-        unnamed = self._parts(lambda kind: kind == "library")
-        return next((one for one in unnamed if one.frozen and 2 * count(one.ranks) > count(self.live)), None)
+        """Most ranks, at the same place in one wait that no rule knows: of a library, or of the user's own.
+
+        In one of the user's own only if somebody differs: else all of them may wait for something outside.
+        """
+        unnamed = self._parts(lambda kind: kind not in WAITING)
+        most = next((one for one in unnamed if 2 * count(one.ranks) > count(self.live)), None)
+        if most is None or not most.frozen or (most.kind != "library" and most.ranks == self.live):
+            return None
+        act = most.found.doing
+        polls = most.found.movement == "polls" and most.kind in ("sleep", "user")
+        joins = most.kind == "io" and act.what in ("socket", "pipe", "") and not serves(most)
+        return most if most.kind == "library" or polls or joins else None
 
     @cached_property
     def others(self) -> list[ClassPart]:
@@ -287,6 +306,11 @@ class Case:
         dumps = self.dumps(rank)
         stacks = {tuple(frame[:2] for frame in python_frames(dump.frames)) for dump in dumps}
         return len(dumps) > 1 and len(stacks) == 1
+
+    @property
+    def going(self) -> int:
+        """Ranks that were seen to get on."""
+        return self.live & ~self.holders & ~union(one for one in [*self.waits, *self.others] if one.frozen)
 
     @property
     def waiting(self) -> int:
@@ -440,6 +464,12 @@ def state_fact(dump: Dump) -> str:
         return ""
     told = f"rank {dump.rank}: state {process.state}"
     return f"{told}, in {process.call}" if process.call else told
+
+
+def serves(part: ClassPart) -> bool:
+    """Whether ranks wait for requests, as a server does that nobody asks for anything."""
+    act = part.found.doing
+    return LISTENING in act.what or act.text.startswith(("waits in its event loop", "waits in accept"))
 
 
 def peer_of(dump: Dump) -> tuple[int, bool] | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.evidence import PEERS, Case, kept, number_text, ranks_words, union
+from cockpit.core.stacks.evidence import PEERS, Case, kept, number_text, ranks_words, serves, union
 from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
@@ -94,9 +94,16 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     if inferred:
         doubts.append(_inferred_fact(case, inferred))
     certainty = "likely" if doubts and found.certainty == "sure" else found.certainty
+    serving = union(one for one in [*case.waits, *case.others] if serves(one))
+    if found.ranks and not found.ranks & ~serving:
+        doubts.append("it waits for requests, as a server does: nothing need be wrong")
+        certainty = "unsure"
     certainty = "unsure" if failed else certainty
     nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
-    wrong = "error" if found.ranks and certainty != "unsure" and found.id != "slow" else "warning"
+    # Who moves may only be late.
+    moves = found.id in WAITED_FOR and bool(found.ranks) and not found.ranks & ~case.going
+    blamed = found.ranks and certainty != "unsure" and found.id != "slow" and not moves
+    wrong = "error" if blamed else "warning"
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
@@ -196,7 +203,7 @@ def wanted(snapshot: Snapshot) -> dict[int, str]:
     case = Case(snapshot)
     if case.looks < 2 or case.passing or case.goes_on:
         return {}
-    if case.presumed is not None and not snapshot.options.get("native"):
+    if case.presumed is not None and case.presumed.kind == "library" and not snapshot.options.get("native"):
         return {case.presumed.found.sample_rank: "native"}
     pairs = [one for one in case.waits if one.what in PEERS and one.frozen]
     if snapshot.options.get("locals") or (case.recorded is not None and case.recorded.transfers):

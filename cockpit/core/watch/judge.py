@@ -11,6 +11,9 @@ from cockpit.core.run.standstill import MOVES
 CALM = frozenset({"moving", "over", "unknown", "together", "slow", MOVES})
 """Verdicts that accuse nobody."""
 
+FINE = frozenset({"moving", "over", "slow"})
+"""Verdicts after which nothing is stalled, even if all ranks were seen to stand still for a moment."""
+
 GONE = frozenset({"ended", "exited", "missing"})
 """Verdicts about ranks without a process: there is nothing of them that could move."""
 
@@ -58,7 +61,7 @@ def judge(looked: Looked, *, steps: bool = True, front: bool = True) -> tuple[st
         if looked.missing & looked.moving:
             return "quiet", _moves(looked)
         return "stalled", _modest(missing, front=front)
-    if steps and front and looked.still and not looked.moving and found.id not in ("over", "slow"):
+    if steps and front and looked.still and not looked.moving and found.id not in FINE:
         return "stalled", _modest(found, front=False)
     return "quiet", _moves(looked) if looked.moving else found
 

@@ -82,6 +82,15 @@ class Tracker:
                 self._gaps.append(at - self._said[1])
             self._said = step, at
 
+    @property
+    def logged(self) -> tuple[int, float, float | None] | None:
+        """The last step that a log told of, when (unix seconds), and the usual seconds between two."""
+        return None if self._said is None else (*self._said, self._usual_gap)
+
+    @property
+    def _usual_gap(self) -> float | None:
+        return median(self._gaps) if len(self._gaps) >= NEEDED else None
+
     def spoke(self, at: float) -> None:
         """A rank printed something."""
         self._spoke = at
@@ -133,8 +142,7 @@ class Tracker:
             return "steps", ("steps", attempts, len(told), steps), age, usual, front
         if self._said is not None:
             step, when = self._said
-            usual = median(self._gaps) if len(self._gaps) >= NEEDED else None
-            return "log", ("log", attempts, step, when), max(0.0, at - when), usual, step
+            return "log", ("log", attempts, step, when), max(0.0, at - when), self._usual_gap, step
         if self._active < ACTIVE or self._last_active is None:
             return "", None, None, None, None
         last = max(self._last_active, self._spoke)

@@ -78,7 +78,8 @@ class ForeignSession(Session):
         self._foreign: Foreign = self.manifest.foreign
         self._outlets = Outlets.of(folder)
         self._launchers: dict[str, Sequence[Launching]] = {
-            name: foreign_jobs.launchers_of(self.manifest, name) for name in self._nodes
+            name: foreign_jobs.of_it_alone(self.manifest, foreign_jobs.launchers_of(self.manifest, name))
+            for name in self._nodes
         }
         self._looked: dict[str, float] = {}
         self._said: dict[str, bytes] = {}
@@ -151,18 +152,26 @@ class ForeignSession(Session):
             callers = tuple(self._foreign.callers.get(name, ()))
             answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name), callers))
         if answer.launchers:
-            self._launchers[name] = answer.launchers
+            self._launchers[name] = foreign_jobs.of_it_alone(self.manifest, answer.launchers)
         for file in answer.files:
             self._outlets.known(name, file)
-        # What another machine writes for them is read there.
+        # What another machine writes for them is read there; of an srun it is known there why it is not.
+        mine = {*own, *self._by_srun(name)} - {
+            rank for node in self._foreign.callers if node != name for rank in self._by_srun(node)
+        }
         silent = {
             rank: why
             for rank, why in answer.why.items()
-            if rank in own and not self._outlets.written_by(rank)
+            if rank in mine and not self._outlets.written_by(rank)
         }
         self._silent.update({rank: f"none: it {why}" for rank, why in silent.items()})
         for text in foreign_jobs.remarks(silent, every=not answer.files):
             self._remark(name, text)
+
+    def _by_srun(self, name: str) -> set[int]:
+        """The ranks that an srun on this machine has started."""
+        callers = self._foreign.callers.get(name, ())
+        return {rank for caller in callers if not caller.to_port for rank in caller.ranks}
 
     def _remark(self, name: str, text: str) -> None:
         """A note, unless it is there already: the node says the same each time."""

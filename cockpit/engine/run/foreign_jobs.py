@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -27,6 +28,9 @@ from cockpit.errors import CockpitError
 from cockpit.transport.local import is_here
 
 GONE = "cockpit did not start it, so how it ended is not known"
+
+_SERVE_OTHERS = ("ray", "notebook")
+"""Launchers that go on when a job is over, and may hold other jobs: they are neither awaited nor ended."""
 
 _SHOWN = 20
 """Sentences about outputs of one node."""
@@ -72,7 +76,13 @@ async def make_known(
         raise next(iter(errors.values()))
     callers = _callers(job, answers)
     abroad = await _started_from(pool, callers, [*answers, *asked]) if callers else {}
-    folder = RunFolder.create(_manifest(name or new_name(), job, pool, answers, abroad, command))
+    manifest = _manifest(name or new_name(), job, pool, answers, abroad, command)
+    ways: dict[str, str] = {}
+    for entry in manifest.nodes:
+        with suppress(CockpitError):  # lost just now
+            ways[entry.name] = (await pool.at_hand(entry.name)).transport.kind
+    nodes = [replace(entry, transport=ways.get(entry.name, entry.transport)) for entry in manifest.nodes]
+    folder = RunFolder.create(replace(manifest, nodes=nodes))
     try:
         for event in _starts(job):
             folder.write(event)
@@ -123,8 +133,8 @@ async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterab
     told, _ = await settle({node: _outputs(pool, node, request) for node in names})
     own = {name for name, here in zip(names, await asyncio.gather(*map(is_here, names)), strict=True) if here}
     answers: Answers = {}
-    if pool.reach.kind == "auto" and not own:
-        here = socket.gethostname()
+    here = socket.gethostname() if pool.reach.kind == "auto" else pool.reach.options.get("here", "")
+    if here and not own:
         answers, _ = await settle({here: _outputs(pool, here, request)})
     # By name: what a node says it is called may be anything.
     order = sorted((node for node in names if node in told), key=lambda node: node not in own)
@@ -294,7 +304,8 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
 
     job = job_on(node.name, await link.call(verbs.Seek()), manifest.foreign, model)
     take(restarts(model, node.name, job))
-    launchers = tuple(Identity(one.pid, one.ticks) for one in launchers_of(manifest, node.name))
+    started_by = of_it_alone(manifest, launchers_of(manifest, node.name))
+    launchers = tuple(Identity(one.pid, one.ticks) for one in started_by)
     stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))
     try:
         async for item, _ in stream.parts():
@@ -328,3 +339,8 @@ def remarks(reasons: Mapping[int, str], *, every: bool) -> list[str]:
 def launchers_of(manifest: Manifest, node: str) -> Sequence[Launching]:
     """What started the ranks of a node, as when the job was first seen."""
     return () if manifest.foreign is None else manifest.foreign.launchers.get(node, ())
+
+
+def of_it_alone(manifest: Manifest, launchers: Sequence[Launching]) -> tuple[Launching, ...]:
+    """Those of its launchers that are there for this job only, and end with it."""
+    return () if manifest.launcher in _SERVE_OTHERS else tuple(launchers)

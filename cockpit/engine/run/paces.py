@@ -8,11 +8,11 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from cockpit.base.events import Progress, RankStarted, Sample
+from cockpit.base.events import Progress, RankStarted, RankSteps, Sample
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, past, past_of, recall
-from cockpit.core.pace.steps import Key
+from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -122,6 +122,10 @@ class PaceBook:
             return
         if isinstance(fact, RankStarted) and fact.rank in node.ranks:
             self.pace.restarted(fact.rank, fact.attempt)
+        elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
+            # What no sample has told of: the rank had ended before the next one.
+            for step in fact.steps:
+                self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
@@ -155,8 +159,11 @@ class PaceBook:
     def after(self, key: Key) -> Iterator[PastStep]:
         """The steps after this one, as far as they are known."""
         for step in self.pace.steps:
-            if step.key > key and (found := past(step, self.pace.steps.ranks)) is not None:
+            if step.key > key and (found := self._past(step)) is not None:
                 yield found
+
+    def _past(self, step: Step) -> PastStep | None:
+        return past(step, self.pace.steps.ranks, lag=self.pace.lag)
 
     def _write(self, until: float) -> None:
         found = list(self._settled(until)) if self._writer else []
@@ -185,7 +192,7 @@ class PaceBook:
             if step.typical_end > until:
                 break
             self._kept = step.key
-            found = past(step, self.pace.steps.ranks)
+            found = self._past(step)
             if found is None:
                 untimed += step.count
                 continue

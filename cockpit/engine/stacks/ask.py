@@ -89,6 +89,13 @@ class Party(Protocol):
         """Every rank the job should have, with what is known about it now."""
         ...
 
+    async def refresh(self) -> None:
+        """Take in what was recorded meanwhile, such as how ranks have ended.
+
+        :raises CockpitError: nobody answers
+        """
+        ...
+
     def folder(self, node: str) -> str:
         """The run folder on a node, whose supervisor may trace the ranks; empty if there is none."""
         ...

@@ -11,7 +11,7 @@ from cockpit.base.answers import SeekAnswer
 from cockpit.base.shell import join, quote
 from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
-from cockpit.core.run.jobs import Found, Job, choose, group, within
+from cockpit.core.run.jobs import Found, Job, choose, group, has_named, within
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.run.summary import endings
 from cockpit.core.stacks.snapshot import Place
@@ -32,10 +32,18 @@ class RunParty:
 
     :param model: kept up to date by somebody else
     :param link: returns an open link
+    :param again: asks for the model anew; None: somebody else keeps it up to date
     """
 
-    def __init__(self, manifest: Manifest, model: RunModel, link: Callable[[str], Awaitable[Link]]) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        model: RunModel,
+        link: Callable[[str], Awaitable[Link]],
+        again: Callable[[], Awaitable[RunModel]] | None = None,
+    ) -> None:
         self._manifest = manifest
+        self._again = again
         self._model = model
         # A job that others started has no run folder, and nobody there who may be asked for help.
         self._dirs = {entry.name: "" if manifest.foreign else entry.dir for entry in manifest.nodes}
@@ -56,7 +64,13 @@ class RunParty:
         """Whether a rank has not started is known only while its node answers."""
         heard = self._model.nodes[rank.node].link == "ok"
         runs = rank.state is RankState.RUNNING or (rank.state in LIVE and not heard)
-        return Place(rank.node, None, rank.pid, "" if runs else rank.text)
+        ended_at = None if runs or not rank.ended_at else self._model.ended_at(rank)
+        return Place(rank.node, None, rank.pid, "" if runs else rank.text, ended_at=ended_at)
+
+    async def refresh(self) -> None:
+        """Take in what was recorded meanwhile, such as how ranks have ended."""
+        if self._again is not None:
+            self._model = await self._again()
 
     def folder(self, node: str) -> str:
         """The run folder on a node."""
@@ -103,14 +117,20 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
             events, _ = await recorded(await pool.lend(node), manifest, entries[node])
             return events
 
+        async def now() -> tuple[RunModel, dict[str, CockpitError]]:
+            answers, errors = await settle({name: look(name) for name in asked})
+            told = [event for event in folder.journal() if event.kind != "link"]
+            heard = (
+                answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
+                for name, entry in entries.items()
+            )
+            return RunModel.of([planned(manifest), *chain(*heard)]), errors
+
+        async def again() -> RunModel:
+            return (await now())[0]
+
         pool.roll.call(asked)
-        answers, errors = await settle({name: look(name) for name in asked})
-        told = [event for event in folder.journal() if event.kind != "link"]
-        heard = (
-            answers.get(name) or [*(e for e in told if e.node == name), *folder.recorded(entry)]
-            for name, entry in entries.items()
-        )
-        model = RunModel.of([planned(manifest), *chain(*heard)])
+        model, errors = await now()
         if model.over:
             await gather(folder, model, pool.lend, lacking(folder, model))
             kept = saved.newest(folder.path / "stacks")
@@ -119,7 +139,7 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
             raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
         if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
-        yield RunParty(manifest, model, pool.lend)
+        yield RunParty(manifest, model, pool.lend, again)
 
 
 class JobParty:
@@ -163,6 +183,9 @@ class JobParty:
             found.setdefault(rank, Place("", why=why))
         return found
 
+    async def refresh(self) -> None:
+        """Nothing is recorded of these ranks."""
+
     def folder(self, node: str) -> str:
         """None: these ranks have no supervisor of ours."""
         return ""
@@ -203,11 +226,16 @@ async def find_job(
     :raises CockpitError: there is none, or there are several and none was named
     """
 
-    async def ask(node: str) -> SeekAnswer:
-        return within(await (await pool.lend(node)).call(verbs.Seek()), step)
+    async def ask(node: str, request: verbs.Seek) -> SeekAnswer:
+        return within(await (await pool.lend(node)).call(request), step)
 
-    answers, errors = await settle({name: ask(name) for name in names})
+    answers, errors = await settle({name: ask(name, verbs.Seek()) for name in names})
     jobs = group(answers)
+    if (pid or match) and not has_named(jobs, pid, match):
+        # It may be a program that is no rank by itself.
+        request = verbs.Seek(pid=pid, match="" if pid else match)
+        again, late = await settle({name: ask(name, request) for name in answers})
+        jobs, errors = group(again), {**errors, **late}
     if not jobs and errors:
         raise next(iter(errors.values()))
     return choose(jobs, wanted, pid=pid, match=match), errors

@@ -4,7 +4,7 @@ Only regular files count that a process of the asking user has open for writing,
 pipe or terminal leads. Nothing is guessed from names.
 
 Output may leave the node: a launcher's daemon takes it (srun, mpirun), or sshd (pdsh). What started that
-connection on another machine is found there by its two ends.
+connection on another machine is found there by its two ends; srun by the port at which it listens.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ _NETWORK = re.compile(r"nfs4?|lustre|gpfs|beegfs|cifs|smb3|ceph|9p|glusterfs|pvf
 
 _COPIERS = ("tee", "srun", "script")
 """Programs that write what they read to files that they opened themselves."""
+
+_SRUN = (b"HOST", b"PORT")
+"""How the variables end by which a task knows where its srun listens."""
 
 _NULL = (1, 3)
 
@@ -149,8 +152,17 @@ class _Search:
 
     def caller(self, pid: int, ranks: Sequence[int]) -> None:
         """Look at what has the connection by which ranks elsewhere were started, and at who started that."""
-        several = _has_several(pid)
-        places = [] if several else [place for fd in (1, 2) for place in self._ends(pid, fd, 0)[0]]
+        process = procfs.stat(pid)
+        if process is not None and process.name == "srun":
+            several = False
+            places, why = self._by_srun(pid)
+            if not places:
+                self._why.update(
+                    dict.fromkeys(ranks, "writes to srun (pid %d), which writes %s" % (pid, why))
+                )
+        else:
+            several = _has_several(pid)
+            places = [] if several else [place for fd in (1, 2) for place in self._ends(pid, fd, 0)[0]]
         for place in places:
             self._add(place, ranks)
         self._cwd = self._cwd or procfs.link("/proc/%d/cwd" % pid)
@@ -275,18 +287,30 @@ class _Search:
         return self._through_srun(pid)
 
     def _through_srun(self, pid: int) -> Tuple[List[_Place], str]:
-        """SLURM passes it on to srun, wherever that runs."""
-        job = _variable(pid, b"SLURM_JOB_ID")
-        for other in _mine():
-            process = procfs.stat(other)
-            if process is not None and process.name == "srun" and _variable(other, b"SLURM_JOB_ID") == job:
-                found = []
-                for fd in self._written(other, "srun"):
-                    found += self._ends(other, fd, DEPTH)[0]
-                if found:
-                    return [place._replace(shared=True) for place in found], ""
-        self._leaves.append(())
-        return [], "to SLURM, which passes it on to srun on another node, or to where its file is"
+        """SLURM passes it on to the srun of its step, wherever that runs."""
+        host, port = (_variable(pid, b"SLURM_SRUN_COMM_" + name).decode("ascii", "replace") for name in _SRUN)
+        at = _caller([host, port, host, port])
+        if not at:
+            self._leaves.append(())
+            return [], "to SLURM, which passes it on to srun, or to where its file is"
+        here = next(iter(_sruns({(host, int(port))}).values()), None)
+        if here is None:
+            self._leaves.append((*at[:3], "0"))
+            hint = "to have it here, attach on that machine, or start it with srun --output=FILE"
+            return [], "to srun at %s; %s" % (host, hint)
+        places, why = self._by_srun(here)
+        return places, "" if places else "to srun (pid %d), which writes %s" % (here, why)
+
+    def _by_srun(self, pid: int) -> Tuple[List[_Place], str]:
+        """The files to which srun writes what its tasks do."""
+        found: List[_Place] = []
+        reasons = []
+        for fd in self._written(pid, "srun"):
+            places, why = self._ends(pid, fd, 1)
+            found += [place._replace(shared=True) for place in places]
+            if why not in reasons:
+                reasons.append(why)
+        return found, "" if found else "%s; srun --output=FILE would make a file of it" % reasons[0]
 
     def _reading(self, inode: int) -> List[Tuple[int, int]]:
         """The processes that read a pipe, each with its descriptor."""
@@ -338,7 +362,13 @@ def _has_several(pid: int) -> bool:
 
 def _calling(callers: Sequence[Caller]) -> Iterator[Tuple[int, Sequence[int]]]:
     """The processes of this user that have the near ends of some connections, with their ranks."""
-    wanted = {((one.address, one.port), (one.to, one.to_port)): one.ranks for one in callers}
+    listening: Dict[Tuple[str, int], List[int]] = {}
+    for one in callers:
+        if not one.to_port:
+            listening.setdefault((one.address, one.port), []).extend(one.ranks)
+    for at, srun in _sruns(set(listening)).items():
+        yield srun, listening[at]
+    wanted = {((one.address, one.port), (one.to, one.to_port)): one.ranks for one in callers if one.to_port}
     if not wanted:
         return
     ranks = {}
@@ -350,6 +380,39 @@ def _calling(callers: Sequence[Caller]) -> Iterator[Tuple[int, Sequence[int]]]:
     for pid in _mine() if ranks else ():
         for inode in sorted(wires.held(pid).sockets & ranks.keys()):
             yield pid, ranks.pop(inode)
+
+
+def _sruns(places: Set[Tuple[str, int]]) -> Dict[Tuple[str, int], int]:
+    """The srun of this user that listens at each of these addresses and ports, if they are this machine's."""
+    found: Dict[Tuple[str, int], int] = {}
+    here = {at for at in places if _is_own(at[0])}
+    sruns = [pid for pid in _mine() if _is_srun(pid)] if here else []
+    for pid in sorted(sruns):
+        sockets = wires.held(pid).sockets
+        told = wires.wires([pid])
+        ports = {told[inode].near[1] for inode in sockets & told.keys() if told[inode].listens}
+        for at in here:
+            if at[1] in ports:
+                found.setdefault(at, pid)
+    return found
+
+
+def _is_srun(pid: int) -> bool:
+    process = procfs.stat(pid)
+    return process is not None and process.name == "srun"
+
+
+def _is_own(address: str) -> bool:
+    """Whether an address is one of this machine's."""
+    import socket  # for the few nodes that need it
+
+    kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _mine() -> Iterator[int]:

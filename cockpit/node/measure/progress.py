@@ -67,18 +67,11 @@ class Rings:
             "source": found.source,
             "step": last.step,
             "age_s": (now - last.mono_ns) / 1e9,
-            "step_s": _seconds(steps, len(steps) - 1),
+            "step_s": ring.seconds(steps, len(steps) - 1),
             "steps": [
-                [step.step, step.wall_ns / 1e9, _seconds(steps, place)]
+                [step.step, step.wall_ns / 1e9, ring.seconds(steps, place)]
                 for place, step in enumerate(steps)
                 if step.mono_ns > since
             ],
         }
         return last.mono_ns, told
-
-
-def _seconds(steps: List[ring.Step], place: int) -> Optional[float]:
-    """How long a step took: since the one before it ended, if that is there."""
-    if not place or steps[place - 1].step + 1 != steps[place].step:
-        return None
-    return (steps[place].mono_ns - steps[place - 1].mono_ns) / 1e9

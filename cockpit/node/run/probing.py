@@ -6,12 +6,13 @@ import contextlib
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterable, Set, Tuple
+from dataclasses import replace
+from typing import Any, Callable, Dict, Iterable, Set, Tuple
 
 from cockpit.base import record
-from cockpit.base.gate import PID, RANK, SENTENCE, TICKS, WORD, ListOf, bound, plain, read
+from cockpit.base.gate import plain, read
 from cockpit.base.progress import ring
+from cockpit.base.progress.told import Told
 from cockpit.node import procfs, safefiles
 from cockpit.node.run.folder import write_new
 from cockpit.node.run.ranks import Emit
@@ -21,19 +22,6 @@ SHARED_MEMORY = "/dev/shm"
 
 _MOST = 200
 """Reports of probes that are taken into the run record, beside ten of each rank; rings that are kept."""
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What a probe wrote about itself."""
-
-    rank: int = bound(RANK)
-    pid: int = bound(PID)
-    ticks: int = bound(TICKS)
-    torch: str = bound(WORD, "")
-    server: str = bound(SENTENCE, "")
-    handlers: Tuple[str, ...] = bound(ListOf(WORD, 100), ())
-    steps: str = bound(SENTENCE, "")
 
 
 class Probes:
@@ -57,7 +45,7 @@ class Probes:
         self._emit = emit
         self._stepped = stepped
         self._seen: Dict[str, Tuple[int, int]] = {}
-        self._said: Dict[Tuple[int, int], _Told] = {}
+        self._said: Dict[Tuple[int, int], Told] = {}
         self._broken: Set[str] = set()
         self._ends: Dict[str, int] = {}
         self._left = _MOST + 10 * len(self._own)
@@ -87,10 +75,19 @@ class Probes:
     def close(self) -> None:
         """The run has ended: take what was said last, keep the rings on disk, and give back the memory."""
         self.look()
+        last: Dict[int, Tuple[int, Dict[str, Any]]] = {}
         for name in list(_names(self.rings))[: _MOST + len(self._own)]:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 data = safefiles.read(os.path.join(self.rings, name), ring.SIZE)
                 write_new(os.path.join(self._folder, name), data)
+                found = ring.read(data)
+                if found.rank in self._own and found.steps:
+                    ended = found.steps[-1].mono_ns
+                    if ended > last.get(found.rank, (0, {}))[0]:
+                        last[found.rank] = ended, _last_steps(found)
+        # An agent reads rings of living processes only, once a second: a rank's last steps may be news.
+        for _, facts in last.values():
+            self._emit("rank_steps", **facts)
         if self.rings:
             shutil.rmtree(self.rings, ignore_errors=True)
 
@@ -102,7 +99,7 @@ class Probes:
             if self._seen.get(name) == mark:
                 return
             self._seen[name] = mark
-            told = read(_Told, safefiles.load(path))
+            told = read(Told, safefiles.load(path))
         except (OSError, ValueError):
             return  # the program can write there, too
         self._say(told)
@@ -126,13 +123,29 @@ class Probes:
             if before is not None:
                 self._say(replace(before, steps="stopped at an error: %s" % found.broken))
 
-    def _say(self, told: _Told) -> None:
+    def _say(self, told: Told) -> None:
         if told.rank in self._own:
             self._left -= 1
             self._said[told.rank, told.pid] = told
-            facts = plain(told)
-            del facts["ticks"]
-            self._emit("rank_probe", **facts)
+            self._emit("rank_probe", **plain(told))
+
+
+def _last_steps(found: ring.Ring) -> Dict[str, Any]:
+    """The last steps of a ring, as a :class:`cockpit.base.events.RankSteps`."""
+    first = max(0, len(found.steps) - ring.LAST_STEPS)
+    return {
+        "rank": found.rank,
+        "pid": found.pid,
+        "source": found.source,
+        "steps": [
+            {
+                "step": found.steps[place].step,
+                "t": found.steps[place].wall_ns / 1e9,
+                "seconds": ring.seconds(found.steps, place),
+            }
+            for place in range(first, len(found.steps))
+        ],
+    }
 
 
 def is_memory(place: str) -> bool:

@@ -70,6 +70,7 @@ class Worker(NamedTuple):
     :param joined: it has threads that only ``torch.distributed`` starts
     :param sockets: inodes of those that it has not inherited
     :param gpus: numbers of the devices it has open
+    :param numbers: its descriptors of sockets
     """
 
     pid: int
@@ -82,6 +83,7 @@ class Worker(NamedTuple):
     joined: bool = False
     sockets: FrozenSet[int] = frozenset()
     gpus: FrozenSet[int] = frozenset()
+    numbers: Mapping[int, int] = MappingProxyType({})
 
 
 class Above(NamedTuple):
@@ -89,11 +91,13 @@ class Above(NamedTuple):
 
     :param program: the name of its file
     :param dead: children that have ended and were not waited for: name, start time and pid
+    :param sockets: inodes of those that it has open
     """
 
     program: str
     words: Tuple[bytes, ...] = ()
     dead: Tuple[Tuple[str, int, int], ...] = ()
+    sockets: FrozenSet[int] = frozenset()
 
 
 class Given(NamedTuple):
@@ -211,16 +215,28 @@ def _components(scene: Scene) -> Iterator[List[Worker]]:
         other = ends.get((net, far, near), pid)
         if other != pid:
             peers[pid].add(other)
-    joined = {pid for pid in peers if scene.workers[pid].joined or scene.torch(pid)}
-    while joined:
-        component, todo = set(), [joined.pop()]
+    # What is connected to ranks that have met, and has not joined them, gives them work: Ray's driver, which
+    # may have imported torch too. Where nobody has joined, that is not known: older torch names no threads,
+    # and before they have met only the first one has any.
+    met = list(_connected(peers, {pid for pid in peers if scene.workers[pid].joined}))
+    apart = peers.keys() - set().union(*met)
+    others = _connected(peers, {pid for pid in apart if scene.workers[pid].joined or scene.torch(pid)})
+    for component in (*met, *others):
+        yield sorted((scene.workers[pid] for pid in component), key=_age)
+
+
+def _connected(peers: Mapping[int, Set[int]], pids: Set[int]) -> Iterator[Set[int]]:
+    """Those of some workers that are connected to each other, without those that are to none."""
+    left = set(pids)
+    while left:
+        component, todo = set(), [left.pop()]
         while todo:
             pid = todo.pop()
             component.add(pid)
-            todo += peers[pid] & joined
-            joined -= peers[pid]
+            todo += peers[pid] & left
+            left -= peers[pid]
         if len(component) > 1:
-            yield sorted((scene.workers[pid] for pid in component), key=_age)
+            yield component
 
 
 def _wires(scene: Scene, one: Worker) -> Iterator[Wire]:
@@ -409,27 +425,56 @@ def _met(scene: Scene, group: List[Inferred]) -> List[Inferred]:
 
 
 def _meeting(scene: Scene, group: List[Worker]) -> Optional[_Meeting]:
-    """The end that most of them are connected to; that of a port that a person may have chosen first."""
+    """The end that most of them are connected to; that of a port that a person may have chosen first.
+
+    What others are connected to as well, such as the launcher, is a service, like that of which each of Ray's
+    workers is a client.
+    """
     listeners = {
         (wire.net, wire.near[1]): one.pid for one in group for wire in _wires(scene, one) if wire.listens
     }
     guests: Dict[Tuple[str, int], Set[int]] = defaultdict(set)
+    numbers: Dict[Tuple[str, int], List[int]] = defaultdict(list)
     addresses: Dict[Tuple[str, int], Set[str]] = defaultdict(set)
     for one in group:
-        for wire in _wires(scene, one):
+        for inode in one.sockets & scene.wires.keys():
+            wire = scene.wires[inode]
             if wire.listens or wire.far[1] < SERVICES:
                 continue
-            guests[wire.net, wire.far[1]].add(one.pid)
-            addresses[wire.net, wire.far[1]].add(address_text(wire.far))
+            # What others are connected to is not what it is connected to.
+            if listeners.get((wire.net, wire.near[1])) != one.pid:
+                guests[wire.net, wire.far[1]].add(one.pid)
+                numbers[wire.net, wire.far[1]].append(one.numbers.get(inode, 0))
+                addresses[wire.net, wire.far[1]].add(address_text(wire.far))
             if (wire.net, wire.near[1]) in listeners:
                 # Others may call it by another address than its own node does.
                 addresses[wire.net, wire.near[1]].add(address_text(wire.near))
     if not guests:
         return None
+    services = _services(scene, group)
 
-    def order(at: Tuple[str, int]) -> Tuple[int, bool, bool, int, str]:
-        return -len(guests[at]), at[1] >= EPHEMERAL, at[1] not in DEFAULT_PORTS, at[1], at[0]
+    def order(at: Tuple[str, int]) -> Tuple[bool, int, bool, bool, float, int, str]:
+        chance = at[1] >= EPHEMERAL
+        # Where all ports are chosen by chance: ranks meet first, then they connect to each other.
+        age = sum(numbers[at]) / len(numbers[at]) if chance else 0.0
+        return at in services, -len(guests[at]), chance, at[1] not in DEFAULT_PORTS, age, at[1], at[0]
 
     place = min(guests, key=order)
     found = sorted(addresses[place], key=lambda each: (each.startswith("127.") or each == "::1", each))
     return _Meeting(found[0], place[1], listeners.get(place))
+
+
+def _services(scene: Scene, group: List[Worker]) -> Set[Tuple[str, int]]:
+    """The ends, on any node, that a launcher of some workers, or another child of it, is connected to."""
+    parents = {one.parent for one in group}
+    own = {one.pid for one in group}
+    below = {pid for pid, one in scene.workers.items() if not parents.isdisjoint(_line(scene, one))}
+    inodes = {
+        inode
+        for pid in below - own
+        if not any(each in own for each in _line(scene, scene.workers[pid]))
+        for inode in scene.workers[pid].sockets
+    }
+    inodes.update(inode for pid in parents if pid in scene.above for inode in scene.above[pid].sockets)
+    held = (scene.wires[inode] for inode in inodes if inode in scene.wires)
+    return {(wire.net, wire.far[1]) for wire in held if not wire.listens}

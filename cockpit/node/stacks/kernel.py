@@ -306,8 +306,26 @@ def _file(pid: int, number: int) -> str:
     target = procfs.link("/proc/%d/fd/%d" % (pid, number))
     kind, colon, _ = target.partition(":[")
     if colon and not target.startswith("/"):
+        if kind == "socket" and _listens(pid, target[8:-1]):
+            return "listening socket"
         return kind.replace("anon_inode", "")
     return target.replace("anon_inode:", "")
+
+
+def _listens(pid: int, inode: str) -> bool:
+    """Whether a socket waits for others to connect."""
+    for name in ("tcp", "tcp6"):
+        for line in _text(pid, "net/%s" % name).splitlines()[1:]:
+            words = line.split()
+            if len(words) > 9 and words[3] == _LISTEN and words[9] == inode:
+                return True
+    # Of sockets in the file system, the flag says that they accept connections.
+    lines = (line.split() for line in _text(pid, "net/unix").splitlines()[1:])
+    return any(len(words) > 6 and words[6] == inode and words[3] == _ACCEPTS for words in lines)
+
+
+_LISTEN = "0A"
+_ACCEPTS = "00010000"
 
 
 def _polled(pid: int, address: int, count: int) -> str:

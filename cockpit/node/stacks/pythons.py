@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
 from cockpit.base import record
@@ -14,6 +15,11 @@ MOST = 1024
 
 SMALL = 16 << 20
 """Bytes in memory; what is not called Python and has less is not looked at: a rank has much more."""
+
+_HELPER = re.compile(
+    rb"from multiprocessing[. ]|loky\.backend|compile_worker|torch\._inductor|torch/_inductor", re.DOTALL
+)
+"""Python programs that only help a rank: they sometimes outlive it."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AGENTS = (b"from cockpit.node.agent import", os.fsencode(record.FACTS))
@@ -60,3 +66,19 @@ def _is_python(stat: procfs.Stat) -> bool:
     if "python" in kernel.program(stat.pid):
         return True
     return stat.pages * _PAGE > SMALL and kernel.is_python(stat.pid)
+
+
+def only_helps(pid: int) -> bool:
+    """Whether a process is part of our own program, passes on to another one, or helps one."""
+    words = procfs.arguments(pid)
+    if is_ours(words) or kernel.forked(pid):
+        return True
+    # `conda run` stays above the program that it runs.
+    if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
+        return True
+    return any(_HELPER.search(word) for word in words[1:4])
+
+
+def only_wraps(pid: int, inner: int) -> bool:
+    """Whether a program does nothing but wait for the one that it has started."""
+    return not kernel.has_torch(pid) and (kernel.has_torch(inner) or kernel.waits_for_child(pid))

@@ -30,10 +30,10 @@ from typing import (
 from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.node import procfs, users
-from cockpit.node.calls import Call
+from cockpit.node.calls import Call, NodeError
 from cockpit.node.stacks import claims, kernel, launchers
 from cockpit.node.stacks.harmless import harmless
-from cockpit.node.stacks.pythons import is_ours, pythons
+from cockpit.node.stacks.pythons import Pythons, is_ours, only_helps, only_wraps, pythons
 
 if TYPE_CHECKING:
     from cockpit.node.stacks import infer
@@ -54,11 +54,6 @@ LEVELS = 10
 """Processes above another person's Python that are looked at."""
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]?(?: \(deleted\))?\Z")
-_HELPER = re.compile(
-    rb"from multiprocessing[. ]|loky\.backend|compile_worker|torch\._inductor|torch/_inductor", re.DOTALL
-)
-"""Python programs that only help a rank: they sometimes outlive it."""
-
 _LAUNCH = re.compile(
     rb"--local[_-]rank=|deepspeed\.launcher\.|/deepspeed |torch\.distributed\.(?:run|launch)|/torchrun "
     rb"|/accelerate launch|accelerate\.commands\.launch|/mpi(?:run|exec) |/srun "
@@ -108,7 +103,8 @@ class _Scan(NamedTuple):
 def seek(call: Call) -> Dict[str, Any]:
     """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
 
-    Request: ``run`` and ``node`` (both may be empty): only processes with these tags.
+    Request: ``run`` and ``node`` (both may be empty): only processes with these tags. ``pid`` or ``match``: a
+    Python program that is no rank is taken as the only one of a job; ``why`` says why there is none.
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
     user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
     below a wrapper, and ``inferred`` says of a rank whose environment is silent how its number was found.
@@ -118,10 +114,19 @@ def seek(call: Call) -> Dict[str, Any]:
     asked = call.asked(verbs.Seek)
     run, node = asked.run, asked.node
     scan = _scan(run, node)
-    # In a run of ours, the environment of every rank is known.
-    ranks = _ranks(scan.processes) if run else _all_ranks(scan)
+    why = ""
+    if run:
+        # In a run of ours, the environment of every rank is known.
+        ranks = _ranks(scan.processes)
+    else:
+        found = pythons(scan.readable)
+        ranks = _all_ranks(scan, found)
+        if asked.pid or asked.match:
+            named, why = _named(asked, found, ranks)
+            ranks = _sorted([*ranks, *named])
     return {
         "ranks": ranks[:RANKS_A_NODE],
+        "why": why,
         "others": [] if run else _others(scan.refused),
         "stuck": list(_stuck(scan.stuck[:OTHERS])),
         "machine": "%s %s" % (procfs.boot_id(), procfs.link("/proc/self/ns/pid")),
@@ -214,10 +219,9 @@ def _ranks(processes: Dict[int, _Process]) -> List[Dict[str, Any]]:
     return _sorted(map(_told, _certain(processes)))
 
 
-def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
+def _all_ranks(scan: _Scan, found: Pythons) -> List[Dict[str, Any]]:
     """The same, and the ranks that are inferred."""
     certain = _certain(scan.processes)
-    found = pythons(scan.readable)
     if not found.stats:
         return _sorted(map(_told, certain))
     # Most nodes that a doctor looks at are idle, and compiling this is a fifth of what an agent costs there.
@@ -230,6 +234,39 @@ def _all_ranks(scan: _Scan) -> List[Dict[str, Any]]:
     launchers = {scene.given[one.worker.pid].pid for one in inferred if one.worker.pid in scene.given}
     told = [_told(one) for one in certain if one.process.stat.pid not in launchers]
     return _sorted([*told, *(_inferred(one) for one in inferred)])
+
+
+def _named(
+    asked: verbs.Seek, found: Pythons, ranks: List[Dict[str, Any]]
+) -> Tuple[List[Dict[str, Any]], str]:
+    """The programs that are meant, each as the only rank of a job; and why there is none."""
+    from cockpit.node.stacks import named  # hardly ever needed
+
+    known = {one["pid"] for one in ranks}
+    if asked.pid:
+        meant = named.by_pid(asked.pid, found.stats, known)
+    else:
+        try:
+            meant = named.by_words(asked.match, found.stats, known)
+        except re.error as error:
+            raise NodeError("usage", "not a regular expression: %s" % error) from None
+    return [_alone(one) for one in meant.programs if one.pid not in known], meant.why
+
+
+def _alone(program: procfs.Stat) -> Dict[str, Any]:
+    """A program that somebody named, as rank 0 of 1."""
+    return {
+        "rank": 0,
+        "local_rank": 0,
+        "world_size": 1,
+        "attempt": 0,
+        "inferred": "named",
+        "job": {"addr": "", "port": "", "id": "pid %d" % program.pid},
+        "launcher": "other",
+        "run": "",
+        "node": "",
+        **_process_told(program.pid, program.ticks, program.state, True),
+    }
 
 
 def _sorted(ranks: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -331,10 +368,10 @@ def _main(line: List[_Process], ours: Set[int]) -> Optional[_Process]:
             continue
         if not _PYTHON.match(kernel.program(pid)):
             rest.append(pid)
-        elif not _only_helps(pid):
+        elif not only_helps(pid):
             return _through(one, line)
     # Other programs embed Python, gdb for one: only if there is nothing else.
-    embedded = next((pid for pid in rest if kernel.is_python(pid) and not _only_helps(pid)), None)
+    embedded = next((pid for pid in rest if kernel.is_python(pid) and not only_helps(pid)), None)
     return next((one for one in line if one.stat.pid == embedded), None)
 
 
@@ -344,21 +381,16 @@ def _through(wrapper: _Process, line: List[_Process]) -> _Process:
     # Each step goes further down: no more of them than there are processes.
     for _ in line:
         children = (one.stat for one in line if one.stat.parent == above.stat.pid)
-        oldest = procfs.oldest(one for one in children if not _only_helps(one.pid))
+        oldest = procfs.oldest(one for one in children if not only_helps(one.pid))
         if oldest is None:
             break
         above = next(one for one in line if one.stat is oldest)
         # Else a shell, which may be in between.
         if kernel.is_python(above.stat.pid):
-            if not _only_wraps(seen.stat.pid, above.stat.pid):
+            if not only_wraps(seen.stat.pid, above.stat.pid):
                 break
             seen = above
     return seen
-
-
-def _only_wraps(pid: int, inner: int) -> bool:
-    """Whether a program does nothing but wait for the one that it has started."""
-    return not kernel.has_torch(pid) and (kernel.has_torch(inner) or kernel.waits_for_child(pid))
 
 
 def _is_wrapped(process: _Process, processes: Dict[int, _Process]) -> bool:
@@ -380,17 +412,6 @@ def _self_and_above() -> Set[int]:
         above = procfs.stat(pid)
         pid = above.parent if above is not None else 0
     return found
-
-
-def _only_helps(pid: int) -> bool:
-    """Whether a process is part of our own program, passes on to another one, or helps one."""
-    words = procfs.arguments(pid)
-    if is_ours(words) or kernel.forked(pid):
-        return True
-    # `conda run` stays above the program that it runs.
-    if len(words) > 2 and os.path.basename(words[1]) in (b"conda", b"mamba") and b"run" in words[2:4]:
-        return True
-    return any(_HELPER.search(word) for word in words[1:4])
 
 
 def _still_starts(top: _Process) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Tuple
+from types import MappingProxyType
+from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Tuple
 
 from cockpit.node import procfs
 
@@ -43,24 +44,26 @@ class Held(NamedTuple):
 
     :param sockets: inodes of its sockets, those among them that it has inherited too
     :param gpus: numbers of NVIDIA's devices
+    :param numbers: its descriptor of each socket
     """
 
     sockets: FrozenSet[int] = frozenset()
     gpus: FrozenSet[int] = frozenset()
+    numbers: Mapping[int, int] = MappingProxyType({})
 
 
 def held(pid: int) -> Held:
     """The sockets and GPUs that a process has open; nothing if that may not be seen."""
-    sockets, gpus = set(), set()
+    sockets, gpus = {}, set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/%d/fd" % pid)[:FILES]:
             target = procfs.link("/proc/%d/fd/%s" % (pid, name))
             socket, device = _SOCKET.match(target), _DEVICE.match(target)
             if socket:
-                sockets.add(int(socket.group(1)))
+                sockets[int(socket.group(1))] = int(name)
             elif device:
                 gpus.add(int(device.group(1)))
-    return Held(frozenset(sockets), frozenset(gpus))
+    return Held(frozenset(sockets), frozenset(gpus), sockets)
 
 
 def wires(pids: List[int]) -> Dict[int, Wire]:

@@ -45,7 +45,12 @@ def scene(found: Pythons, environments: Dict[int, bytes], given: Iterable[Given]
     }
     parents = {one.parent for one in workers.values()}
     above = {
-        pid: Above(kernel.program(pid), tuple(procfs.arguments(pid)), tuple(dead.get(pid, ())))
+        pid: Above(
+            kernel.program(pid),
+            tuple(procfs.arguments(pid)),
+            tuple(dead.get(pid, ())),
+            (holds[pid] if pid in holds else held(pid)).sockets,
+        )
         for pid in parents
     }
     connected = [pid for pid, one in workers.items() if one.sockets]
@@ -66,6 +71,7 @@ def _worker(stat: procfs.Stat, environment: bytes, holds: Dict[int, Held]) -> Wo
         _joined(pid),
         holds[pid].sockets - holds.get(stat.parent, Held()).sockets,
         holds[pid].gpus,
+        holds[pid].numbers,
     )
 
 

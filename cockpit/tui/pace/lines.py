@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from rich.cells import cell_len
 
@@ -17,11 +17,42 @@ from cockpit.tui.look.curve import curve
 from cockpit.tui.look.units import number_text
 from cockpit.tui.pace import map_lines as parts
 from cockpit.tui.pace.map_lines import Frame
-from cockpit.tui.pace.table import COLUMNS, SHOWN, heading, seconds
+from cockpit.tui.pace.table import COLUMNS, columns_for, heading, seconds
 from cockpit.tui.panes.text_pane import Line, Piece
 
-WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+WIDTHS = (
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    14400.0,
+    28800.0,
+    86400.0,
+)
 """Seconds that a column may stand for."""
+
+WHOLE = math.inf
+STRETCHES: Mapping[float | None, str] = {
+    None: "",
+    600.0: "last 10 min",
+    3600.0: "last hour",
+    WHOLE: "whole run",
+}
+"""How much of the past the pane shows, in seconds, shortest first, and its name; None: a step a column."""
+
+POINTS = 4
+"""Steps for each column that a curve is drawn from; of more, some are left out."""
 
 STEP_TIME = "step time"
 THROUGHPUT = {"tokens_s": "tokens/s", "samples_s": "samples/s"}
@@ -41,6 +72,7 @@ class Sight:
     :param chosen: the rank under the cursor
     :param now: unix seconds; of a recorded run, when it ended
     :param every: a row for each rank
+    :param stretch: how much of the past, one of :data:`STRETCHES`
     :param plain: shades instead of colours
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
@@ -52,6 +84,7 @@ class Sight:
     now: float
     chosen: int | None = None
     every: bool = False
+    stretch: float | None = None
     plain: bool = False
     ascii_only: bool = False
     missing: frozenset[int] = frozenset()
@@ -66,19 +99,29 @@ EMPTY = (
 )
 
 
+LAG = (
+    "enqueue lag: NCCL's recorder knows when CPUs enqueue, not when GPUs compute. Next: a profile",
+    "enqueue lag is the CPU's: for GPUs, profile",
+)
+"""What is said of it below the map, where there is room for it."""
+
+
 def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
         return [Line.of(text, "label") for text in EMPTY]
     tall = _tall(sight, height)
-    apart = [*sorted(sight.missing), *(slow.rank for slow in sight.pace.slow()), *sight.pace.lagging()]
-    room = height - sum(tall.values()) - 2
+    late = (*sight.pace.slow(), *sight.pace.late())
+    apart = [*sorted(sight.missing), *(one.rank for one in late), *sight.pace.lagging()]
+    about_lag = [text for text in LAG if sight.pace.lags and height >= LOW and len(text) < width][:1]
+    room = height - sum(tall.values()) - 2 - len(about_lag)
     found = rows(sight.nodes, frozenset(apart), max(3, room), every=sight.every)
     spare = max(0, room - len(found)) // max(1, len(tall))
     tall = {name: min(HIGHEST, lines + spare) for name, lines in tall.items()}
     frame = _frame(sight, width, found)
     curves = list(_curves(sight, frame, tall))
-    columns = heat.draw(sight.pace.steps, frame.window, sight.pace.usual())
+    pace = sight.pace
+    columns = heat.draw(pace.steps, frame.window, pace.usual(), pace.history.buckets)
     return [
         *curves,
         _heading(sight, frame),
@@ -86,6 +129,7 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
             sight.pace, found, columns, frame, sight.chosen, sight.now, sight.missing, stalled=sight.stalled
         ),
         Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
+        *(Line.of(f" {text}", "label") for text in about_lag),
     ]
 
 
@@ -93,23 +137,33 @@ def _frame(sight: Sight, width: int, found: Sequence[Row]) -> Frame:
     names = max((cell_len(row.name) for row in found), default=0)
     widest = max((len(row.ranks_text) for row in found), default=0)
     label = min(parts.LABELS, width // 4, max(len(STEP_TIME) + 2, names + widest + 3))
-    shown = next(columns for least, columns in SHOWN if width >= least)
+    shown = columns_for(width, lag=sight.pace.lags)
     room = width - label - 1 - sum(COLUMNS[name] for name in shown)
-    usual = sight.pace.usual() or UNKNOWN_S
-    wide = next((each for each in WIDTHS if each >= usual), usual)
-    window = Window(math.ceil(sight.now / wide) * wide, wide, max(1, room))
+    room = max(1, room)
+    wide = _wide(sight, room)
+    window = Window(math.ceil(sight.now / wide) * wide, wide, room)
     shades = parts.ASCII_SHADES if sight.ascii_only else parts.SHADES if sight.plain else ""
     return Frame(label, window, shown, shades, sight.ascii_only)
+
+
+def _wide(sight: Sight, columns: int) -> float:
+    """Seconds of a column."""
+    least = sight.pace.usual() or UNKNOWN_S
+    if sight.stretch is not None and sight.stretch < WHOLE:
+        return sight.stretch / columns
+    if sight.stretch is not None:
+        least = max(WIDTHS[0], (sight.now - (sight.pace.began_at or sight.now) + least) / columns)
+    return next((each for each in WIDTHS if each >= least), least)
 
 
 def _heading(sight: Sight, frame: Frame) -> Line:
     notes = [*parts.slowing(sight.pace, frame), *parts.pauses(sight.pace, frame)]
     if sight.stalled:
         notes = [*parts.stopping(sight.pace, frame), *notes]
-    warns = sight.stalled or bool(sight.pace.slow())
+    warns = sight.stalled or bool(sight.pace.slow() or sight.pace.late())
     return Line(
         (
-            Piece(" " * (frame.label + 1)),
+            Piece(f" {STRETCHES[sight.stretch]}".ljust(frame.label + 1)[: frame.label + 1], "label"),
             Piece(parts.placed(notes, frame.window.columns), "pace-slow" if warns else "label"),
             heading(frame.columns, work=sight.pace.works),
         )
@@ -160,27 +214,34 @@ def _step_time(sight: Sight, frame: Frame) -> _Curve:
     works = sight.pace.works
     newest: tuple[float, int] | None = None
     about = "" if sight.pace.exact else "~"
-    for step in sight.pace.steps.newest():
+    every = max(1, len(sight.pace.steps) // (POINTS * frame.window.columns)) if sight.stretch else 1
+    for step in islice(sight.pace.steps.newest(), 0, None, every):
         if step.typical_end < frame.window.since:
             break
         if works and not step.works:
             continue
-        values, typical = step.compared
+        typical = step.compared[1]
         typical = step.typical_span if math.isnan(typical) else typical
         middle.append((step.typical_end, typical))
-        known = [(value, place) for place, value in enumerate(values) if not math.isnan(value)]
-        slowest = max(known, default=(typical, 0))
+        slowest = step.slowest if step.slowest[0] > 0 else (typical, 0)
         newest = newest or slowest
         if slowest[0] >= typical * (1 + EXCESS):
             worst.append((step.typical_end, slowest[0]))
+    for bucket in reversed(sight.pace.history.buckets):
+        if bucket.until < frame.window.since:
+            break
+        middle.append((bucket.until, bucket.middle))
+        if bucket.excess >= EXCESS:
+            worst.append((bucket.until, bucket.middle * (1 + bucket.excess)))
     usual = next((value for _, value in middle if not math.isnan(value)), None)
     said = []
     if newest is not None and newest[0] >= middle[0][1] * (1 + EXCESS):
         rank = sight.pace.steps.ranks[newest[1]]
-        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" slowest, rank {rank}", "label")))
+        which = "latest" if sight.pace.lags else "slowest"
+        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" {which}, rank {rank}", "label")))
     if usual is not None:
         said.append((Piece(f" {about}{seconds(usual)}", "title"), Piece(" median rank", "label")))
-    name = "work" if works else STEP_TIME
+    name = "enqueueing" if sight.pace.lags else "work" if works else STEP_TIME
     return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
 
 
@@ -206,7 +267,11 @@ def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
         name = each.name if at == 0 else ""
         pieces = [Piece(f" {name}".ljust(frame.label + 1)[: frame.label + 1], "label")]
         pieces += _laid(under, over, frame.window.columns)
-        pieces += each.said[at] if at < len(each.said) else ()
+        room = sum(COLUMNS[name] for name in frame.columns)
+        for piece in each.said[at] if at < len(each.said) else ():
+            room -= cell_len(piece.text)
+            if room >= 0:
+                pieces.append(piece)
         yield Line(tuple(pieces))
 
 

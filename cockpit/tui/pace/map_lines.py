@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,12 +18,15 @@ from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.pace.table import table, told
 from cockpit.tui.panes.text_pane import Line, Piece
 
+DAY_S = 86400.0
 CELL = "▇"
 SHADES, ASCII_SHADES = " ·░▒▓█", " .:+#@"
 """A cell of each level, where there are no colours."""
 
 LONGEST = len(SHADES) - 1
 """The level of what takes longest."""
+PAUSES = 40
+"""Steps that began late that are looked for, the newest ones."""
 
 LABELS = 26
 """Columns that names and ranks may take."""
@@ -120,15 +125,18 @@ def pauses(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
         if step.typical_span > STALL * usual and start < frame.window.until:
             text = f"no step {span_text(step.typical_span - usual)} {_here(frame)}"
             found.append((_column(start, frame), text))
+            if len(found) == PAUSES:
+                break
     return found
 
 
 def slowing(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
     """Where ranks that are slow began to be, in which column."""
-    steps = ((slow.rank, pace.step(slow.since)) for slow in pace.slow()[:3])
+    found, does = (pace.late(), "late") if pace.lags else (pace.slow(), "slows")
+    steps = ((one.rank, pace.step(one.since)) for one in found[:3])
     window = frame.window
     return [
-        (_column(step.typical_end, frame) + 1, f"{rank} slows {_here(frame)}")
+        (_column(step.typical_end, frame) + 1, f"{rank} {does} {_here(frame)}")
         for rank, step in steps
         if step is not None and window.since <= step.typical_end <= window.until
     ]
@@ -146,13 +154,20 @@ def axis(frame: Frame, now: float) -> str:
     """Times of day below the map."""
     window = frame.window
     every = 12
-    digits = 8 if window.wide * every < 60 else 5
-    texts = [
-        (window.columns, "now" if abs(window.until - now) < 2 * window.wide else clock_text(now, digits))
-    ]
+    live = abs(window.until - now) < 2 * window.wide
+    texts = [(window.columns, "now" if live else _time(now, window, every))]
     marks = range(window.columns - every, 0, -every)
-    texts += [(column, clock_text(window.since + column * window.wide, digits)) for column in marks]
+    texts += [(column, _time(window.since + column * window.wide, window, every)) for column in marks]
     return placed(texts, window.columns)
+
+
+def _time(at: float, window: Window, every: int) -> str:
+    """The time of day as exactly as columns are wide; of more than a day, the day as well."""
+    day = ""
+    if window.wide * window.columns > DAY_S:
+        with suppress(OverflowError, ValueError, OSError):
+            day = time.strftime("%m-%d ", time.localtime(at))
+    return day + clock_text(at, 8 if window.wide * every < 60 else 5)
 
 
 def map_lines(
@@ -172,7 +187,7 @@ def map_lines(
     :param stalled: whether it does
     """
     place = pace.steps.place
-    excess = {slow.rank: slow.excess for slow in pace.slow()}
+    excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
     usual = pace.usual()
     for row in rows:
         paces = {rank: pace.of(rank) for rank in row.ranks}

@@ -9,11 +9,20 @@ from cockpit.core.pace.pace import RankPace
 from cockpit.core.pace.rows import Row
 from cockpit.tui.panes.text_pane import Piece
 
-COLUMNS = {"step": 8, "age": 8, "behind": 9, "work": 9, "more": 8}
+COLUMNS = {"step": 8, "age": 8, "behind": 9, "work": 9, "more": 8, "lag": 13}
 """The columns of the table, and how wide they are."""
 
-SHOWN = ((86, tuple(COLUMNS)), (60, ("age", "work", "more")), (0, ("work",)))
-"""From how many columns of the pane on it has which."""
+SHOWN = ((86, ("step", "age", "behind", "work", "more")), (60, ("age", "work", "more")), (0, ("work",)))
+"""From how many columns of the pane on it has which; ``lag`` stands for ``work`` where only that is known."""
+
+
+def columns_for(width: int, *, lag: bool) -> tuple[str, ...]:
+    """The columns that a pane of this width has.
+
+    :param lag: what is known is when CPUs enqueued, which is no work of a GPU
+    """
+    shown = next(columns for least, columns in SHOWN if width >= least)
+    return tuple("lag" if lag and name == "work" else name for name in shown)
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,8 @@ class Told:
     :param behind: seconds after the first rank of all
     :param steps_behind: steps behind the front
     :param work: seconds of work in a step, or of the step
-    :param excess: of the slowest, if it is slow
+    :param excess: of the slowest, if it is slow, or of the latest, if only enqueueing is known
+    :param lag: seconds by which CPUs enqueued later than that of the median rank
     """
 
     step: int | None
@@ -35,6 +45,7 @@ class Told:
     work: float | None
     estimated: bool
     excess: float | None
+    lag: float | None = None
 
 
 def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], now: float) -> Told:
@@ -49,6 +60,7 @@ def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], n
         max((work for work in works if work is not None), default=None),
         any(pace.estimated for pace in known),
         max((excess[rank] for rank in row.ranks if rank in excess), default=None),
+        max((max(0.0, pace.lag) for pace in known if pace.lag is not None), default=None),
     )
 
 
@@ -71,6 +83,7 @@ def table(row: Told, columns: Sequence[str], *, stalled: bool, waits: str = "") 
         ),
         "behind": (behind, "pace-slow" if slow or row.steps_behind else "label"),
         "work": ("" if row.work is None else about + seconds(row.work), "pace-slow" if slow else "label"),
+        "lag": ("" if row.lag is None else f"+{seconds(row.lag)}", "pace-slow" if slow else "label"),
         "more": ("" if row.excess is None else f"+{_percent(row.excess)} %", "pace-slow"),
     }
     if waits:
@@ -83,7 +96,8 @@ def heading(columns: Sequence[str], *, work: bool) -> Piece:
 
     :param work: seconds are of work, not of whole steps
     """
-    names = {**{name: name for name in COLUMNS}, "work": "work" if work else "a step", "more": ""}
+    names = {name: name for name in COLUMNS}
+    names |= {"work": "work" if work else "a step", "more": "", "lag": "enqueue lag"}
     return Piece("".join(names[name].rjust(COLUMNS[name]) for name in columns), "label")
 
 

@@ -145,7 +145,7 @@ class _Paper:
 
 def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]:
     local = node.ranks.index(rank.rank) if rank.rank in node.ranks else 0
-    slow = _slow(sight, rank)
+    slow, late = _slow(sight, rank)
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     said = "missing" if rank.rank in standing(sight.model)[0] else None if slow is None else "slow"
     yield from paper.flow(
@@ -155,9 +155,9 @@ def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
         *([] if said is None else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
     )
     yield from _age(node, rank, sight.now, paper)
-    yield from _work(sight, rank.rank, slow, paper)
+    yield from _work(sight, rank.rank, slow or late, paper)
     yield from _rank_measures(sight, node, rank, local, paper)
-    yield from _pace(sight, rank, slow, paper)
+    yield from _pace(sight, rank, slow, late, paper)
     yield from _process(sight, node, rank, local, paper)
     yield from _readings(sight, rank.rank, paper)
     yield from _pages(sight, paper)
@@ -206,10 +206,12 @@ def _rank_measures(sight: About, node: Node, rank: Rank, local: int, paper: _Pap
         yield from paper.measure("step", steps, value, "rank", high=high)
 
 
-def _slow(sight: About, rank: Rank) -> Slow | None:
-    """That the rank is slow, while it runs."""
-    found = sight.pace.slow() if sight.pace is not None and rank.state is RankState.RUNNING else []
-    return next((slow for slow in found if slow.rank == rank.rank), None)
+def _slow(sight: About, rank: Rank) -> tuple[Slow | None, Slow | None]:
+    """That the rank is slow, or that its CPU enqueues late, while it runs."""
+    pace = sight.pace if rank.state is RankState.RUNNING else None
+    named = ((), ()) if pace is None else (pace.slow(), pace.late())
+    slow, late = (next((one for one in some if one.rank == rank.rank), None) for some in named)
+    return slow, late
 
 
 def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator[Line]:
@@ -223,14 +225,14 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator
         return
     values, typical = steps[-1].compared
     points = [step.compared[0][place] for step in steps]
-    name = "work" if steps[-1].works else "step"
+    name = "step" if not steps[-1].works else "queue" if sight.pace.lags else "work"
     value = f"{seconds(values[place])}  others {seconds(typical)}"
     # Equal steps are drawn at half height, so that a slow one stands out.
     high = max(2 * median(step.compared[1] for step in steps), *points)
     yield from paper.measure(name, points, value, "pace-slow" if slow else "rank", high=high)
 
 
-def _pace(sight: About, rank: Rank, slow: Slow | None, paper: _Paper) -> Iterator[Line]:
+def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper: _Paper) -> Iterator[Line]:
     """How far the rank is."""
     pace = RankPace() if sight.pace is None else sight.pace.of(rank.rank)
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
@@ -247,6 +249,12 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, paper: _Paper) -> Iterato
     if slow is not None:
         more = f"+{100 * slow.excess:.0f} % over the median rank"
         yield from paper.row("slow", f"{more} since step {slow.since:,}", "pace-slow")
+    if pace.lag is not None:
+        yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
+    if late is not None:
+        text = f"+{100 * late.excess:.0f} % over the median rank since step {late.since:,}"
+        yield from paper.row("enqueues late", text, "pace-slow")
+        yield from paper.row("next", "a profile: NCCL's recorder does not say how long GPUs compute")
 
 
 def _gpu_of(sight: About, node: Node, rank: Rank, local: int) -> int | None:

@@ -47,7 +47,7 @@ from cockpit.tui.commands import RUN, Id
 from cockpit.tui.door import explained
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import Sight
+from cockpit.tui.pace.lines import STRETCHES, Sight
 from cockpit.tui.pace.pane import PacePane
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
@@ -76,6 +76,7 @@ TICK_S = 0.1
 SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
+LAST = len(STRETCHES) - 1
 NARROW, LOW = 100, 30
 """Columns below which panes are stacked; rows below which the left has only the grid."""
 
@@ -125,6 +126,8 @@ class RunScreen(CommandScreen):
         self._trouble: CockpitError | None = None
         self._activities: dict[str, Activity] = {}
         self._frozen = False
+        self._stretch = 0
+        """How much of the past the pane of pace shows: a place in its stretches."""
         self._ran: list[Ran] = launched_commands(board.manifest)
         self._behind = notices.Since()
         self._stall = Stall()
@@ -234,6 +237,13 @@ class RunScreen(CommandScreen):
             **{tab: Handler(partial(self._go, tab)) for tab in TABS},
             "previous_rank": Handler(lambda: self._step_rank(-1)),
             "next_rank": Handler(lambda: self._step_rank(1)),
+            "longer": Handler(
+                lambda: self._stretch_by(1),
+                needs(lambda: self._stretch < LAST, "the whole run is shown already"),
+            ),
+            "shorter": Handler(
+                lambda: self._stretch_by(-1), needs(lambda: self._stretch, "a column is a step already")
+            ),
             "mark": Handler(self._grid.toggle_mark),
             "filter": Handler(self._do_filter),
             "next_match": Handler(lambda: log.next_match(1), matches),
@@ -563,6 +573,7 @@ class RunScreen(CommandScreen):
             now if ended is None else ended,
             chosen,
             every=self.has_class("-zoom-right"),
+            stretch=tuple(STRETCHES)[self._stretch],
             plain=self.app.no_color or theme.ansi,
             ascii_only=self.app.glyphs.ascii,
             missing=self._grid.missing,
@@ -708,6 +719,11 @@ class RunScreen(CommandScreen):
         self.remove_class("-zoom-left")
         self._show_view(replace(self._view, tab=tab))
         self.query_one(f"#{tab}").focus()
+
+    def _stretch_by(self, step: int) -> None:
+        self._stretch += step
+        self._go("pace")
+        self._draw_details(time.time())
 
     def _step_rank(self, step: int) -> None:
         self._select(*stepped(self._view.chosen, step, self._ranks_of))

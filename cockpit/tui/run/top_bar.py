@@ -63,19 +63,16 @@ class TopBar(Bar):
         alive, total = model.alive(), len(model.ranks)
         bad = any(rank.failed for rank in model.ranks.values())
         well = "bad" if bad else "good" if alive == total else "strong"
+        slowest = self._slowest(head)
         short = Part(((f"{sign} job ended", style),), 0)
         parts = [
             Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
             still or Part(((f"{sign} {state}", style),), 0, short if ended else None),
             Part(((elapsed_text(elapsed), "dim"),), 4),
             *self._progress(head),
-            Part(
-                (
-                    ("ranks ", "dim"),
-                    (f"{alive}/{total}", well),
-                ),
-                2,
-            ),
+            *slowest,
+            # That all are there says less than how far they are, when one of them is slow.
+            Part((("ranks ", "dim"), (f"{alive}/{total}", well)), 4 if slowest and alive == total else 2),
         ]
         link = _slowest(model, head.now)
         return [*parts, link] if link and not head.recorded else parts
@@ -97,18 +94,20 @@ class TopBar(Bar):
             parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 6))
         if step_s is not None and 0 <= step_s < AGES:
             parts.append(Part(((f"{span_text(step_s)}/step", ""),), 7))
-        return [*parts, *self._slowest(head)]
+        return parts
 
     def _slowest(self, head: Head) -> list[Part]:
         """The rank that slows the others most, and how many more there are."""
         # Of a run that stands still it is known who holds it up now.
-        goes_on = _goes_on(head) and not head.model.watch.stalled
-        slow = head.pace.slow() if head.pace is not None and goes_on else []
-        if not slow:
+        if head.pace is None or not _goes_on(head) or head.model.watch.stalled:
             return []
-        more = f" +{len(slow) - 1}" if len(slow) > 1 else ""
-        text = f"{self._glyphs.look} rank {slow[0].rank} +{100 * slow[0].excess:.0f} %{more}"
-        return [Part(((text, "warn"),), 1)]
+        does, found = (" enqueues", head.pace.late()) if head.pace.lags else ("", head.pace.slow())
+        if not found:
+            return []
+        more = f" +{len(found) - 1}" if len(found) > 1 else ""
+        by = f"+{100 * found[0].excess:.0f} %{more}"
+        less = Part(((f"{self._glyphs.look} {found[0].rank} enq. {by}", "warn"),), 1) if does else None
+        return [Part(((f"{self._glyphs.look} rank {found[0].rank}{does} {by}", "warn"),), 1, less)]
 
 
 def _still(head: Head, sign: str) -> Part | None:
@@ -121,8 +120,7 @@ def _still(head: Head, sign: str) -> Part | None:
         return None
     if watch.stalled:
         return Part(((f"{sign} {words}", "warn"),), 0)
-    short = Part(((words.partition(" · ")[0], "dim"),), 0)
-    return Part(((words, "dim"),), 0, short if short.pieces[0][0] != words else None)
+    return Part(((words, "dim"),), 0)
 
 
 def _front(head: Head) -> tuple[float | None, float | None]:

@@ -189,7 +189,8 @@ def fetch_config():
         """
 def send_metrics():
     reader, writer = os.pipe()
-    os.write(writer, b"x" * 1000000)
+    with open(writer, "wb") as file:
+        file.write(bytes(1000000))
 """,
         sites=("log",),
     ),

@@ -54,9 +54,8 @@ class Chunks(torch.utils.data.Dataset):
         return 8
 
     def __getitem__(self, number):
-        path = os.path.join(HERE, "chunk-%d" % RANK)
-        os.mkfifo(path)
-        return open(path, "rb").read()
+        reader, writer = os.pipe()
+        return os.read(reader, 1)
 """,
         places=("next_chunk", "__getitem__"),
         who="all",

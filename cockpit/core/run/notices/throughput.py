@@ -10,6 +10,7 @@ from statistics import median
 
 from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
+from cockpit.core.pace.finding import PROFILE
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.steps import Key
 from cockpit.core.run.notices.rule import About, Rule, Seen, clock
@@ -88,10 +89,17 @@ class Throughput(Rule):
         if slow:
             evidence.append(f"rank {slow[0].rank} is {slow[0].excess:.0%} slower than the median rank")
         name = quote(self.about.name)
-        steps = (
+        steps: tuple[NoticeStep, ...] = (
             NoticeStep(f"cockpit ps {name}", "steps, CPU and memory of each rank"),
             NoticeStep(f"cockpit stacks {name} --samples 3", "what they are busy with"),
         )
+        late = pace.late()
+        if late:
+            evidence.append(
+                f"the CPU of rank {late[0].rank} enqueues {late[0].excess:.0%} later than the median"
+            )
+        if pace.lags:
+            steps = (*steps, NoticeStep(*PROFILE))
         ranks = tuple(each.rank for each in slow[:1])
         yield Seen("", what, first.at, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
 

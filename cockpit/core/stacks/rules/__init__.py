@@ -1,1 +1,4 @@
-"""Rules of the verdict, by what they look at; their order is in :mod:`cockpit.core.stacks.verdict`."""
+"""Rules of the verdict, by what they look at: ends, steps, recorders, stacks.
+
+Their order, and what holds for every verdict, is in ``core.stacks.verdict``.
+"""

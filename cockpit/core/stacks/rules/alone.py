@@ -15,6 +15,7 @@ from cockpit.core.stacks.evidence import (
     number_text,
     place_text,
     ranks_words,
+    serves,
     state_fact,
     union,
 )
@@ -102,7 +103,7 @@ def at_one_place(case: Case) -> Finding | None:
         headline += "" if file.holder else ", which nobody holds"
         certainty = "sure" if not file.holder and case.lasts and group == case.live else "likely"
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
-    if kind == "io" and not _serves(part) and len({one.found.doing.text for one in parts}) == 1:
+    if kind == "io" and not serves(part) and len({one.found.doing.text for one in parts}) == 1:
         does = part.found.doing.text
         headline = (
             f"{ranks_words(group) if group != case.live else every_text(group, '', '').strip()}: {does}"
@@ -132,14 +133,6 @@ def _build(case: Case, group: int, found: Finding) -> Finding:
     kind, detail, steps = story(case, part, case.dumps(next(ranks_of(builders)))[-1])
     return replace(
         found, id=kind, what=headline, ranks=builders, where=part.where, detail=detail, steps=steps
-    )
-
-
-def _serves(part: ClassPart) -> bool:
-    """Whether ranks wait for requests, as a server does that nobody asks for anything."""
-    text = part.found.doing.text
-    return text == "waits in its event loop" or text.startswith(
-        ("waits on", "waits in accept", "waits in ep")
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cockpit.base.stacks.kinds import COLLECTIVES, doing
+from cockpit.base.stacks.kinds import COLLECTIVES, WAITING, doing
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.evidence import (
@@ -113,7 +113,8 @@ def certainty(case: Case) -> str:
         len(case.others) > 1,
         # A wait for a GPU may be for anything; and a wait in a library may be one for other ranks.
         case.gpu_only,
-        any(one.kind == "library" for one in [*case.others, *case.waits]),
+        any(one.kind == "library" for one in case.others),
+        any(one.kind not in WAITING for one in case.waits),
         2 * count(case.suspects) >= count(case.live),
     )
     return "likely" if any(doubts) else "sure"

@@ -1,0 +1,216 @@
+"""Work as it is defined, with no care for how long it takes: what the quick way must agree with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cockpit.core.recorder.look import Collective, Look
+from cockpit.core.recorder.spans import Span, union, within, without
+from cockpit.core.recorder.work import CLOCKS_US, ENOUGH, SURE, Step, Work, parts
+
+
+def work(
+    look: Look, steps: Mapping[int, Sequence[Step]], *, stages: Mapping[int, int] | None = None
+) -> list[Work]:
+    """The work of each rank in each step.
+
+    :param steps: of each rank, in their order
+    :param stages: the stage of each rank in a pipeline, where that is known; else see :func:`parts`
+    """
+    timed = [one for one in look.collectives if one.members.bit_count() > 1]
+    stage_of = stages if stages is not None else parts(timed)
+    piped = len(set(stage_of.values())) > 1
+    of_rank: dict[int, list[Collective]] = {}
+    for one in timed:
+        for rank in one.arrivals:
+            of_rank.setdefault(rank, []).append(one)
+    ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of) for rank, own in steps.items()]
+    shortest, beside = _shortest(ranks), _beside(ranks)
+    for each in ranks:
+        each.measure(shortest, beside)
+    return [each.work(step, piped) for each in ranks for step in each.steps]
+
+
+Place = tuple[int | str, ...]
+
+_NEVER = 1 << 62
+
+
+class _Gap(NamedTuple):
+    """From one moment at which a rank is seen to go on to the next.
+
+    :param place: where that is in the program, the same on all ranks of a stage: stage, step, what was
+        entered, for which time in that step
+    :param released: when the last one arrived in what it may wait for here; ``begin`` if in nothing
+    :param last: whether a step ends with it
+    """
+
+    begin: int
+    end: int
+    place: Place
+    released: int
+    last: bool
+
+    @property
+    def of_each_step(self) -> Place:
+        """The place, whichever the step."""
+        stage, _, *entered = self.place
+        return (stage, *entered)
+
+    @property
+    def free(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.released - self.begin <= CLOCKS_US
+
+    @property
+    def busy(self) -> int:
+        """How long it computed at least."""
+        return self.end - max(self.begin, min(self.released, self.end))
+
+
+def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
+    """The shortest time for each gap of those ranks that did not wait there."""
+    free: dict[Place, list[int]] = {}
+    alone: dict[Place, int] = {}
+    for each in ranks:
+        for gap in each.gaps:
+            if gap.free:
+                free.setdefault(gap.place, []).append(gap.busy)
+                if gap.last:
+                    alone[gap.place] = gap.busy
+    # A single one may be the slow one, which works on while the others wait. At the end of a step it counts,
+    # because gradients are still computed there when the last ones that are ready have been sent off.
+    return {**alone, **{place: min(times) for place, times in free.items() if len(times) > 1}}
+
+
+def _beside(ranks: Iterable[_Rank]) -> set[Place]:
+    """The gaps that ranks get through without waiting, while others have not arrived yet.
+
+    Who begins such a gap later, compared with others that would wait for the same and with itself in other
+    steps, ends it later by as much: by more than half of it, as a line through all of them says.
+    """
+    places: dict[Place, dict[tuple[int | str, int], list[tuple[int, int, int]]]] = {}
+    for each in ranks:
+        for gap in each.gaps:
+            if not gap.free and gap.end < _NEVER:
+                steps = places.setdefault(gap.of_each_step, {})
+                steps.setdefault((gap.place[1], gap.released), []).append((each.rank, gap.begin, gap.end))
+    found = set()
+    for place, steps in places.items():
+        of_rank: dict[int, list[tuple[float, float]]] = {}
+        for those in steps.values():
+            for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
+                if len(those) > 1:
+                    of_rank.setdefault(rank, []).append(pair)
+        pairs = [pair for some in of_rank.values() for pair in _centred(some)]
+        if len(pairs) >= ENOUGH and _goes_along(pairs):
+            found.add(place)
+    return found
+
+
+def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether the second grows with the first, by half of it or more, and surely not by chance."""
+    first = sum(one * one for one, _ in pairs)
+    second = sum(other * other for _, other in pairs)
+    both = sum(one * other for one, other in pairs)
+    by_chance = (first * second - both * both) / len(pairs)
+    return both > first / 2 and both * both > SURE * SURE * by_chance
+
+
+def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The differences from the means."""
+    first, second = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    return [(one - first, other - second) for one, other in pairs]
+
+
+class _Rank:
+    """The waits of one rank."""
+
+    def __init__(
+        self,
+        rank: int,
+        look: Look,
+        around: Sequence[Collective],
+        steps: Sequence[Step],
+        stage_of: Mapping[int, int],
+    ) -> None:
+        self.rank = rank
+        self.steps = steps
+        self._around = around
+        self._lag = any(not one.group.timed for one in around)
+        partners = 0
+        for one in around:
+            partners |= one.members
+        self._from_us = look.complete_from(partners)
+        self._silent = partners & ~look.heard
+        # Whoever has not been heard of may be the one that all wait for.
+        self._unsure = [one.arrivals[rank] for one in around if not one.complete]
+        self._first = steps[0].number if steps else 0
+        self.gaps = self._gaps(stage_of.get(rank, 0))
+        self._waits: list[Span] = []
+        self._costs: list[Span] = []
+
+    def _gaps(self, stage: int) -> list[_Gap]:
+        ends = [step.end_us for step in self.steps]
+        moments = sorted([*((at, "") for at in ends), *map(self._entered, self._around)])
+        times = [at for at, _ in moments]
+        released = times.copy()
+        for one in self._around:
+            if one.complete:
+                last = one.last_two[1]
+                own = bisect_left(times, one.arrivals[self.rank])
+                number = max(own, bisect_left(times, last - CLOCKS_US) - 1)
+                released[number] = max(released[number], last)
+        gaps = []
+        final = set(ends)
+        counts: Counter[Place] = Counter()
+        for (at, what), until, last in zip(moments, [*times[1:], _NEVER], released, strict=True):
+            place = (stage, bisect_right(ends, at) + self._first, what)
+            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final))
+            counts[place] += 1
+        return gaps
+
+    def _entered(self, one: Collective) -> tuple[int, str]:
+        call = one.calls[self.rank][0]
+        return one.arrivals[self.rank], f"{call.op} {call.shapes}"
+
+    def measure(self, shortest: Mapping[Place, int], beside: set[Place]) -> None:
+        """Find the waits, knowing how long each gap takes at least, and in which nobody waits."""
+        waits = []
+        for gap in self.gaps:
+            if gap.of_each_step in beside:
+                continue
+            longer = gap.end - gap.begin - shortest.get(gap.place, 0)
+            waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))
+        alone = [
+            one.last_two
+            for one in self._around
+            if one.complete and one.arrivals[self.rank] == one.last_two[1]
+        ]
+        self._waits = union(waits)
+        self._costs = without(union(alone), self._waits)
+
+    def work(self, step: Step, piped: bool) -> Work:
+        length = step.end_us - step.begin_us
+        why = self._unknown(step, piped)
+        if why:
+            return Work(self.rank, step.number, length, None, 0, self._lag, why)
+        waited = within(self._waits, step.begin_us, step.end_us)
+        cost = within(self._costs, step.begin_us, step.end_us)
+        return Work(self.rank, step.number, length, length - waited, cost, self._lag)
+
+    def _unknown(self, step: Step, piped: bool) -> str:
+        if not self._around:
+            return "no collectives on record"
+        if piped and not self._lag:
+            return "gloo does not record what stages of a pipeline send to each other"
+        if self._silent:
+            return "some of its partners did not answer"
+        if self._from_us > step.begin_us:
+            return "a recorder does not reach back that far"
+        if any(step.begin_us <= at < step.end_us for at in self._unsure):
+            return "not all of its partners have entered"
+        return ""
