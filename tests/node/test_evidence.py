@@ -25,8 +25,9 @@ from tests.node import runs, spies
 from tests.node.conftest import Launch
 from tests.waiting import until
 
-SLEEPS = "def stuck():\n    time.sleep(1000)\nstuck()"
-FAILS = "sys.exit(3)"
+SLEEPS = "def stuck():\n    open(GO, 'w').close()\n    time.sleep(1000)\nstuck()"
+FAILS = "while not os.path.exists(GO): time.sleep(0.02)\nsys.exit(3)"
+"""Once the other one is stuck."""
 
 LAUNCHER = """
 set -- 2
@@ -65,9 +66,7 @@ def names(dump: Dump) -> list[str]:
 
 
 def test_a_failed_rank_waits_until_the_others_were_looked_at(launch: Launch, tmp_path: Path) -> None:
-    stuck = SLEEPS.replace("time.sleep(1000)", "open(GO, 'w').close()\n    time.sleep(1000)")
-    fails = "while not os.path.exists(GO): time.sleep(0.02)\n" + FAILS
-    run = launch(LAUNCHER % program(tmp_path / "program", stuck, fails))
+    run = launch(LAUNCHER % program(tmp_path / "program", SLEEPS, FAILS))
     events = run.ended()
     assert [event["code"] for event in run.events("rank_exited", rank=1)] == [3]
     found = evidence(run, why="failure")
@@ -110,7 +109,7 @@ def test_without_room_nothing_is_kept_and_nobody_waits(
 
 
 def test_a_rank_alone_has_nobody_to_look_at(launch: Launch, tmp_path: Path) -> None:
-    run = launch(runs.command(1, program(tmp_path / "program", FAILS)), ranks=[0])
+    run = launch(runs.command(1, program(tmp_path / "program", "sys.exit(3)")), ranks=[0])
     run.ended()
     assert run.events("evidence") == []
 

@@ -32,6 +32,8 @@ TOO_LONG_S = 60.0
 """Seconds after which the process that looks is killed; by itself it ends much sooner."""
 HURRY_S = 5.0
 """The same once no rank is left, or the run is to stop: the supervisor ends after it."""
+DEAD_S = 2.0
+"""After this long, a process that was killed waits in the kernel: nobody waits for it."""
 AGAIN_S = 20.0
 """Seconds between two times that a cockpit may ask."""
 BUDGET_S = {"failure": 2.5, "asked": 5.0, "stall": 20.0}
@@ -105,8 +107,9 @@ class Evidence:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody looks at the ranks just now."""
-        return self._looking is not None
+        """Whether somebody looks at the ranks just now, and can still end."""
+        looking = self._looking
+        return looking is not None and time.monotonic() < looking.kill_at + DEAD_S
 
     # What it is told
 
