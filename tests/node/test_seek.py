@@ -173,6 +173,7 @@ def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
     assert rank == {
         "rank": 1,
         "local_rank": 3,
+        "local_size": None,
         "world_size": 8,
         "attempt": 0,
         "pid": process.pid,
