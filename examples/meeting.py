@@ -8,11 +8,14 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import faults
 
 CONNECT_S = 120.0
 """For all ranks to be there: some start much later than others."""
+COUNTS = b"0"
+"""What rank 0 says instead of a dot."""
 
 
 class Meeting:
@@ -28,13 +31,14 @@ class Meeting:
             listener = socket.create_server(place, backlog=world)
             threading.Thread(target=_count, args=(listener, world), daemon=True).start()
         self._counter = _reach(place)
+        self._word = COUNTS if rank == 0 else b"."
 
     def barrier(self) -> None:
         """Return once every rank that still runs is here.
 
         :raises ConnectionError: rank 0 has ended
         """
-        self._counter.sendall(b".")
+        self._counter.sendall(self._word)
         if not self._counter.recv(1):
             raise ConnectionError("rank 0 has ended: nobody counts the ranks any more")
 
@@ -57,13 +61,16 @@ def _count(listener: socket.socket, world: int) -> None:
     """Let everybody go on when all have come; who has ended is not waited for."""
     here = [listener.accept()[0] for _ in range(world)]
     while here:
-        here = [one for one in here if _heard(one)]
+        words = {one: _heard(one) for one in here}
+        # The rank whose process counts comes last: it may end as soon as it goes on, and the count with it.
+        here = sorted(filter(words.get, here), key=lambda one: words[one] == COUNTS)
         for one in here:
-            one.sendall(b".")
+            with suppress(OSError):
+                one.sendall(b".")
 
 
-def _heard(one: socket.socket) -> bool:
+def _heard(one: socket.socket) -> bytes:
     try:
-        return bool(one.recv(1))
+        return one.recv(1)
     except OSError:
-        return False
+        return b""

@@ -40,12 +40,14 @@ LOG = (
 
 OWN = re.compile(rb"\x1b\[[0-9;:]*m|\r\x1b\[K|\r\n")
 """Colours, the line of progress, and the end of a line as a terminal gets it."""
+CALL = re.compile(rb"\x07\x1b\]9;([^\x07\x1b]*)\x1b\\")
+"""A call: the bell and a notification, whose text is looked at like any other."""
 
 
 def intruders(shown: bytes) -> list[str]:
     """What a terminal got beside text and our own sequences."""
     try:
-        text = OWN.sub(b"", shown).decode()
+        text = OWN.sub(b"", CALL.sub(rb"\1", shown)).decode()
     except UnicodeDecodeError as error:
         return [str(error)]
     odd = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}

@@ -309,6 +309,13 @@ def test_an_interface_that_was_chosen_must_be_there(value: str, fits: bool) -> N
     assert told == ([] if fits else [f"gpu[01-08]: NCCL_SOCKET_IFNAME={value} matches no interface (eno1)"])
 
 
+def test_loopback_joins_only_what_is_on_one_machine() -> None:
+    env = {"GLOO_SOCKET_IFNAME": "lo"}
+    assert said({}, env=env) == ["gpu[01-08]: GLOO_SOCKET_IFNAME=lo: that interface leads to no other node"]
+    here = dict.fromkeys(range(1, 9), look(machine="here"))
+    assert not [text for text in said(here, env=env, run="demo") if "IFNAME" in text]
+
+
 def test_names_that_no_node_knows_are_aliases_of_ssh() -> None:
     assert said(dict.fromkeys(range(1, 9), condition(names=dict.fromkeys(NODES, ())))) == []
 

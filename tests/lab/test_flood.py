@@ -71,6 +71,8 @@ def test_a_flood_at_a_terminal(cockpits: Cockpits) -> None:
         shown = made.shown.decode()
     cockpits.assert_spools_equal()
     assert SGR.search(shown)
+    assert shown.count("\a") == 1, "the end rings, the ranks do not"
+    shown = shown.replace("\a", "")
     text = SGR.sub("", shown.replace("\r\n", "\n"))
     found = CONTROLS.search(text)
     assert not found, text[found.start() - 100 : found.end() + 100]

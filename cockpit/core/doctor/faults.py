@@ -149,8 +149,17 @@ def _no_interface(looks: Looks) -> Iterator[Told]:
         network = look.condition.network
         names = [each.name for each in network.interfaces] if network else []
         for variable, value in chosen.items() if network else ():
-            if not any(_matches(value, name) for name in names):
-                yield Told(node, f"{variable}={value} matches no interface ({', '.join(map(clean, names))})")
+            if any(_matches(value, name) for name in names):
+                continue
+            if value[0] != "^" and _matches(value, LOOPBACK):
+                if looks.machines > 1:
+                    yield Told(node, f"{variable}={value}: that interface leads to no other node")
+                continue
+            yield Told(node, f"{variable}={value} matches no interface ({', '.join(map(clean, names))})")
+
+
+LOOPBACK = "lo"
+"""Nodes do not list it: it leads nowhere else."""
 
 
 def _matches(chosen: str, name: str) -> bool:
