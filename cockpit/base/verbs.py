@@ -217,10 +217,12 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
-    """ranks with these tags; empty: all; `pid`, `match`: and a Python program that is none"""
+    """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`, `match`:
+    and a Python program that is none"""
 
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
+    dir: str = bound(Text(4096, r"(?:/[^\0]*)?"), "")
     pid: int = bound(Whole(0, 1 << 30), 0)
     match: str = bound(Text(4096), "")
 

@@ -209,9 +209,11 @@ def test_a_node_cannot_take_a_rank_from_another_one(tmp_path: Path) -> None:
 
 
 def test_a_node_of_a_run_is_asked_about_its_own_ranks_only() -> None:
+    folders: dict[str, str] = {}
+
     class Lies:
         async def call(self, request: verbs.Seek) -> SeekAnswer:
-            assert request == verbs.Seek("otter", "gpu02")
+            assert request == verbs.Seek("otter", "gpu02", folders["gpu02"])
             told = {
                 "world_size": 2, "local_rank": 0, "ticks": 7, "state": "S", "run": "otter",
                 "job": {}, "user": "ada", "launcher": "command", "command": "python", "started": 1.0,
@@ -222,6 +224,7 @@ def test_a_node_of_a_run_is_asked_about_its_own_ranks_only() -> None:
 
     async def scene() -> None:
         manifest = a_run().manifest
+        folders.update({node.name: node.dir for node in manifest.nodes})
         model = RunModel()
         model.apply(planned(manifest))
         for node, rank in (("gpu01", 0), ("gpu02", 1)):

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pytest
 
-from cockpit.base import gate
+from cockpit.base import gate, record
 from cockpit.base.answers import SeekAnswer
 from cockpit.core.run.jobs import group
 from cockpit.node import procfs
@@ -71,9 +71,10 @@ if __name__ == "__main__":
 """A rank with the workers of a real data loader."""
 
 
-def find_ranks(run: str = "", node: str = "") -> list[dict[str, Any]]:
+def find_ranks(run: str = "", node: str = "", folder: str = "") -> list[dict[str, Any]]:
     """The main process of each rank on this machine, lowest rank first; only those with these tags."""
-    return seek._ranks(seek._scan(run, node).processes)
+    wanted = {record.ENV_RUN: run, record.ENV_NODE: node, record.ENV_DIR: folder}
+    return seek._ranks(seek._scan(wanted).processes)
 
 
 class Stage:
@@ -460,7 +461,7 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
     program = runs.program(stage.folder / "program", text)
     run = launch(runs.command(2, program))
     told = stage.told(4)
-    ranks = find_ranks(run.run, run.node)
+    ranks = find_ranks(run.run, run.node, str(run.folder))
     assert [(rank["rank"], rank["local_rank"], rank["world_size"]) for rank in ranks] == [
         (0, 0, 2),
         (1, 1, 2),
@@ -473,6 +474,7 @@ def test_the_ranks_of_a_run_of_ours(stage: Stage, launch: Launch) -> None:
         assert told[rank["pid"]]["workers"]
         assert rank["run"] == run.run
     assert find_ranks(run.run, "another node") == []
+    assert find_ranks(run.run, run.node, "/another/folder") == [], "of a run with the same name"
 
 
 def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

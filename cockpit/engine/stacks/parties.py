@@ -84,7 +84,7 @@ class RunParty:
     async def targets(self, node: str, link: Link) -> list[RankProcess]:
         """Processes with the run's tags; if one cannot be read any more, what the run record says."""
         foreign = self._manifest.foreign
-        answer = await link.call(verbs.Seek() if foreign else verbs.Seek(self.run, node))
+        answer = await link.call(verbs.Seek() if foreign else verbs.Seek(self.run, node, self.folder(node)))
         job = None if foreign is None else job_on(node, answer, foreign, self._model)
         jobs = group({node: answer}) if foreign is None else [job] if job else []
         ranks = self._model.ranks

@@ -198,7 +198,7 @@ def _targets(asked: Dict[str, Any], end: float) -> List[Target]:
     live = {int(rank): Target(int(rank), int(pid), int(ticks)) for rank, pid, ticks in asked["live"]}
     if not live:
         return []
-    found = seek(_Budget(verbs.Seek(asked["run"], asked["node"]), end))
+    found = seek(_Budget(verbs.Seek(asked["run"], asked["node"], asked["folder"]), end))
     for one in found["ranks"]:
         if one["rank"] in live:
             live[one["rank"]] = Target(one["rank"], one["pid"], one["ticks"])

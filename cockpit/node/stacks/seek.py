@@ -103,7 +103,7 @@ class _Scan(NamedTuple):
 def seek(call: Call) -> Dict[str, Any]:
     """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
 
-    Request: ``run`` and ``node`` (both may be empty): only processes with these tags. ``pid`` or ``match``: a
+    Request: ``run``, ``node`` and ``dir`` (each may be empty): only processes with these tags. ``pid`` or ``match``: a
     Python program that is no rank is taken as the only one of a job; ``why`` says why there is none.
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
     user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
@@ -112,8 +112,8 @@ def seek(call: Call) -> Dict[str, Any]:
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
     asked = call.asked(verbs.Seek)
-    run, node = asked.run, asked.node
-    scan = _scan(run, node)
+    run = asked.run
+    scan = _scan({record.ENV_RUN: run, record.ENV_NODE: asked.node, record.ENV_DIR: asked.dir})
     why = ""
     if run:
         # In a run of ours, the environment of every rank is known.
@@ -136,14 +136,10 @@ def seek(call: Call) -> Dict[str, Any]:
 # -- one look at /proc -------------------------------------------------------------------------------
 
 
-def _scan(run: str, node: str) -> _Scan:
+def _scan(wanted: Dict[str, str]) -> _Scan:
     pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     texts, refused, stuck = _read_all(pids, "environ")
-    tags = [
-        os.fsencode("%s=%s" % (name, value))
-        for name, value in ((record.ENV_RUN, run), (record.ENV_NODE, node))
-        if value
-    ]
+    tags = [os.fsencode("%s=%s" % (name, value)) for name, value in wanted.items() if value]
     processes = {}
     for pid, data in texts:
         if tags and not all(tag in data.split(b"\0") for tag in tags):
