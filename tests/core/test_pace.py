@@ -324,7 +324,8 @@ def test_what_was_drawn_before_is_what_would_be_drawn_anew(
     wide: float, late: int, seed: int, work_after: int, all_of_it: bool
 ) -> None:
     """Whatever is learned late: work, all or only the last of what a node did that was away."""
-    seen, heat, dice, away = Pace(range(4)), Heat(), random.Random(seed), []
+    seen, heat, dice = Pace(range(4)), Heat(), random.Random(seed)
+    away: list[tuple[int, float]] = []
     for step in range(300):
         at = START + step * 3.0 + (60 if step > 200 else 0)
         if step == 100 + late and all_of_it:
