@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
@@ -313,26 +313,29 @@ def drawn_at(seen: Pace, heat: Heat, until: float, wide: float, columns: int) ->
     return heat.draw(seen.steps, window, seen.usual(), seen.history.buckets)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     wide=st.sampled_from([1.0, 10.0, 60.0]), late=st.integers(0, 150), seed=st.integers(0, 99),
-    work_after=st.integers(1, 60),
+    work_after=st.integers(1, 60), all_of_it=st.booleans(),
 )  # fmt: skip
+@example(wide=10.0, late=80, seed=0, work_after=1, all_of_it=False)
+@example(wide=10.0, late=80, seed=0, work_after=1, all_of_it=True)
 def test_what_was_drawn_before_is_what_would_be_drawn_anew(
-    wide: float, late: int, seed: int, work_after: int
+    wide: float, late: int, seed: int, work_after: int, all_of_it: bool
 ) -> None:
-    """Whatever is learned late: work, a node that was away, a run's past."""
-    seen, heat, dice, away = Pace(range(4)), Heat(), random.Random(seed), []
+    """Whatever is learned late: work, all or only the last of what a node did that was away."""
+    seen, heat, dice = Pace(range(4)), Heat(), random.Random(seed)
+    away: list[tuple[int, float]] = []
     for step in range(300):
         at = START + step * 3.0 + (60 if step > 200 else 0)
+        if step == 100 + late and all_of_it:
+            for old, then in away:
+                seen.stepped(3, old, then)
         for rank in range(4):
             if rank == 3 and 100 <= step < 100 + late:
                 away.append((step, at))
             else:
                 seen.stepped(rank, step, at + dice.random() * 0.1)
-        if step == 100 + late:
-            for old, then in away:
-                seen.stepped(3, old, then)
         if step % 30 == 0:
             for old in range(max(0, step - work_after), step):
                 for rank in range(4):

@@ -19,6 +19,9 @@ from tests.watch.ranks import RANKS, let_go, written
 
 RUN = "stalls"
 
+ENOUGH = 50
+"""Steps after which the watch mostly knows how often logs tell of one, so that it waits ten times less."""
+
 
 class Cockpit:
     """A cockpit in the background, and what it tells."""
@@ -100,7 +103,7 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
     folder: Path, started: Callable[..., Cockpit]
 ) -> None:
     first = started("first", *run_words(folder))
-    until(lambda: first.steps() > 5, "steps", timeout=90)
+    until(lambda: first.steps() > ENOUGH, "steps", timeout=90)
     second = started("second", "attach", RUN)
 
     (folder / "spin").touch()
@@ -136,7 +139,7 @@ def test_two_cockpits_see_a_stall_that_one_of_them_looks_at_and_that_resolves_it
 
 def test_a_stalled_run_is_stopped_if_that_was_wanted(folder: Path, started: Callable[..., Cockpit]) -> None:
     cockpit = started("stops", *run_words(folder, "--on-hang", "stop"))
-    until(lambda: cockpit.steps() > 5, "steps", timeout=90)
+    until(lambda: cockpit.steps() > ENOUGH, "steps", timeout=90)
     (folder / "hang").touch()
     assert cockpit.ends() == Exit.HUNG
     (asked,) = cockpit.events("stop_asked")

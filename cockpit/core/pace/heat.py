@@ -112,7 +112,9 @@ class Heat:
             self._drawn[step.key] = drawn
             together = drawn.together
             if looked is not None and _goes_on(looked, step):
-                together = bytes(level and known for level, known in zip(together, carried, strict=True))
+                # A rank that was not with the others then may be so again.
+                pairs = zip(together, carried, strict=True)
+                together = bytes(level and (known or level) for level, known in pairs)
             for column in window.cover(end - span, end):
                 columns[column] = _worst(columns[column], together)
             for place, late, own, level in drawn.apart:

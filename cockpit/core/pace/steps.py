@@ -190,7 +190,6 @@ class Steps:
         if step is None:
             return
         place = self.place[rank]
-        self._look_back(step)
         step.ends[place] = at - step.base
         step.count = max(step.count, count)
         if span is not None and exact:
@@ -198,17 +197,18 @@ class Steps:
         elif span is not None:
             step.estimate = span
         step.touched()
+        self._look_back(step, span or 0.0)
 
     def work(self, rank: int, key: Key, seconds: float) -> None:
         """A rank worked so long in a step that it finished; steps that nobody finished are ignored."""
         step = self._steps.get(key)
         if step is None:
             return
-        self._look_back(step)
         if not step.works:
             step.works = self._unknown()
         step.works[self.place[rank]] = seconds
         step.touched()
+        self._look_back(step, 0.0)
 
     def staged(self, stages: Mapping[int, int]) -> None:
         """These are the stages of a pipeline that ranks are in: only ranks of one stage are compared."""
@@ -220,8 +220,11 @@ class Steps:
             step.stages = found
             step.touched()
 
-    def _look_back(self, step: Step) -> None:
-        if next(self.newest()).base - step.base > PAST_S:
+    def _look_back(self, step: Step, span: float) -> None:
+        """Something was learned about a step, and about all those of which it is the last."""
+        if step.count > 1 and step.typical_span > span:
+            span = step.typical_span
+        if next(self.newest()).base - step.base + span * step.count > PAST_S:
             self.past += 1
 
     def _row(self, key: Key, at: float) -> Step | None:

@@ -134,9 +134,10 @@ class Watch:
             if told is None or not due or not 0 <= at - told.at < AGAIN_S:
                 self._told[rule.id, of] = _Told(seen, at)
                 yield notice(rule.id, seen)
-        for key, told in list(self._told.items()):
-            unheard = any(run.nodes[node].link != "ok" for node in told.seen.nodes if node in run.nodes)
-            if key[0] == rule.id and key[1] not in now and not unheard:
+        gone = [key for key in self._told if key[0] == rule.id and key[1] not in now]
+        for key in gone:
+            told = self._told[key]
+            if not any(run.nodes[node].link != "ok" for node in told.seen.nodes if node in run.nodes):
                 del self._told[key]
                 yield Notice(rule.id, key[1], rule.ended(key[1]), told.seen.since, over=True)
 
