@@ -483,7 +483,8 @@ def made_up() -> Snapshot:
     }
     first = Sample(10.0, {0: dump(0), 1: dump(1, MAIN)}, {}, 0.2)
     second = Sample(11.0, {0: dump(0), 1: dump(1, notes=("continued",))}, {"gpu03": "no route"}, 0.3)
-    return Snapshot("20261121-040000", "otter", "otter", ranks, [first, second], {"native": False})
+    told = {"native": False}
+    return Snapshot("20261121-040000", "otter", "otter", ranks, [first, second], told, stood={0: 9.5})
 
 
 def test_a_snapshot_reopens_as_it_was(tmp_path: Path) -> None:

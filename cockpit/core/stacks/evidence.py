@@ -270,7 +270,8 @@ class Case:
     def slept_s(self) -> float | None:
         """For how long all ranks that wait have slept, by the kernel; None: it does not say.
 
-        A look wakes them for a moment: what the first one found counts, and the time since then.
+        A look wakes them for a moment: what the first one found counts, and the time since then; or what an
+        earlier look found, if they have not run since.
         """
         found = []
         for rank in ranks_of(union(self.waits) or union(self.others)):
@@ -279,9 +280,13 @@ class Case:
             if len(idle) < len(looks) or not idle:
                 return None
             slept, at = max(idle, key=lambda one: one[0] - one[1])
-            if slept < 0:
+            stays, stood = self._stays(rank), self.snapshot.stood.get(rank)
+            told = [slept + (looks[-1].at - at if stays else 0.0)] if slept >= 0 else []
+            if stays and stood is not None:
+                told.append(self.taken[-1].at - stood)
+            if not told:
                 return None
-            found.append(slept + (looks[-1].at - at if self._stays(rank) else 0.0))
+            found.append(max(told))
         return min(found, default=None)
 
     def _stays(self, rank: int) -> bool:

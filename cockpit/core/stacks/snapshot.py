@@ -100,6 +100,9 @@ class Snapshot:
     """More about single ranks than all were asked for: native frames, or variables that say whom they wait
     for."""
 
+    stood: Mapping[int, float] = field(default_factory=dict)
+    """Since when ranks had not run at the first sample, by an earlier look: unix seconds on our clock."""
+
     by_nodes: str = ""
     """Why the nodes took it by themselves, when nobody asked for it; empty: a cockpit took it."""
 

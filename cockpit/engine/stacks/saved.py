@@ -111,6 +111,7 @@ class _Head:
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
     problems: tuple[str, ...] = bound(ListOf(_WORDS, 100), ())
+    stood: dict[int, float] = bound(MapOf(Digits(RANK), TIME, RANK_LIMIT), {})
     by_nodes: str = bound(_WORDS, "")
 
 
@@ -169,6 +170,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "progress": snapshot.progress and snapshot.progress.as_json(),
         "collectives": snapshot.collectives and snapshot.collectives.as_json(),
         "problems": list(snapshot.problems),
+        "stood": {str(rank): since for rank, since in snapshot.stood.items()},
         "by_nodes": snapshot.by_nodes,
     }
     try:
@@ -223,6 +225,7 @@ def _opened(head: _Head) -> Snapshot:
     ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
     more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives}
     more |= {"problems": head.problems, "by_nodes": head.by_nodes}
+    more["stood"] = head.stood
     return Snapshot(head.name, head.title, head.run, ranks, samples, head.options, **more)
 
 

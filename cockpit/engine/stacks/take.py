@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
 from cockpit.base.stacks.unpacking import KEPT, Room
+from cockpit.core.stacks.earlier import stood_since
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks import saved
@@ -23,6 +24,9 @@ from cockpit.engine.stacks.ask import Ask, Party, RankProcess
 from cockpit.engine.stacks.probes import PROBES, clean
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
+
+EARLIER_S = 3600.0
+"""A look before this one counts if it is no older: a person looks, thinks, and looks again."""
 
 SNAPSHOT_LIMIT = 512 << 20
 """Bytes that the samples of one snapshot may take up, as ``unpacking.Room`` counts them."""
@@ -106,6 +110,8 @@ class Sampler:
         try:
             await self._taking
             sample.took_s = time.monotonic() - began
+            if len(self.snapshot.samples) == 1:
+                self.snapshot.stood = await asyncio.to_thread(self._stood)
             await self._explain()
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -116,6 +122,20 @@ class Sampler:
         # In the background: waiting for the sample need not mean waiting for the disk.
         self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
+
+    def _stood(self) -> dict[int, float]:
+        """Since when ranks have stood still, by the newest snapshot there; empty if it cannot tell."""
+        folder = saved.newest(self.root)
+        if folder is None:
+            return {}
+        try:
+            head = saved.head(folder)
+            if head.at is None or not 0 <= self.snapshot.samples[0].at - head.at <= EARLIER_S:
+                return {}
+            return stood_since(saved.load(folder), self.snapshot)
+        except CockpitError:
+            # It may be damaged: this look is then as good as the first one.
+            return {}
 
     async def _explain(self) -> None:
         if self.more is None or len(self.snapshot.samples) < 2:
