@@ -33,6 +33,7 @@ from cockpit.core.run.events import RecordReader
 from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError
 from tests.happened import happened
+from tests.hostile.patterns import matching
 from tests.tui.stage import Stage
 
 EVIL = (
@@ -257,7 +258,8 @@ def _text(kind: Text, rng: random.Random, mutation: str) -> str:
         evil = (evil or "x") * kind.most
     if mutation == "none":
         evil = ""
-    for text in (evil[: kind.most], "/" + evil[: kind.most - 1], "x", *kind.pattern.split("|")):
+    like = [matching(kind.pattern, rng) for _ in range(8)]
+    for text in (evil[: kind.most], "/" + evil[: kind.most - 1], "x", *like):
         try:
             return str(kind.read(text))
         except Malformed:
