@@ -15,7 +15,7 @@ _MANY = 60
 
 
 def matching(pattern: str, rng: random.Random) -> str:
-    """Some text that a pattern matches as a whole, as far as its assertions allow: those are not looked at."""
+    """Some text that a pattern matches as a whole; its assertions are not looked at."""
     return _text(_parsed(pattern), rng)
 
 
@@ -61,7 +61,7 @@ def _one_of(kinds: list[tuple[str, Any]], rng: random.Random) -> str:
 
 def _is(char: str, kind: str, what: Any) -> bool:
     if kind == "LITERAL":
-        return ord(char) == what
+        return bool(ord(char) == what)
     if kind == "RANGE":
         return bool(what[0] <= ord(char) <= what[1])
-    return char in _CLASSES[str(what)]
+    return str(char) in _CLASSES[str(what)]
