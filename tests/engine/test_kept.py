@@ -214,3 +214,11 @@ def test_text_of_a_node_is_harmless() -> None:
     assert "\x1b" not in found.trouble[0] + found.boot_id
     with pytest.raises(Malformed):
         opened(b"", ENTRY, 0.0)
+
+
+@pytest.mark.parametrize("ahead_s", [-(1 << 36), 1 << 36])
+def test_a_clock_that_is_far_off_hides_no_evidence(ahead_s: float) -> None:
+    made = folder()
+    now = model(made, events.ClockMeasured(ahead_s))
+    (shown,), _ = gathered(made, now, gpu01=Node({NAME: GOOD}))
+    assert sorted(saved.load(shown.path).samples[0].dumps) == [0]

@@ -26,7 +26,7 @@ from cockpit.base.gate import (
     fields,
     read,
 )
-from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.events import RecordReader
@@ -320,6 +320,11 @@ def _dump(rank: int, rng: random.Random) -> Dump:
         source=evil(),
         notes=tuple(evil() for _ in range(rng.choice((0, 2)))),
         took_s=rng.choice((0.0, -1.0, 1e12)),
+        loop=evil(),
+        deputy=Deputy(rng.choice(("thread", "child", evil())), thread(60), process)
+        if rng.random() < 0.5
+        else None,
+        lock=LockFile(evil(), real(), edge(), evil()) if rng.random() < 0.5 else None,
     )
     if rng.random() < 0.3:
         error = rng.choice(("denied", "gone", "zombie", "timeout", "failed", evil()))
