@@ -222,3 +222,10 @@ def test_a_clock_that_is_far_off_hides_no_evidence(ahead_s: float) -> None:
     now = model(made, events.ClockMeasured(ahead_s))
     (shown,), _ = gathered(made, now, gpu01=Node({NAME: GOOD}))
     assert sorted(saved.load(shown.path).samples[0].dumps) == [0]
+
+
+def test_nobody_has_stood_still_since_a_time_to_come() -> None:
+    made = folder()
+    node = Node({NAME: file(dump(0, "wait"), since=1e10)})
+    (shown,), _ = gathered(made, model(made), gpu01=node)
+    assert shown.snapshot.by_nodes == "the ranks of gpu01 had stood still for 0 s"

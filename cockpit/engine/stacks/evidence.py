@@ -218,7 +218,7 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
         node.name,
         ours(head.t),
         head.why,
-        None if head.since is None else ours(head.since),
+        None if head.since is None else ours(min(head.since, head.t)),
         tuple(rank for rank in head.failed if rank in own),
         one_line(head.boot_id, limit=60),
         tuple(one_line(text, limit=300) for text in head.trouble),
