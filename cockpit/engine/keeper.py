@@ -153,6 +153,9 @@ class Keeper:
                     self._tried[name] = known[name]
             for name in errors.keys() - lost:
                 session.remark(f"{name}: its evidence cannot be had: {errors[name].what}")
+            for name in {*lacking(session.folder, model)} & {*names} - errors.keys():
+                if known[name] == len(model.nodes[name].evidence):
+                    session.remark(f"{name}: its run record names evidence that is not there")
             self._tell(shown)
         except CockpitError as error:
             self._tried.update(dict.fromkeys(names, -1))

@@ -351,3 +351,11 @@ def test_on_which_node_a_missing_rank_was_is_proven_by_its_neighbours() -> None:
     # Two nodes that both say so are believed neither.
     job = only(node1=said(told(0, local_size=4)), node2=said(told(2, local_rank=0, local_size=4)))
     assert (was_on(job, 1), was_on(job, 3)) == ("node1", "")
+
+
+def test_why_a_program_is_none_is_harmless_text() -> None:
+    jobs = group({"a": said(why="\x1b[2J\u202eno\n" + "x" * 3000)})
+    with pytest.raises(CockpitError) as caught:
+        choose(jobs, pid=7)
+    assert caught.value.what.isprintable()
+    assert len(caught.value.what) < 1000

@@ -21,7 +21,7 @@ import pytest
 from cockpit.base import verbs
 from cockpit.base.answers import Launching, OpenFile, OutputsAnswer, SeekAnswer, WatchItem
 from cockpit.base.events import RankStarted
-from cockpit.base.gate import read
+from cockpit.base.gate import RANKS_A_NODE, read
 from cockpit.config import Quotas
 from cockpit.core.run.events import Event
 from cockpit.core.run.jobs import Job, group
@@ -262,7 +262,8 @@ def test_two_nodes_and_one_file() -> None:
     assert [len(request.files) for request in b.asked] == [0] * len(b.asked)
 
 
-def test_a_node_claims_to_have_started_what_others_have() -> None:
+@pytest.mark.parametrize("port", [22, 0], ids=["ssh", "srun"])
+def test_a_node_claims_to_have_started_what_others_have(port: int) -> None:
     """It is believed of ranks whose node says that their output leaves it, by a connection of their own."""
 
     class Tells(Node):
@@ -277,7 +278,7 @@ def test_a_node_claims_to_have_started_what_others_have() -> None:
                 return read(OutputsAnswer, self.answer)
             return await super().call(request, **how)
 
-    ends = {"address": "10.0.0.9", "port": 40000, "to": "10.0.0.1", "to_port": 22}
+    ends = {"address": "10.0.0.9", "port": 40000, "to": "10.0.0.1", "to_port": port}
     evil = {"pid": 9, "ticks": 9, "ranks": [0, 1], "command": "ssh"}
     nodes = {
         "a": Tells([rank(0, 100)], {"files": [], "passed": [0, 1], "callers": [{"ranks": [0, 1], **ends}]}),
@@ -311,6 +312,19 @@ def test_a_node_claims_to_have_started_what_others_have() -> None:
     nodes["c"].scripts = [[part((0, 0, b"[rank0]: x\n[rank1]: y\nb: z\n"), ranks=()), OVER]]
     _, heard = watch(folder, **cast(dict[str, Any], nodes))
     assert heard.logs == {("a", 0): b"[rank0]: x\n", ("c", None): b"[rank1]: y\nb: z\n"}
+
+
+def test_a_node_that_tells_of_many_connections_hides_no_other() -> None:
+    ends = {"address": "10.0.0.9", "to": "10.0.0.1", "to_port": 0}
+    many = [{"ranks": [0, 1], "port": 1 + number, **ends} for number in range(RANKS_A_NODE)]
+    none = [{**one, "ranks": [2]} for one in many]
+    own = {"ranks": [1], "port": 9, **ends}
+    told = {"a": many, "b": [*none[1:], own]}
+    answers = {name: ("host", read(OutputsAnswer, {"files": [], "callers": told[name]})) for name in told}
+    (job,) = group({name: read(SeekAnswer, {"ranks": [rank(n, 100)]}) for n, name in enumerate(told)})
+    callers = foreign_jobs._callers(job, answers)
+    assert [one.port for one in callers if one.ranks == (1,)] == [9]
+    assert 0 < len(callers) < 10
 
 
 def test_an_unwritten_ledger_takes_bytes_back() -> None:

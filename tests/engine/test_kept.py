@@ -19,6 +19,7 @@ from cockpit.base.stacks.dump import Dump, Frame, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
+from cockpit.engine.keeper import Keeper
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Depot, gather, lacking, opened
@@ -214,3 +215,43 @@ def test_text_of_a_node_is_harmless() -> None:
     assert "\x1b" not in found.trouble[0] + found.boot_id
     with pytest.raises(Malformed):
         opened(b"", ENTRY, 0.0)
+
+
+@pytest.mark.parametrize("ahead_s", [-(1 << 36), 1 << 36])
+def test_a_clock_that_is_far_off_hides_no_evidence(ahead_s: float) -> None:
+    made = folder()
+    now = model(made, events.ClockMeasured(ahead_s))
+    (shown,), _ = gathered(made, now, gpu01=Node({NAME: GOOD}))
+    assert sorted(saved.load(shown.path).samples[0].dumps) == [0]
+
+
+def test_nobody_has_stood_still_since_a_time_to_come() -> None:
+    made = folder()
+    node = Node({NAME: file(dump(0, "wait"), since=1e10)})
+    (shown,), _ = gathered(made, model(made), gpu01=node)
+    assert shown.snapshot.by_nodes == "the ranks of gpu01 had stood still for 0 s"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, ["gpu01: its run record names evidence that is not there"]),
+        ({NAME: GOOD[:-1]}, ["gpu01: its evidence cannot be had: its evidence makes no sense: "]),
+        ({NAME: GOOD}, ["evidence of "]),
+    ],
+    ids=["not there", "damaged", "good"],
+)
+def test_evidence_that_is_recorded_is_here_or_it_is_said_why_not(
+    files: dict[str, bytes], says: list[str]
+) -> None:
+    made, said = folder(), list[str]()
+    now = model(made, events.EvidenceKept("stall", NAME, 7))
+
+    async def lend(name: str) -> Any:
+        return Node(files)
+
+    session: Any = SimpleNamespace(
+        folder=made, model=now, pool=SimpleNamespace(lend=lend), remark=said.append
+    )
+    asyncio.run(Keeper(session)._fetch())
+    assert [text[: len(start)] for text, start in zip(said, says, strict=True)] == says

@@ -24,6 +24,7 @@ from pathlib import Path
 from tests.hostile import sabotage
 from tests.hostile.app import drive
 from tests.hostile.app_cases import cases
+from tests.hostile.evidence import evidence
 from tests.hostile.frames import Outcome, frames, lines
 from tests.hostile.verbs import COLUMNS, MEMORY, VERBS, campaign
 
@@ -43,6 +44,10 @@ def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the folders of cases with a fault")
     parser.add_argument("--without", choices=sabotage.BOUNDS, help="take this wall away: it must fail")
     return parser.parse_args(words)
+
+
+_LINES_A_FILE = 10
+"""Files of evidence cost more than lines of run records."""
 
 
 class _Some:
@@ -81,7 +86,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _decoded(count: int, record_lines: int, seed: int) -> tuple[list[Outcome], int]:
-    outcomes = [frames(count, seed), lines(record_lines, seed)]
+    outcomes = [frames(count, seed), lines(record_lines, seed), evidence(record_lines // _LINES_A_FILE, seed)]
     return outcomes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 

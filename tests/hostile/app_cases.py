@@ -26,13 +26,14 @@ from cockpit.base.gate import (
     fields,
     read,
 )
-from cockpit.base.stacks.dump import Child, Dump, Frame, Process, Thread
+from cockpit.base.stacks.dump import Child, Deputy, Dump, Frame, LockFile, Process, Thread
 from cockpit.base.stacks.packing import pack
 from cockpit.base.stacks.unpacking import unpack
 from cockpit.core.run.events import RecordReader
 from cockpit.engine.stacks.probes import clean
 from cockpit.transport.base import LinkError
 from tests.happened import happened
+from tests.hostile.patterns import matching
 from tests.tui.stage import Stage
 
 EVIL = (
@@ -257,7 +258,8 @@ def _text(kind: Text, rng: random.Random, mutation: str) -> str:
         evil = (evil or "x") * kind.most
     if mutation == "none":
         evil = ""
-    for text in (evil[: kind.most], "/" + evil[: kind.most - 1], "x", *kind.pattern.split("|")):
+    like = [matching(kind.pattern, rng) for _ in range(8)]
+    for text in (evil[: kind.most], "/" + evil[: kind.most - 1], "x", *like):
         try:
             return str(kind.read(text))
         except Malformed:
@@ -283,14 +285,18 @@ def dumps(seed: int, count: int) -> Iterator[Dump]:
 
 
 def _dump(rank: int, rng: random.Random) -> Dump:
+    # Numbers out of bounds have a whole dump refused: most have none, that what they say is seen.
+    within = rng.random() < 0.8
+
     def evil() -> str:
         return rng.choice(EVIL)
 
     def edge() -> Any:
-        return rng.choice((0, 1, -1, 1 << 62, -(1 << 62), 1 << 31))
+        return rng.choice((0, 1, 1 << 30) if within else (0, 1, -1, 1 << 62, -(1 << 62), 1 << 31))
 
     def real() -> float:
-        return rng.choice((0.0, -1.0, 1e308, float("inf"), float("nan"), 1e12, 5e-324))
+        wild = (0.0, -1.0, 1e308, float("inf"), float("nan"), 1e12, 5e-324)
+        return rng.choice((0.0, 5e-324, 1.7e9, float(1 << 36)) if within else wild)
 
     def frames(most: int) -> tuple[Frame, ...]:
         return tuple(
@@ -317,7 +323,12 @@ def _dump(rank: int, rng: random.Random) -> Dump:
         tuple(thread(rng.choice((3, 60))) for _ in range(rng.choice((1, 2, 30)))),
         source=evil(),
         notes=tuple(evil() for _ in range(rng.choice((0, 2)))),
-        took_s=rng.choice((0.0, -1.0, 1e12)),
+        took_s=real(),
+        loop=evil(),
+        deputy=Deputy(rng.choice(("thread", "child", evil())), thread(60), process)
+        if rng.random() < 0.5
+        else None,
+        lock=LockFile(evil(), real(), edge(), evil()) if rng.random() < 0.5 else None,
     )
     if rng.random() < 0.3:
         error = rng.choice(("denied", "gone", "zombie", "timeout", "failed", evil()))

@@ -127,6 +127,10 @@ def _evil(place: Place, rng: random.Random) -> None:
         place.put(values.evil(place, rng))
 
 
+CHANGES: Sequence[Callable[[Place, random.Random], None]] = (_drop, _retype, _too_much, _nest, _lie, _evil)
+"""What is done to one place of a frame, a line or a file."""
+
+
 def _reorder(sent: Sent, rng: random.Random) -> Out:
     for place in sent.places():
         value = place.holder[place.key]
@@ -201,7 +205,7 @@ def line(rng: random.Random) -> bytes:
     """A line of a run record, rewritten."""
     told = {"line": values.good_line(rng)}
     found = list(values.places(told, "line", Of(_fact(told["line"]))))[1:]
-    change = rng.choice((_drop, _retype, _too_much, _nest, _lie, _evil))
+    change = rng.choice(CHANGES)
     if found:
         change(rng.choice(found), rng)
     elif rng.random() < 0.5:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.evidence import evidence
 from tests.hostile.verbs import COLUMNS, VERBS
 
 REPO = Path(__file__).parents[2]
@@ -27,6 +28,18 @@ def test_frames_and_lines() -> None:
     done = campaign("--seed", "1", "--cases", "0", "--screens", "0", "--frames", "6000", "--lines", "2000")
     assert done.returncode == 0, done.stdout
     assert "seed 1: 0 faults" in done.stdout
+
+
+def test_evidence() -> None:
+    outcome = evidence(400, 1)
+    assert outcome.faults == []
+    assert outcome.refused > 100
+    assert outcome.passed > 30
+
+
+def test_without_a_sanitiser_evidence_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cockpit.engine.stacks.evidence.clean", lambda text: text)
+    assert "came through" in evidence(100, 1).faults[0]
 
 
 @pytest.mark.timeout(900)

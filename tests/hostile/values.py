@@ -30,6 +30,7 @@ from cockpit.base.gate import (
     plain,
 )
 from cockpit.base.record import is_followed
+from tests.hostile.patterns import matching
 
 EVIL = (
     "\x1b]52;c;cm0gLXJm\x07",
@@ -146,8 +147,7 @@ def good(kind: FieldKind, rng: random.Random) -> Any:
     if isinstance(kind, Number):
         return rng.choice((kind.least, kind.most, (kind.least + kind.most) / 2))
     if isinstance(kind, Text):
-        fits = [text for text in (*_NICE, *EVIL) if _fits(kind, text)]
-        return rng.choice(fits)
+        return rng.choice([text for text in (*_NICE, *EVIL, *_like(kind, rng)) if _fits(kind, text)])
     if isinstance(kind, Maybe):
         return None if rng.random() < 0.2 else good(kind.kind, rng)
     if isinstance(kind, (ListOf, Recorded)):
@@ -186,6 +186,11 @@ def good_line(rng: random.Random, ranks: tuple[int, ...] = (0, 1)) -> dict[str, 
 
 def _element(kind: FieldKind, rng: random.Random) -> Any:
     return good_line(rng) if isinstance(kind, Recorded) else good(kind.kind, rng)  # type: ignore[attr-defined]
+
+
+def _like(kind: Text, rng: random.Random) -> list[str]:
+    """Texts that a kind's pattern matches."""
+    return [matching(kind.pattern, rng) for _ in range(4)] if kind.pattern else []
 
 
 def _fits(kind: Text, text: str) -> bool:
@@ -291,7 +296,7 @@ def evil(place: Place, rng: random.Random) -> Any:
         before = [] if place.missing else list(place.holder[place.key])
         return before + [{"t": 1.7e9, "e": "note", "text": text} for text in EVIL]
     if isinstance(kind, Text) and rng.random() < 0.7:
-        fits = [text for text in EVIL if _fits(kind, text)]
+        fits = [text for text in (*EVIL, *_like(kind, rng)) if _fits(kind, text)]
         if fits:
             return rng.choice(fits)
     return rng.choice(EVIL)

@@ -24,7 +24,8 @@ from typing import Any
 
 import psutil
 
-from cockpit.base.record import ENV_RUN, EVENTS, LAUNCHER_LOG, SIZES, rank_log
+from cockpit.base.kept import NAME as EVIDENCE_NAME
+from cockpit.base.record import ENV_RUN, EVENTS, EVIDENCE, LAUNCHER_LOG, SIZES, rank_log
 from cockpit.core.ranks import read_ranks
 from tests.hostile import quick
 from tests.hostile.frames import Outcome
@@ -47,7 +48,8 @@ KILL_S = 75.0
 ROOM = 64 << 20
 """Bytes that a case may leave here."""
 
-WATCHES = ("run", "attach", "stop", "app", "logs", "metrics")
+WATCHES = ("run", "attach", "stop", "logs", "metrics")
+"""The app is not among them: it looks for a time of its own and leaves, so one that does not hangs."""
 CODES = {
     "run": {0, 1, 3},
     "attach": {0, 1, 3},
@@ -67,7 +69,8 @@ _TROUBLE = re.compile(
 )
 _OURS = re.compile(
     r"state/cockpit/runs/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/(manifest\.json|(journal|pace)\.jsonl|lock"
-    r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+)"
+    r"|(reports|files)/(manifest\.json|000[01]-(bad|good)/[\w./-]+)|stacks/[\w.-]+/[\w.-]+"
+    rf"|{EVIDENCE}/000[01]-(bad|good)/{EVIDENCE_NAME})"
     r"|state/cockpit/copied\.txt"  # the app has keys that copy
     r"|tmp/cockpit-\d+/bin/py-spy-[0-9a-f]+"  # on the node, which said that it has none
 )

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.hostile import mutations, values
+from cockpit.base.record import EVENTS, EVIDENCE
+from tests.hostile import evidence, mutations, values
 from tests.hostile.quick import BAD, REPO
 from tests.waiting import until
 
@@ -149,7 +150,7 @@ def damage(folder: Path, rng: random.Random) -> None:
     name = rng.choice((*FILES, "events.jsonl", "record.json", "sizes.jsonl"))
     path = folder / name
     was = path.read_bytes() if path.is_file() else b""
-    match rng.randrange(7):
+    match rng.randrange(8):
         case 0:
             _remove(path)
         case 1:
@@ -173,12 +174,32 @@ def damage(folder: Path, rng: random.Random) -> None:
                 _write(folder / f"rank-{number}.log", b"not mine\n")
         case 5:
             _write(folder / "reports" / f"{rng.choice(('x', chr(27), 'a b'))}.nsys-rep", b"report")
+        case 6:
+            _evidence(folder, rng)
         case _ if name.endswith(".json") and was:
             _write(path, _rewritten(was, rng))
         case _:
             lines = b"".join(mutations.line(rng) + b"\n" for _ in range(rng.choice((1, 50))))
             events = folder / "events.jsonl"  # an earlier damage may have taken it away
             _write(events, (events.read_bytes() if events.is_file() else b"") + lines)
+
+
+def _evidence(folder: Path, rng: random.Random) -> None:
+    """Evidence that no supervisor has kept, and a run record that names it; some of it makes sense."""
+    place = folder / EVIDENCE
+    told = b""
+    for number in range(rng.choice((1, 3, 250))):
+        name = f"20261123-{number:06}-{rng.choice(('stall', 'failure', 'asked'))}.evidence"
+        data = rng.choice((evidence.file, evidence.rewritten))(rng)
+        try:
+            place.mkdir(exist_ok=True)
+        except OSError:
+            return  # the run folder was replaced by something else
+        _write(place / rng.choice((name, name, "x.evidence")), data)
+        told += json.dumps({"t": evidence.AT, "e": "evidence", "why": "stall", "file": name}).encode() + b"\n"
+    events = folder / EVENTS
+    if events.is_file():
+        _write(events, told + events.read_bytes())
 
 
 def _rewritten(data: bytes, rng: random.Random) -> bytes:

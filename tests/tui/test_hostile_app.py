@@ -24,7 +24,7 @@ from cockpit.tui.look.units import clock_text, day_text, number_text, part_text,
 from cockpit.tui.run.detail_lines import About, detail_lines
 from cockpit.tui.run.screen import RunScreen
 from tests.hostile.app import PANES, SIZE, bad_characters, drive, drive_stacks, lives
-from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases
+from tests.hostile.app_cases import EVIL, FACTS, MUTATIONS, cases, dumps
 from tests.tui.scenes import Scene, played, settled, text_of, until
 from tests.tui.stage import Stage
 
@@ -44,6 +44,10 @@ def test_cases_are_the_same_for_a_seed() -> None:
 
 
 def test_stacks_of_every_kind() -> None:
+    found = list(dumps(8, 32))
+    assert sum(bool(dump.threads) for dump in found) > 10, "hardly any dump comes through the gate"
+    assert sum(dump.deputy is not None for dump in found) > 5
+    assert sum(dump.lock is not None for dump in found) > 5
     assert asyncio.run(drive_stacks(8, 32)) == 32
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
-from cockpit.base.fields import Caller, Identity, Target
+from cockpit.base.fields import CALLERS, Caller, Identity, Target
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -48,6 +48,9 @@ class Known:
     pool: LinkPool | None = None
     told: Mapping[str, OutputsAnswer] = field(default_factory=dict)
 
+
+WAYS_A_RANK = 4
+"""Connections that one rank's output may leave its node by: two of its own, two of its launcher's."""
 
 Answers = dict[str, tuple[str, OutputsAnswer]]
 """What nodes say about the outputs of a job, each with the name of its machine."""
@@ -117,10 +120,18 @@ async def _outputs(pool: LinkPool, node: str, request: verbs.Outputs) -> tuple[s
 
 
 def _callers(job: Job, answers: Answers) -> list[Caller]:
-    """The connections by which output leaves its node; a node speaks of its own ranks only."""
-    told = [(node, caller) for node, (_, answer) in answers.items() for caller in answer.callers]
-    own = {node: {rank for rank, one in job.ranks.items() if one.node == node} for node in answers}
-    return [replace(one, ranks=tuple(rank for rank in one.ranks if rank in own[node])) for node, one in told]
+    """The connections by which output leaves its node; a node speaks of its own ranks only.
+
+    All nodes are asked for all of them in one request, which one node must not fill.
+    """
+    found: list[Caller] = []
+    for node, (_, answer) in answers.items():
+        own = {rank for rank, one in job.ranks.items() if one.node == node}
+        told = [
+            replace(one, ranks=tuple(rank for rank in one.ranks if rank in own)) for one in answer.callers
+        ]
+        found += [one for one in told if one.ranks][: WAYS_A_RANK * len(own)]
+    return found[: CALLERS.most]
 
 
 async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterable[str]) -> Answers:

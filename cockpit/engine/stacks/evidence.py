@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cockpit import paths
 from cockpit.base import kept, verbs
-from cockpit.base.gate import Malformed
+from cockpit.base.gate import TIME, Malformed
 from cockpit.base.record import EVIDENCE
 from cockpit.base.recorder.unpacking import unpack as unpack_trace
 from cockpit.base.shell import quote
@@ -187,6 +187,11 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
     :param ahead_s: its clock minus ours
     :raises Malformed: it makes no sense
     """
+
+    def ours(at: float) -> float:
+        # A clock that is far off moves a time out of the calendar: it could be neither shown nor saved.
+        return max(TIME.least, min(at - ahead_s, TIME.most))
+
     found = kept.parsed(data)
     head = found.head
     own = set(node.ranks)
@@ -206,14 +211,14 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
             raise Malformed(f"the recorder of rank {one.rank}")
         traces = (unpack_trace(each, lambda text: one_line(text, limit=_TEXT)) for each in packed_traces)
         shifted = tuple(trace.shifted(-round(ahead_s * 1e6)) for trace in traces)
-        recorded[one.rank] = Recorded(round((one.at - ahead_s) * 1e6), shifted)
-    steps = {one.rank: Done(one.step, one.at - ahead_s) for one in head.steps if one.rank in own}
+        recorded[one.rank] = Recorded(round(ours(one.at) * 1e6), shifted)
+    steps = {one.rank: Done(one.step, ours(one.at)) for one in head.steps if one.rank in own}
     usual = sorted(one.usual_s for one in head.steps if one.usual_s is not None and one.usual_s >= 0)
     return Testimony(
         node.name,
-        head.t - ahead_s,
+        ours(head.t),
         head.why,
-        None if head.since is None else head.since - ahead_s,
+        None if head.since is None else ours(min(head.since, head.t)),
         tuple(rank for rank in head.failed if rank in own),
         one_line(head.boot_id, limit=60),
         tuple(one_line(text, limit=300) for text in head.trouble),
