@@ -217,8 +217,8 @@ class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Seek(Request["answers.SeekAnswer", "answers.Nothing"]):
-    """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`, `match`:
-    and a Python program that is none"""
+    """ranks with these tags; empty: all; `dir`: of this run folder, as runs may have one name; `pid`,
+    `match`: and a Python program that is none"""
 
     run: str = bound(_NAME, "")
     node: str = bound(_NAME, "")
