@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests side by side: most wait for something; more than a few would starve each other's launches.
-JOBS ?= 4
+# Tests side by side: most wait for something; many more would starve each other's launches.
+JOBS ?= 6
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test quick check lint hostile slowpool faultpool bench snapshots screenshots docs coldstart clean

@@ -104,7 +104,8 @@ def seek(call: Call) -> Dict[str, Any]:
     """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
 
     Request: ``run``, ``node`` and ``dir`` (each may be empty): only processes with these tags.
-    ``pid`` or ``match``: a Python program that is no rank is taken as the only one of a job; ``why`` says why there is none.
+    ``pid`` or ``match``: a Python program that is no rank is taken as the only one of a job; ``why`` says
+    why there is none.
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
     user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
     below a wrapper, and ``inferred`` says of a rank whose environment is silent how its number was found.
