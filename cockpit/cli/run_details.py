@@ -34,7 +34,7 @@ from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.units import span_text
 
 EVIDENCE = 3
-"""Moments that nodes kept of which is told."""
+"""Moments of kept evidence that are shown, at most."""
 
 
 def show(

@@ -71,7 +71,7 @@ async def show(folder: RunFolder, *, as_json: bool) -> int:
 
 
 async def fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[Shown]:
-    """What its nodes have kept of a run; a node that cannot give it is told of."""
+    """The evidence that the nodes of a run kept; prints a warning for each node that cannot send it."""
     shown, errors = await gather(folder, model, pool.lend, lacking(folder, model))
     for name, error in errors.items():
         complain(CockpitError(f"its evidence cannot be had: {error.what}", where=name))

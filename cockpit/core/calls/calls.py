@@ -25,7 +25,7 @@ KINDS = {
 """What a call may be about."""
 
 STALL_EVERY_S = 600.0
-"""Least seconds between two calls about a run that stands still: what waits is told if it is still so."""
+"""Minimum seconds between two calls about a stalled run; a call held back is sent if the stall lasts."""
 
 CAUSE_S = 1.5
 """Seconds from a failure to its call: the last lines of the rank arrive, and often the run is over then."""

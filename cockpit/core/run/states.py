@@ -222,7 +222,7 @@ class Run:
         self.ranks: dict[int, Rank] = {}
         self.stop_reason = ""
         self.hung = False
-        """Whether the watch has stopped it, as it was stalled: a cockpit was told to (``--on-hang stop``)."""
+        """Whether the watch stopped the run because it was stalled (``--on-hang stop``)."""
         self.watch = Watching()
         self.job_end = ""
         """Why whoever lent the nodes has ended the run, in one sentence; empty: nobody has."""

@@ -26,7 +26,7 @@ RULES: tuple[type[Rule], ...] = (Loss, Throughput, Disk, Checkpoint, TimeLimit, 
 """All rules; the switch of each has its id."""
 
 AGAIN_S = 60.0
-"""What still is so is told again: a ``cockpit ps`` beside this cockpit then knows that it is."""
+"""A notice that still holds is repeated, so that a ``cockpit ps`` elsewhere knows it is current."""
 
 ALIKE_S = 5.0
 """Two clocks that advance by amounts more different than this: one was set, or this machine slept."""
@@ -61,7 +61,7 @@ class Watch:
         self._linked = True
         self._attempts = 0
         self.said_step: tuple[int, float] | None = None
-        """The last step that the run's log told of, and when (unix seconds)."""
+        """The last step in the run's log, and when it was logged (unix seconds)."""
 
     @property
     def limit(self) -> TimeLimit | None:
