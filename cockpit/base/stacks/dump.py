@@ -104,8 +104,8 @@ class Process(NamedTuple):
     :param switches: how often its main thread has gone to sleep by itself so far
     :param children: processes below it
     :param idle_s: for how long its main thread has not run at all, until it was looked at; -1: unknown
-    :param switches_after: :attr:`switches` after py-spy released it: later switches are not caused by sampling;
-        -1: unknown
+    :param switches_after: :attr:`switches` after py-spy released it: later switches are not caused by
+        sampling; -1: unknown
     :param io_bytes: what its main thread has read and written so far
     """
 

@@ -13,7 +13,7 @@ from cockpit.core.run.notices.rule import About, Rule, Seen
 from cockpit.core.run.states import Run
 
 LOOKS, MOST = 12, 10
-"""Looks that count, one in 5 s; held down in so many of them is told, in none is over."""
+"""Looks that count, one every 5 s: throttled in at least ``MOST`` is a notice, in none ends it."""
 
 XIDS = {
     31: "a page fault: the program's own mistake, as a rule",
