@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
@@ -20,6 +18,7 @@ from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.run.banner import Banner
 
 GROUPS = 3
 """At most this many ways in which other ranks ended are listed."""
@@ -31,7 +30,7 @@ AGES = 1e9
 """Seconds (three decades): a longer span between two ranks is not real: a node may send any time."""
 
 
-class FailureBanner(Widget):
+class FailureBanner(Banner):
     """Up to three lines; none while nothing has failed, and nothing is about to.
 
     :param keys: the key of a command, by its id
@@ -51,13 +50,11 @@ class FailureBanner(Widget):
         f"failure-banner--{name}" for name in ("bad", "strong", "warn", "dim")
     }
 
-    class Pressed(Message):
+    class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the rank's log."""
 
     def __init__(self, *, keys: Callable[[str], str] = str, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._keys = keys
-        self.lines: list[list[Part]] = []
+        super().__init__(keys=keys, id=id)
         self._told: tuple[dict[str, list[int]], Part] | None = None
         """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
 
@@ -67,27 +64,12 @@ class FailureBanner(Widget):
         :param stops_at: when the failure policy stops the rest, unix seconds
         :param now: unix seconds
         """
-        lines = self._lines(model, cause, stops_at, now)
-        if lines == self.lines:
-            return
-        taller = len(lines) != len(self.lines)
-        self.lines = lines
-        self.set_class(bool(lines), "-shown")
-        self.refresh(layout=taller)
+        self.set_lines(self._lines(model, cause, stops_at, now))
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many lines as there are."""
-        return len(self.lines)
-
-    def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y >= len(self.lines):
-            return Strip.blank(width, self.rich_style)
+    def drawn_line(self, y: int) -> Strip:
+        """One of the lines."""
         edge = "warn" if self.lines[0][0].pieces[0][1] == "warn" else "bad"
-        return drawn(self, "failure-banner", [("▌ ", edge), *fit(self.lines[y], width - 3)])
-
-    def on_click(self) -> None:
-        self.post_message(self.Pressed())
+        return drawn(self, "failure-banner", [("▌ ", edge), *fit(self.lines[y], self.size.width - 3)])
 
     def _lines(
         self, model: RunModel, cause: Finding | None, stops_at: float | None, now: float

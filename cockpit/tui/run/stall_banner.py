@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.ranks import nodes_text
@@ -17,13 +15,14 @@ from cockpit.core.run.standstill import span
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text
 from cockpit.tui.panes.line import Part, drawn, fit
+from cockpit.tui.run.banner import Banner
 from cockpit.tui.run.stall import stands_still
 
 LABEL = 10
 """Columns of what a line is about."""
 
 
-class StallBanner(Widget):
+class StallBanner(Banner):
     """Up to five lines, three where there is little room; none while the run does not stand still.
 
     :param keys: the key of a command, by its id
@@ -43,17 +42,15 @@ class StallBanner(Widget):
         f"stall-banner--{name}" for name in ("who", "strong", "edge", "dim")
     }
 
-    class Pressed(Message):
+    class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the stacks."""
 
     def __init__(
         self, *, keys: Callable[[str], str] = str, ascii_only: bool = False, id: str | None = None
     ) -> None:
-        super().__init__(id=id)
-        self._keys = keys
+        super().__init__(keys=keys, id=id)
         self._edge = "| " if ascii_only else "▌ "
         self._certainty = ""
-        self.lines: list[list[Part]] = []
 
     def show(self, model: RunModel, now: float, *, low: bool) -> None:
         """Draw what is known.
@@ -61,31 +58,20 @@ class StallBanner(Widget):
         :param now: unix seconds
         :param low: there is room for three lines only
         """
-        lines = list(self._lines(model, now, low=low)) if stands_still(model) else []
-        if lines == self.lines:
-            return
-        taller = len(lines) != len(self.lines)
-        self.lines = lines
-        self._certainty = model.watch.finding.certainty if model.watch.finding is not None else ""
-        self.set_class(bool(lines), "-shown")
-        self.refresh(layout=taller)
+        certainty = model.watch.finding.certainty if model.watch.finding is not None else ""
+        if certainty != self._certainty:
+            self._certainty = certainty
+            self.refresh()
+        self.set_lines(list(self._lines(model, now, low=low)) if stands_still(model) else [])
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many lines as there are."""
-        return len(self.lines)
-
-    def render_line(self, y: int) -> Strip:
+    def drawn_line(self, y: int) -> Strip:
+        """One of the lines."""
         width = self.size.width
-        if y >= len(self.lines):
-            return Strip.blank(width, self.rich_style)
         right = one_line(self._certainty, limit=20) if y == 0 else ""
         pieces = fit(self.lines[y], width - 3 - (cell_len(right) + 2 if right else 0))
         gap = width - 3 - cell_len(right) - sum(cell_len(text) for text, _ in pieces)
         end = [(" " * max(0, gap), ""), (right, "who")] if right else []
         return drawn(self, "stall-banner", [(self._edge, "edge"), *pieces, *end])
-
-    def on_click(self) -> None:
-        self.post_message(self.Pressed())
 
     def _lines(self, model: RunModel, now: float, *, low: bool) -> Iterator[list[Part]]:
         found = model.watch.finding
