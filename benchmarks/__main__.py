@@ -28,6 +28,7 @@ from benchmarks import (
     folding,
     footprint,
     logs,
+    node,
     probe,
     ranks,
     readings,
@@ -37,6 +38,7 @@ from benchmarks import (
     uilag,
     watch,
     watched,
+    works,
 )
 from benchmarks.measure import FOLDER, BenchmarkError
 from benchmarks.table import Result, page, render
@@ -57,6 +59,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "watched": watched.run,
     "watch": watch.run,
     "probe": probe.run,
+    "node": node.run,
     "uilag": uilag.run,
     "ranks": ranks.run,
     "firstframe": firstframe.run,
@@ -66,6 +69,7 @@ ALL: dict[str, Callable[[], Result]] = {
     "dumped": stacks.dumped,
     "bombs": bombs.run,
     "readings": readings.run,
+    "works": works.run,
     "causes": causes.run,
 }
 IN_LAB = ("connect", "doctor", "preflight", "attach", "logs", "collect", "stacks")

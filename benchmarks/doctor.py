@@ -68,7 +68,7 @@ def preflight() -> Result:
 
 
 _SHARED = "cores of the nodes' own: what they look at beside their facts is done on the same cores"
-_CODE = "byte code in place of sources where the node has the same Python (docs/decisions.md)"
+_CODE = "its login shell, two Pythons that are started, and what they import (docs/decisions.md)"
 _MISSING = (
     "cores of the nodes' own: each of them starts a Python, a login shell and a Python of the ranks, "
     "and here they all do so on the same cores."

@@ -36,7 +36,7 @@ def run() -> Result:
         for each in sides.values():
             wait(each.ready, "the ranks", 150)
         began, before = time.monotonic(), {name: each.ours() for name, each in sides.items()}
-        found = interleave({name: each.window for name, each in sides.items()}, ROUNDS)
+        windows = interleave({name: each.window for name, each in sides.items()}, ROUNDS)
         passed = time.monotonic() - began
         percent = {
             name: [100 * (each.ours() - before[name]) / passed / RANKS] for name, each in sides.items()
@@ -44,10 +44,16 @@ def run() -> Result:
         memory = {name: [megabytes(rank, "rss") for rank in each.ranks()] for name, each in sides.items()}
         own = {name: [megabytes(rank, "uss") for rank in each.ranks()] for name, each in sides.items()}
         rings = [ring.stat().st_size for ring in sides["on"].rings()]
-        usual_s = median(found["on"]) / 1000
+    found, cpu = ({name: [one[at] for one in each] for name, each in windows.items()} for at in (0, 1))
+    usual_s = median(found["on"]) / 1000
     band = Figure("off, against off again (A/A)", found["off"], found["off again"], "ms")
     step = Figure(
         "a step, probe on, against off", found["on"], found["off"], "ms", max(band.ratios), False, _SLOW
+    )
+    cpu_band = Figure("its CPU, off, against off again (A/A)", cpu["off"], cpu["off again"], "ms")
+    most = max(cpu_band.ratios)
+    cpu_step = Figure(
+        "CPU of a rank in a step, on, against off", cpu["on"], cpu["off"], "ms", most, False, _SLOW
     )
     levels = [
         *(Level(f"a rank, RSS, probe {name}", memory[name], "MB") for name in SIDES),
@@ -63,9 +69,10 @@ def run() -> Result:
         "probe",
         f"{RANKS} ranks of a DDP toy, {ROUNDS} windows of {STEPS} steps in turn, watched",
         {"cockpit": "cockpit run … --probe auto", "other": "cockpit run … --probe off"},
-        [step, band],
+        [step, band, cpu_step, cpu_band],
         levels,
         [
+            "The CPU of ranks is as exact as a clock tick of 10 ms in a window allows; see also: node.",
             "Our processes are agent, supervisor and wrappers.",
             "The aim is the upper end of the A/A band of these minutes. While one trains, the others wait.",
         ],
@@ -90,13 +97,15 @@ class _Training:
         """Whether it waits to be told."""
         return all(f"phase {self._phase}\n" in self.here.log(rank).read_text() for rank in range(RANKS))
 
-    def window(self) -> float:
-        """Milliseconds of a step."""
-        began = time.perf_counter()
+    def window(self) -> tuple[float, float]:
+        """Milliseconds of a step, and those of CPU that a rank takes in it."""
+        ranks = self.ranks()
+        began, before = time.perf_counter(), sum(map(cpu_s, ranks))
         (self.folder / f"{self._phase}.go").touch()
         self._phase += 1
         wait(self.ready, "some steps")
-        return 1000 * (time.perf_counter() - began) / STEPS
+        cpu = (sum(map(cpu_s, ranks)) - before) / RANKS
+        return 1000 * (time.perf_counter() - began) / STEPS, 1000 * cpu / STEPS
 
     def ranks(self) -> list[Any]:
         """Its training processes."""

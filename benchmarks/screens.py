@@ -6,6 +6,7 @@ Prints one JSON object.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -51,6 +52,7 @@ while time.time() < until:
 async def opened(flight: Flight) -> AsyncIterator[tuple[CockpitApp, Pilot[Any]]]:
     """The app on a run, once its screen is there."""
     app = CockpitApp(flight, Config(ascii=False))
+    app.settled = gc.freeze  # as on a terminal
     async with app.run_test(size=SIZE) as pilot:
         await until(lambda: isinstance(app.screen, RunScreen), "the run's screen")
         yield app, pilot
@@ -178,7 +180,7 @@ async def ranks(rounds: int) -> dict[str, Any]:
             "scroll": ("down", "pagedown"),
             "select": ("right", "left"),
             "filter": ("slash", "7", "escape"),
-            "pace": ("6", "right", "2"),
+            "pace": ("6", "right_square_bracket", "2"),
         }
         for _ in range(rounds):
             for what, pressed in keys.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,6 @@ LOCAL = "cockpit.toml"
 """The settings of one project, in the working directory."""
 
 _TABLES = ("quotas", "notices", "watch", "evidence", "keys")
-
-_OWN = ("notify",)
-"""Keys that count in a person's own settings only: a folder that one got from others runs nothing."""
 
 SEE = "see docs/config.md"
 
@@ -150,7 +147,11 @@ def load() -> Config:
             wrong.append(error)
             continue
         if path == Path(LOCAL):
-            wrong += [_not_here(name) for name in _OWN if found.get(name)]
+            wrong += _not_here(found, merged)
+            # A folder may take care, not take it away.
+            found.pop("notify", None)
+            if merged.get("read_only"):
+                found["read_only"] = True
         if found.get("keys"):
             files.append(str(path))
         for name in _TABLES:
@@ -164,9 +165,25 @@ def load() -> Config:
     return Config(**merged | tables, where=" and ".join(files))
 
 
-def _not_here(name: str) -> CockpitError:
-    what = f"key {name!r}: is a command, and a project's settings run none"
-    return CockpitError(what, where=LOCAL, hint=f"put it into {paths.config()}, or give --{name}")
+def _not_here(found: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[CockpitError]:
+    """What a project's settings must not say: a folder that one got from others runs and stops nothing.
+
+    :param own: the person's own settings
+    """
+
+    def error(name: str, what: str, option: str) -> CockpitError:
+        hint = f"put it into {paths.config()}, or give {option}"
+        return CockpitError(f"key {name!r}: {what}", where=LOCAL, hint=hint)
+
+    watch, own_watch = found.get("watch", {}), own.get("watch", {})
+    if found.get("notify"):
+        yield error("notify", "is a command, and a project's settings run none", "--notify")
+    if watch.get("on_hang", "note") != "note":
+        yield error("on_hang", "a project's settings stop no run", "--on-hang stop")
+    least = own_watch.get("hang_after", Watch.hang_after)
+    if own_watch.get("on_hang") == "stop" and watch.get("hang_after", least) < least:
+        what = f"your own settings stop runs that hang, after {least:g} s: a project's make it no sooner"
+        yield error("hang_after", what, "--hang-after")
 
 
 def _table() -> Table:

@@ -14,7 +14,7 @@ from cockpit import config, paths
 from cockpit.cli import terminal
 from cockpit.cli.parsing import Parser
 from cockpit.cli.verbs import where
-from cockpit.engine.watching import WatchOptions
+from cockpit.core.watch.options import WatchOptions
 from cockpit.errors import CockpitError, Exit
 
 DOCS = Path(__file__).parent.parent / "docs" / "config.md"
@@ -204,8 +204,8 @@ def test_a_wrong_setting_of_the_watch_is_said(local: Write, text: str, why: str)
         config.load()
 
 
-def test_options_of_the_watch_come_before_its_settings(local: Write) -> None:
-    local('[watch]\nhang_after = 60\non_hang = "stop"\n')
+def test_options_of_the_watch_come_before_its_settings(mine: Write) -> None:
+    mine('[watch]\nhang_after = 60\non_hang = "stop"\n')
     parser = Parser("run", "Launch.")
     terminal.add_options(parser)
     assert terminal.watch_options(parser.parse_args([])) == WatchOptions(True, 60.0, "stop")
@@ -213,6 +213,8 @@ def test_options_of_the_watch_come_before_its_settings(local: Write) -> None:
     assert terminal.watch_options(parser.parse_args(words)) == WatchOptions(False, 5.0, "note")
     with pytest.raises(CockpitError, match="must be more than 0; --no-watch"):
         terminal.watch_options(parser.parse_args(["--hang-after", "0"]))
+    with pytest.raises(CockpitError, match="with --no-watch nobody notices that the run hangs"):
+        terminal.watch_options(parser.parse_args(["--no-watch", "--on-hang", "stop"]))
 
 
 def test_the_example_of_the_docs_is_read(local: Write) -> None:
@@ -228,3 +230,29 @@ def test_where_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["own themes"] == str(paths.themes())
     assert where.main([]) == Exit.OK
     assert f"{paths.config()}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('notify = "touch owned"', "key 'notify': is a command, and a project's settings run none"),
+        ('[watch]\non_hang = "stop"', "key 'on_hang': a project's settings stop no run"),
+        ("[watch]\nhang_after = 1.0", "key 'hang_after': your own settings stop runs that hang, after 60 s"),
+    ],
+)
+def test_a_project_runs_nothing_and_stops_nothing(mine: Write, local: Write, text: str, wrong: str) -> None:
+    mine('[watch]\nhang_after = 60.0\non_hang = "stop"\n')
+    local(text)
+    (line,) = said()
+    assert line.startswith(f"{config.LOCAL}: {wrong}")
+
+
+def test_a_project_may_watch_otherwise_and_takes_no_care_away(mine: Write, local: Write) -> None:
+    mine("read_only = true\nnotify = 'page-me'\n")
+    local('read_only = false\nnotify = ""\n[watch]\nhang_after = 1.0\non_hang = "note"\n')
+    assert config.load().watch == config.Watch(hang_after=1.0)
+    assert config.load().read_only
+    assert config.load().notify == "page-me"
+    mine('[watch]\non_hang = "stop"\n')
+    local('[watch]\nhang_after = 300.0\non_hang = "note"\n')
+    assert config.load().watch == config.Watch(hang_after=300.0, on_hang="note")

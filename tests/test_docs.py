@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.errors import Exit
 from tests.tables import DRAWN, PACKAGES, ROOT, renewed
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
@@ -41,6 +42,15 @@ def help_of(verb: str, cockpit: tuple[str, ...]) -> str:
         check=False,
     )
     return done.stdout if done.returncode == 0 else ""
+
+
+def test_exit_codes_are_those_there_are_and_the_same_on_both_pages() -> None:
+    first, whole = (
+        re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / name).read_text(), re.MULTILINE)
+        for name in ("README.md", "docs/exit-codes.md")
+    )
+    assert first == whole
+    assert [int(code) for code, _ in whole] == list(Exit)
 
 
 @pytest.mark.parametrize("name", DRAWN)

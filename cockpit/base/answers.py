@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 from cockpit.base.events import (
@@ -33,6 +32,7 @@ from cockpit.base.frames import MAX_PAYLOAD
 from cockpit.base.gate import (
     COUNT,
     FILE_NAME,
+    FILE_PATH,
     FLAG,
     PATH,
     PID,
@@ -56,6 +56,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    dataclass,
     maybe,
 )
 
@@ -83,6 +84,8 @@ class Hello:
     boot_id: str = bound(WORD)
     t: float = bound(TIME)
     base: str = bound(PATH)
+    booted: Optional[float] = maybe(TIME)
+    """When its first process began, on its clock; in a container that is the container's."""
 
 
 @dataclass(frozen=True)
@@ -341,11 +344,12 @@ class Stuck:
 
 @dataclass(frozen=True)
 class SeekAnswer:
-    """the ranks' main processes, jobs of other users, processes that cannot be looked at; `why` a program
-    that was named is not among them"""
+    """the ranks' main processes, jobs of other users, their other Python programs, processes that cannot be
+    looked at; `why` a program that was named is not among them"""
 
     ranks: Tuple[FoundRank, ...] = bound(ListOf(Of(FoundRank), RANKS_A_NODE))
     others: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
+    pythons: Tuple[OtherJob, ...] = bound(ListOf(Of(OtherJob), 1000), ())
     stuck: Tuple[Stuck, ...] = bound(ListOf(Of(Stuck), 1000), ())
     machine: Optional[str] = maybe(Text(255))
     why: str = bound(SENTENCE, "")
@@ -493,7 +497,7 @@ class NamedFile:
     :param id: the same for one file, from whichever node it is seen
     """
 
-    path: str = bound(PATH)
+    path: str = bound(FILE_PATH)
     dir: str = bound(PATH)
     file: str = bound(FILE_NAME)
     size: int = bound(SIZE)

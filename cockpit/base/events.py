@@ -7,7 +7,6 @@ cockpit's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base.gate import (
@@ -39,6 +38,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    dataclass,
     maybe,
     plain,
     read,
@@ -104,7 +104,8 @@ class RankStarted(Fact):
 
 @dataclass(frozen=True)
 class RankExited(Fact):
-    """`by`: `wrapper`, or `supervisor`, which inherited it; either `code` or `signal` is null"""
+    """`by`: `wrapper`, or `supervisor`, which inherited it; either `code` or `signal` is null; `oom_kills`:
+    processes of its cgroup that the kernel killed for lack of memory while it ran; null: not known"""
 
     rank: int = bound(RANK)
     attempt: int = bound(STARTS, 0)
@@ -115,6 +116,7 @@ class RankExited(Fact):
     utime_s: Optional[float] = maybe(SECONDS)
     stime_s: Optional[float] = maybe(SECONDS)
     by: str = bound(WORD, "")
+    oom_kills: Optional[int] = maybe(COUNT)
 
     def __post_init__(self) -> None:
         """Refuse an end that is none."""

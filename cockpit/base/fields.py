@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Tuple
 
 from cockpit.base import record
@@ -77,7 +76,7 @@ class Identity:
     ticks: int = bound(TICKS)
 
 
-@dataclasses.dataclass(frozen=True)  # what a run's record says is derived from it
+@dataclass(frozen=True)
 class RunIdentity:
     """What an agent itself needs from ``record.json``."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen: bool) -> Callable[[Type[T]], Type[T]]:
-        """As that of dataclasses, whose generated methods cost an agent half a millisecond a class."""
+        """As that of dataclasses, whose generated methods cost each start half a millisecond a class."""
 
         def made(definition: Type[T]) -> Type[T]:
             for method in (__init__, __eq__, __hash__, __repr__, __setattr__):
@@ -46,19 +46,25 @@ else:
             return dataclasses.dataclass(init=False, repr=False, eq=False)(definition)
 
         def __init__(self: Any, *values: Any, **named: Any) -> None:
-            fields = dataclasses.fields(self)
-            given = {**dict(zip([field.name for field in fields], values)), **named}
-            if len(given) != len(values) + len(named) or not given.keys() <= {field.name for field in fields}:
-                raise TypeError("%s: not its fields: %s %s" % (type(self).__name__, values, named))
-            for field in fields:
-                if field.name not in given:
-                    if field.default_factory is not dataclasses.MISSING:
-                        given[field.name] = field.default_factory()
-                    elif field.default is not dataclasses.MISSING:
-                        given[field.name] = field.default
-                    else:
-                        raise TypeError("%s: no %s" % (type(self).__name__, field.name))
+            kind = type(self)
+            names, defaults, factories, check = _parts.get(kind) or _parts.setdefault(
+                kind, _taken_apart(kind)
+            )
+            given = {**defaults, **named}
+            if values:
+                first = dict(zip(names, values))
+                if len(first) < len(values) or not named.keys().isdisjoint(first):
+                    raise TypeError("%s: too many values: %s %s" % (kind.__name__, values, named))
+                given.update(first)
+            for name, factory in factories:
+                if name not in given:
+                    given[name] = factory()
+            if given.keys() != names.keys():
+                odd = given.keys() ^ names.keys()
+                raise TypeError("%s: unknown or missing: %s" % (kind.__name__, ", ".join(sorted(odd))))
             vars(self).update(given)
+            if check is not None:
+                check(self)
 
         def __eq__(self: Any, other: object) -> bool:
             return type(self) is type(other) and vars(self) == vars(other)
@@ -76,6 +82,20 @@ else:
             raise dataclasses.FrozenInstanceError("cannot assign to field %r" % name)
 
         return made
+
+    _Parts = Tuple[Dict[str, None], Dict[str, Any], List[Tuple[str, Callable[[], Any]]], Any]
+    _parts: Dict[Type[Any], _Parts] = {}
+
+    def _taken_apart(kind: Type[Any]) -> _Parts:
+        """Its fields in their order, the defaults, those that make a default, and the class's own check."""
+        fields = dataclasses.fields(kind)
+        missing = dataclasses.MISSING
+        return (
+            dict.fromkeys(field.name for field in fields),
+            {field.name: field.default for field in fields if field.default is not missing},
+            [(field.name, field.default_factory) for field in fields if field.default_factory is not missing],
+            getattr(kind, "__post_init__", None),
+        )
 
 
 class FieldKind:
@@ -112,6 +132,10 @@ class Whole(FieldKind):
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
             return value
         raise _not("an integer from %d to %d" % (self.least, self.most), value)
+
+    def nearest(self, value: int) -> int:
+        """The value, or the bound that it is beyond: some file systems report what cannot be."""
+        return min(max(self.least, value), self.most)
 
 
 @dataclass(frozen=True)
@@ -360,10 +384,14 @@ SECONDS = Number(-(1 << 36), 1 << 36)
 """A length of time, or a difference of clocks."""
 RUN_NAME = Text(64, RUN_NAME_RULE)
 NODE_NAME = Text(255, r"[^\0]+")
-FILE_NAME = Text(255, r"(?!\.\.?\Z)[^/\0]+")
+_NEVER = r"\0\ud800-\udc7f\udd00-\udfff"
+"""In no name of a file: zero, and surrogates that stand for no byte: no path could be made of them."""
+FILE_NAME = Text(255, r"(?!\.\.?\Z)[^/%s]+" % _NEVER)
 """The name of a file in a folder, never a path."""
-PATH = Text(4096, r"/[^\0]*")
+PATH = Text(4096, r"/[^%s]*" % _NEVER)
 """An absolute path."""
+FILE_PATH = Text(4096, r"/(?:[^%s]*/)?(?!\.\.?\Z)[^/%s]+" % (_NEVER, _NEVER))
+"""The absolute path of a file: its last part is a name."""
 WORD = Text(100)
 SENTENCE = Text(2000, cut=True)
 VARIABLES = MapOf(Text(4096), Text(8192), 10_000)

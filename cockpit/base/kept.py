@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from cockpit.base.gate import (
@@ -27,6 +26,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    dataclass,
     maybe,
     read,
 )

@@ -28,6 +28,9 @@ GONE = "(secret)"
 SHORT = 6
 """A shorter value is no secret wherever it is: it would be found in half of all texts."""
 
+A_LINE = 16
+"""A shorter line of a value, such as a key's file or JSON, may be any word."""
+
 _PIECE = r"[^\s,;&\"'<>]{1,512}"
 # Names of parameters that sign a request; as variables they are no secrets.
 _SIGNS = re.compile(r"(?:^|-)SIG(?:NATURE)?$", re.IGNORECASE)
@@ -36,6 +39,7 @@ _NAMED = re.compile(
     r"(?<![\w.-])([A-Za-z_][\w.-]{0,63})([\"']?\s{0,3}[=:]\s{0,3})"
     rf"(\"[^\"]{{0,512}}\"|'[^']{{0,512}}'|(?!//){_PIECE})"
 )
+_OPTION = re.compile(rf"(?<![\w-])(--?[A-Za-z_][\w-]{{0,63}}\s{{1,3}})(?!-)({_PIECE})")
 _SHAPED = re.compile(
     r"(?<=://)[^/\s@\"']+(?=@)"
     rf"|(?<=bearer )\s*{_PIECE}|(?<=basic )\s*{_PIECE}"
@@ -48,7 +52,8 @@ _SHAPED = re.compile(
 
 
 def without(text: str, known: Iterable[str] = ()) -> str:
-    """A text without what looks like a secret: in an address, a header, an assignment, or by its shape.
+    """A text without what looks like a secret: in an address, a header, an assignment, an option, or by its
+    shape.
 
     What it cannot know is a secret that has no name and no shape.
 
@@ -58,13 +63,15 @@ def without(text: str, known: Iterable[str] = ()) -> str:
         if len(value) >= SHORT:
             text = text.replace(value, GONE)
     text = _SHAPED.sub(GONE, text)
+    text = _OPTION.sub(lambda found: found[1] + GONE if _names_secret(found[1], found[2]) else found[0], text)
     return _without_named(text)
 
 
 def values(environ: Mapping[str, str]) -> List[str]:
-    """The values of all variables that are secrets, the longest first."""
-    found = {value for name, value in environ.items() if is_secret(name)}
-    return sorted(found, key=len, reverse=True)
+    """The values of all variables that are secrets, and the lines of such a value, the longest first."""
+    whole = {value for name, value in environ.items() if is_secret(name)}
+    lines = {line.strip() for value in whole for line in value.splitlines()}
+    return sorted(whole | {line for line in lines if len(line) >= A_LINE}, key=len, reverse=True)
 
 
 def _without_named(text: str) -> str:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 from cockpit.base.fields import TRIAL_ROUNDS
-from cockpit.base.gate import FLAG, SENTENCE, WORD, ListOf, MapOf, Maybe, Number, Text, Whole, bound, maybe
+from cockpit.base.gate import (
+    FLAG,
+    SENTENCE,
+    WORD,
+    ListOf,
+    MapOf,
+    Maybe,
+    Number,
+    Text,
+    Whole,
+    bound,
+    dataclass,
+    maybe,
+)
 
 _NAME = Text(255, cut=True)
 

@@ -90,7 +90,11 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
         return await link.call(request, deadline_s=grace + 30)
 
     ended, refused = await ask_all(pool, manifest, end, list(ends))
-    return _report(folder, ended, {**errors, **unasked, **refused}, alive, as_json=as_json)
+    code = _report(folder, ended, {**errors, **unasked, **refused}, alive, as_json=as_json)
+    if code is Exit.RANK_FAILED and not wish.hard and not as_json:
+        # The first process of a container gets SIGTERM only if it asked for it.
+        say(f"SIGTERM has not ended them; SIGKILL does: {join([*words, '--now'])}")
+    return code
 
 
 def _unasked(folder: RunFolder, words: Sequence[str]) -> CockpitError:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cockpit import paths
 from cockpit.base.shell import quote
@@ -17,8 +18,10 @@ from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, say
 from cockpit.cli.parsing import Parser, add_link_options, reach
 from cockpit.engine.links.pool import PYTHONS, LinkPool
-from cockpit.engine.stacks.parties import JobParty, find_job
 from cockpit.plans.nodes.hostfile import STDIN
+
+if TYPE_CHECKING:
+    from cockpit.engine.stacks.parties import JobParty
 
 
 def add_options(parser: Parser) -> None:
@@ -85,6 +88,9 @@ async def job_party(source: list[str], args: argparse.Namespace) -> AsyncIterato
     :param source: words of a source of nodes
     :raises CockpitError: no job, several jobs and none was named, or no node answers
     """
+    # All that looks at stacks comes along, which a run's name does without.
+    from cockpit.engine.stacks.parties import JobParty, find_job
+
     names = [host.name for host in node_options.nodes(source, args.include, args.exclude)]
     pythons = [args.python] if args.python else list(PYTHONS)
     way = reach(args)

@@ -25,6 +25,7 @@ from cockpit.core.ranks import nodes_text
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import summary
+from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.calls.caller import Caller, ways
 from cockpit.engine.keeper import keep_evidence
 from cockpit.engine.launch.prepare import Times
@@ -33,7 +34,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.session import Session
-from cockpit.engine.watching import WatchOptions, watch_stalls
+from cockpit.engine.watching import watch_stalls
 from cockpit.engine.works import watch_works
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.asking import DESK

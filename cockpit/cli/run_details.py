@@ -16,6 +16,7 @@ from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.pace.said import resumed, run_step
 from cockpit.core.ranks import mask_text
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
@@ -28,8 +29,8 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
-from cockpit.engine.run.paces import PaceBook, estimate
-from cockpit.engine.stacks.evidence import Shown, gather, lacking
+from cockpit.engine.run.paces import PaceBook, estimate, said_here
+from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.errors import CockpitError, Exit
 from cockpit.tui.look.units import span_text
 
@@ -71,6 +72,10 @@ def show(
     table(
         [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), apart.get(rank.rank), at)) for rank in ranks)]
     )
+    further = _said(folder, model, pace)
+    if further is not None:
+        out()
+        out(f"the run is at step {further:,}, says its log; ranks count steps from the start of the program")
     if named:
         out()
         out_lines(f"{page.name}: {page.url}" for _, page in named)
@@ -79,9 +84,11 @@ def show(
         out()
         out(f"{folder.path / 'journal.jsonl'}: {lines}")
     cause = _cause(folder, model)
-    if cause is not None and cause.id == "gone":
+    if cause is not None and cause.detail:
         out()
         out(f"{cause.what}: {cause.detail}")
+        where = f"at {cause.where}" if cause.where else ""
+        out_lines(f"  {text}" for text in (where, *(step.text for step in cause.steps)) if text)
     for one in kept[-EVIDENCE:]:
         out()
         out(one.sentence)
@@ -102,15 +109,26 @@ def show(
     return Exit.OK
 
 
+def _said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
+    """The last step that logs here tell, if ranks count from the start of the program and it is further.
+
+    Else it may be what was here long ago.
+    """
+    found = said_here(folder, model) if pace.relative else None
+    return found[0] if found is not None and resumed(pace, found[0]) else None
+
+
 def _about_pace(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
     """Who is slow, while the run goes on."""
     return [] if model.over else list(pace_findings(pace, folder.name))
 
 
 async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect: bool) -> list[Shown]:
-    """What the nodes of a run kept while nobody watched; see :func:`now`."""
+    """What the nodes of a run kept while nobody watched; says what it cannot fetch. See :func:`now`."""
     names = lacking(folder, model) if connect else []
-    shown, _ = await gather(folder, model, pools.of(folder.manifest).lend, names)
+    shown, errors = await gather(folder, model, pools.of(folder.manifest).lend, names)
+    for text in amiss(folder, model, names, errors):
+        say(text)
     return shown
 
 
@@ -207,17 +225,18 @@ def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[st
     ranks = [
         _rank_json(rank, model.nodes[rank.node])
         | _pace_json(rank, pace.of(rank.rank), at)
-        | {name: _apart_json(some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
+        | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()
     ]
     noticed = (*_about_pace(folder, model, pace), *findings(model, folder.name, time.time()))
     found = (job_ended(model), _cause(folder, model), *_stall(model), *noticed)
     told = [each.as_json() for each in found if each is not None]
-    step = None if pace.front is None else pace.front[0]
+    said = _said(folder, model, pace)
     return {
         "run": folder.name,
         "state": state,
-        "step": step,
+        "step": run_step(pace, said),
+        "steps_since_start": said is not None,
         "nodes": nodes,
         "ranks": ranks,
         "findings": told,
@@ -242,8 +261,8 @@ def watch_json(model: RunModel) -> dict[str, Any]:
     }
 
 
-def _apart_json(one: Slow | None) -> dict[str, Any] | None:
-    return None if one is None else {"excess": one.excess, "since_step": one.since}
+def _apart_json(pace: Pace, one: Slow | None) -> dict[str, Any] | None:
+    return None if one is None else {"excess": one.excess, "since_step": pace.apart_since(one.rank)}
 
 
 def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from cockpit.base.shell import quote
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import complain, out, out_json, table
-from cockpit.core.finding import Finding
 from cockpit.core.run.model import RunModel
-from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.join import model_now, pool_for
-from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Shown, gather, lacking
+from cockpit.engine.stacks.listed import listed
 from cockpit.errors import CockpitError, Exit
 
 NODES = "the nodes"
 COCKPIT = "cockpit"
-
-
-@dataclass(frozen=True)
-class Listed:
-    """One snapshot, with the verdict on it."""
-
-    path: Path
-    head: saved.Summary
-    found: Finding
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "path": str(self.path),
-            "t": self.head.at,
-            "ranks": self.head.ranks,
-            "samples": self.head.samples,
-            "by_nodes": self.head.by_nodes,
-            "verdict": saved.verdict_json(self.found),
-        }
 
 
 async def show(folder: RunFolder, *, as_json: bool) -> int:
@@ -53,7 +27,7 @@ async def show(folder: RunFolder, *, as_json: bool) -> int:
             if not model.over:
                 model, _ = await model_now(pool, folder.manifest)
             await fetched(folder, model, pool)
-    found = list(_listed(folder.path / "stacks"))
+    found = listed(folder.path / "stacks")
     if as_json:
         out_json([one.as_json() for one in found])
     elif not found:
@@ -76,13 +50,3 @@ async def fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[Sh
     for name, error in errors.items():
         complain(CockpitError(f"its evidence cannot be had: {error.what}", where=name))
     return shown
-
-
-def _listed(root: Path) -> list[Listed]:
-    found = []
-    for file in sorted(root.glob(f"*/{saved.MAIN}")):
-        # One that is damaged hides no other.
-        with suppress(CockpitError):
-            head = saved.head(file.parent)
-            found.append(Listed(file.parent, head, verdict(saved.load(file.parent))))
-    return sorted(found, key=lambda one: (one.head.at or 0.0, one.path.name))

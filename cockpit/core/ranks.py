@@ -32,7 +32,13 @@ _COMMA = re.compile(r",(?![^\[]*\])")  # not one in brackets
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """Rank numbers, folded: ``0-5,7``."""
-    return str(RangeSet.fromlist([str(rank) for rank in ranks]))
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def ranks_named(ranks: Iterable[int]) -> str:

@@ -206,3 +206,13 @@ def _cap_marks(match: re.Match[str]) -> str:
             marks = 0
         shown.append(_CODES[char] if marks > MAX_MARKS else char)
     return "".join(shown)
+
+
+def size(number: float) -> str:
+    """Bytes as a person says them: ``64 MB``, ``1.9 TB``."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= factor:
+            return (
+                f"{number / factor:.3g} {unit}" if number < 100 * factor else f"{number / factor:.0f} {unit}"
+            )
+    return f"{number / 1e3:.0f} kB"

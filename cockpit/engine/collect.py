@@ -37,6 +37,10 @@ GROWTH = 1 << 30
 
 _CREDIT = 8 << 20
 _TRIES = 5
+_SILENCE_S = 60.0
+"""A node that sends nothing of a file for so long is given up, or asked again."""
+_HASH_BYTES_S = 1e6
+"""A disk that is read more slowly than this is as good as none."""
 
 
 @dataclass
@@ -279,7 +283,8 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
     part = final.with_name(final.name + ".part")
     report.state = "fetching"
     # The node hashes while it sends: both take about as long.
-    wanted_task = asyncio.create_task(link.call(_digest_of(node, report), deadline_s=24 * 3600))
+    hash_s = _SILENCE_S + report.size / _HASH_BYTES_S
+    wanted_task = asyncio.create_task(link.call(_digest_of(node, report), deadline_s=hash_s))
     try:
         _make(final.parent)
         if report.path and os.path.lexists(final) and final.stat().st_size < report.size:
@@ -341,7 +346,8 @@ async def _append(link: Link, node: NodeEntry, report: Fetched, path: Path, room
         room.check(max(0, report.size - part.size))
         stream = await link.stream(_read_of(node, report))
         try:
-            async for item, data in stream.parts():
+            while (got := await stream.part(_SILENCE_S)) is not None:
+                item, data = got
                 if item.offset != report.here:
                     raise LinkError("sent another part of the file than asked for", where=node.name)
                 if report.here + len(data) > report.size + (0 if report.path else GROWTH):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cockpit.base import verbs
 from cockpit.base.condition import Gpu
 from cockpit.base.trials import RehearseItem, TrialAnswer, TrialItem
-from cockpit.core.doctor.deep import Attempt, Rehearsed, node_of, slow, tournament
+from cockpit.core.doctor.deep import NO_TORCH, Attempt, Rehearsed, node_of, slow, tournament
 from cockpit.core.doctor.faults import GPU_BUSY
 from cockpit.core.doctor.hunt import Group, Hunt
 from cockpit.core.doctor.looks import Look, Looks
@@ -132,7 +132,7 @@ def busy(looks: Looks) -> dict[str, str]:
         elif look.facts is None:
             found[name] = "its python is not known"
         elif look.facts.torch is None:
-            found[name] = "no torch"
+            found[name] = NO_TORCH
     return found
 
 

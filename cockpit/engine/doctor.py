@@ -81,10 +81,15 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
     seen = await asyncio.gather(*(_look(pool, name, wanted, names) for name in names))
     nodes = dict(zip(names, seen, strict=True))
     links = {name: link for name in names if (link := await _open(pool, name)) is not None}
-    address, more = await _met(nodes, links, wanted, pool)
-    for name, reached in more.items():
-        nodes[name] = replace(nodes[name], reached=reached)
+    address = ""
+    try:
+        address, more = await _met(nodes, links, wanted, pool)
+        for name, reached in more.items():
+            nodes[name] = replace(nodes[name], reached=reached)
+    except CockpitError as error:
+        nodes[names[0]] = replace(nodes[names[0]], errors=(*nodes[names[0]].errors, error))
     job = replace(job, launcher=wanted.launcher or _launcher(nodes))
+    own, known = _runs_here(nodes)
     looks = Looks(
         nodes,
         port=wanted.port,
@@ -94,25 +99,27 @@ async def examine(pool: LinkPool, wanted: Wanted) -> Diagnosis:
         scheduler=wanted.scheduler,
         run=wanted.run,
         pids=wanted.pids,
-        own=_own(nodes),
+        own=own,
+        known=known,
         slots={} if wanted.pids else {host.name: frozenset(host.slots) for host in job.hosts if host.slots},
         profiled=job.profiler is not None,
     )
     return Diagnosis(looks, diagnosis(looks, () if wanted.pids else unfit(job, nodes)))
 
 
-def _own(nodes: Mapping[str, Look]) -> frozenset[str]:
-    """The runs of these ranks that are known here, and are not over as far as that is known."""
+def _runs_here(nodes: Mapping[str, Look]) -> tuple[frozenset[str], frozenset[str]]:
+    """The runs of these ranks that are not over as far as that is known here, and all that are known here."""
     runs = {rank.run for look in nodes.values() if look.ranks for rank in look.ranks.ranks if rank.run}
-    found: set[str] = set()
-    known: list[RunFolder] = []
+    folders: list[RunFolder] = []
     with suppress(CockpitError):  # the folder of runs cannot be read
-        known = list_runs() if runs else []
-    for folder in known:
-        with suppress(CockpitError):  # damaged: not known
-            if folder.name in runs and not folder.model().over:
-                found.add(folder.name)
-    return frozenset(found)
+        folders = list_runs() if runs else []
+    known = {folder.name: folder for folder in folders if folder.name in runs}
+    own: set[str] = set()
+    for name, folder in known.items():
+        with suppress(CockpitError):  # damaged: how it ended is not known
+            if not folder.model().over:
+                own.add(name)
+    return frozenset(own), frozenset(known)
 
 
 def unfit(job: LaunchJob, nodes: Mapping[str, Look]) -> list[Finding]:
@@ -257,12 +264,12 @@ async def _met(
     port = 0 if held else wanted.port
     stream = await links[first].stream(verbs.Meet(port, limit_s=wanted.timeout_s))
     try:
-        with suppress(CockpitError):
-            async for item, _ in stream.parts():
-                asked = verbs.Reach(address, port or item.port, limit_s=wanted.check_s)
-                calls = {name: link.call(asked, deadline_s=wanted.timeout_s) for name, link in others.items()}
-                answers, _ = await settle(calls)
-                return address, answers
+        part = await stream.part(wanted.timeout_s)
+        if part is None:
+            return address, {}
+        asked = verbs.Reach(address, port or part[0].port, limit_s=wanted.check_s)
+        calls = {name: link.call(asked, deadline_s=wanted.timeout_s) for name, link in others.items()}
+        answers, _ = await settle(calls)
+        return address, answers
     finally:
         await stream.close()
-    return address, {}

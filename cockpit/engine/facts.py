@@ -15,10 +15,11 @@ from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.work import Step, parts, work
 from cockpit.core.stacks.collectives import Collectives, of_look
-from cockpit.core.stacks.evidence import PEERS
+from cockpit.core.stacks.parts import PEERS, ROOTS
 from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
 from cockpit.engine.links.link import Link
+from cockpit.engine.logs.there import steps_there
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.take import Sampler
@@ -30,8 +31,8 @@ RECENT = 200
 ANSWER_S = 5.0
 """Seconds within which a node says how far its ranks are."""
 
-SAID = frozenset(name for names in PEERS.values() for name in names)
-"""Variables that are kept of a call between two ranks."""
+SAID = frozenset(name for names in (*PEERS.values(), *ROOTS.values()) for name in names)
+"""Variables that are kept of a call between two ranks, or of one that has a root."""
 
 
 class Facts:
@@ -64,7 +65,8 @@ async def gather(
     :param pace: of its run, where a session keeps one: it knows steps that logs tell of, and who is slow
     """
     party, snapshot = sampler.party, sampler.snapshot
-    own, heard, _ = await asyncio.gather(_steps(party), _recorders(recorders), _ends(sampler))
+    steps = _steps(party, logs=pace is None)
+    own, heard, _ = await asyncio.gather(steps, _recorders(recorders), _ends(sampler))
     if heard is not None and heard.probed:
         snapshot.collectives = collectives(heard)
         await asyncio.to_thread(_worked, own, heard)
@@ -112,36 +114,41 @@ async def _recorders(recorders: Recorders | None) -> Heard | None:
     return None if recorders is None else await recorders.look(rows=RECENT)
 
 
-async def _steps(party: Party) -> Pace:
-    """The last steps of all ranks, as their probes note them."""
+async def _steps(party: Party, *, logs: bool) -> Pace:
+    """The last steps of all ranks, as their probes note them.
+
+    :param logs: where they do not, as logs tell
+    """
     pace = Pace(sorted(party.places()))
-    await asyncio.gather(*(_of_node(party, node, pace) for node in party.nodes if party.folder(node)))
+    nodes = [node for node in party.nodes if party.folder(node)]
+    await asyncio.gather(*(_of_node(party, node, pace, logs=logs) for node in nodes))
     return pace
 
 
-async def _of_node(party: Party, node: str, pace: Pace) -> None:
+async def _of_node(party: Party, node: str, pace: Pace, *, logs: bool) -> None:
     """What a node says of its own ranks; a node that says nothing leaves them unknown."""
-    with suppress(CockpitError, asyncio.TimeoutError, TimeoutError):
+    with suppress(CockpitError):
         link = await party.link(node)
         if link.clock.rtt_s >= 1:
             await link.measure_clock()
-        ranks = await asyncio.wait_for(_sample(link, party.folder(node)), ANSWER_S)
-        places = party.places()
-        for rank, sample in ranks.items():
-            if rank not in places or places[rank].node != node or sample.progress is None:
-                continue
-            for step in sample.progress.steps:
+        ranks = await _sample(link, party.folder(node))
+        here = {rank for rank, place in party.places().items() if place.node == node}
+        noted = {rank: sample.progress for rank, sample in ranks.items() if rank in here and sample.progress}
+        for rank, progress in noted.items():
+            for step in progress.steps:
                 pace.stepped(rank, step.step, step.t - link.clock.offset_s, span=step.seconds)
+        if logs and not noted:
+            for told in await steps_there(link, party.folder(node), here):
+                pace.stepped(told.rank, told.step, told.at - link.clock.offset_s, exact=False)
 
 
 async def _sample(link: Link, folder: str) -> dict[int, RankSample]:
     stream = await link.stream(verbs.Samples(folder))
     try:
-        async for item, _ in stream.parts():
-            return dict(item.ranks)
+        part = await stream.part(ANSWER_S)
+        return {} if part is None else dict(part[0].ranks)
     finally:
         await stream.close()
-    return {}
 
 
 def _worked(pace: Pace, heard: Heard) -> None:

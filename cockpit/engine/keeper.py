@@ -18,7 +18,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.links.link import Link
 from cockpit.engine.run.session import Session
-from cockpit.engine.stacks.evidence import Depot, Shown, gather, lacking, none_of
+from cockpit.engine.stacks.evidence import Depot, Shown, amiss, gather, lacking, none_of
 from cockpit.engine.stacks.probes import PySpy
 from cockpit.errors import CockpitError
 from cockpit.transport.base import LinkError
@@ -119,6 +119,7 @@ class Keeper:
         """Fetch what is there now, and what comes, until all has come; cancel it to end it."""
         self._session.listeners.append(self)
         try:
+            await self._tell_known()
             while not self._session.model.done:
                 if self._lacking():
                     await asyncio.sleep(_SETTLE_S)
@@ -130,6 +131,15 @@ class Keeper:
         finally:
             self._session.listeners.remove(self)
         await self.settled()
+
+    async def _tell_known(self) -> None:
+        """Say what is here already: whoever comes later has not seen it."""
+        depot = Depot(self._session.folder)
+        if any(depot.names(entry) for entry in self._session.manifest.nodes):
+            try:
+                self._tell((await self._gather([]))[0])
+            except CockpitError as error:
+                self._session.remark(f"evidence is not kept here: {error}")
 
     def _lacking(self) -> list[str]:
         """Nodes whose evidence is not here; one that could not give it is not asked for it forever."""
@@ -151,11 +161,10 @@ class Keeper:
             for name in names:
                 if name not in lost or session.model.nodes[name].over:
                     self._tried[name] = known[name]
-            for name in errors.keys() - lost:
-                session.remark(f"{name}: its evidence cannot be had: {errors[name].what}")
-            for name in {*lacking(session.folder, model)} & {*names} - errors.keys():
-                if known[name] == len(model.nodes[name].evidence):
-                    session.remark(f"{name}: its run record names evidence that is not there")
+            settled = {name for name in names if known[name] == len(model.nodes[name].evidence)} - lost
+            told = {name: error for name, error in errors.items() if name not in lost}
+            for text in amiss(session.folder, model, settled, told):
+                session.remark(text)
             self._tell(shown)
         except CockpitError as error:
             self._tried.update(dict.fromkeys(names, -1))

@@ -10,13 +10,12 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cockpit.base.events import Watched
 from cockpit.base.gate import Malformed
-from cockpit.config import Watch as Settings
 from cockpit.core.finding import Finding, Step
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import nodes_text
@@ -25,11 +24,13 @@ from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, journaled
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.states import HUNG
-from cockpit.core.stacks.evidence import Case, ClassPart
+from cockpit.core.stacks.evidence import Case
+from cockpit.core.stacks.parts import ClassPart
 from cockpit.core.stacks.progress import Done, Progress
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.verdict import standstill, verdict
 from cockpit.core.watch.judge import Looked
+from cockpit.core.watch.options import WatchOptions
 from cockpit.core.watch.progress import Tracker
 from cockpit.core.watch.watch import FOREIGN_LOOKS, StallWatch, Terms
 from cockpit.engine.facts import Facts
@@ -54,20 +55,6 @@ TIMEOUT_S = 5.0
 
 _ASIDE = 1 << 20
 """Bytes of a journal that whoever reads along takes at a time."""
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """How a run is watched.
-
-    :param on: whether it is at all
-    :param hang_after_s: seconds without a step after which ranks are looked at, unless steps take long
-    :param on_hang: ``note``, or ``stop``: the run is stopped once it is sure that it is stalled, and by whom
-    """
-
-    on: bool = True
-    hang_after_s: float = Settings.hang_after
-    on_hang: str = Settings.on_hang
 
 
 def watch_stalls(session: Session, options: WatchOptions) -> None:
@@ -177,7 +164,7 @@ class Looker:
 
     :param root: folder in which snapshots are kept
     :param pace: of its run
-    :param logged: gives the last step that a log has told of, when, and the usual seconds between two
+    :param logged: gives the last step printed in a log, when, and the usual seconds between two
     """
 
     def __init__(

@@ -97,6 +97,7 @@ def hello() -> Dict[str, Any]:
         "boot_id": procfs.boot_id(),
         "t": time.time(),
         "base": private_folder.base(),
+        "booted": procfs.booted(),
     }
 
 

@@ -1,33 +1,22 @@
-"""Control groups, versions 1 and 2: which limits a process is under, and how much of its memory is used."""
+"""Control groups, versions 1 and 2: where those of a process are, and what the OOM killer did there.
+
+This module is part of every rank wrapper, so it imports nothing that costs memory.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from typing import Iterator, NamedTuple, Optional, Tuple
 
 from cockpit.node import procfs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
 ROOT = "/sys/fs/cgroup"
 
-_PAGES = re.compile(rb"(?m)^(?:in)?active_file ([0-9]+)$")
-_ALL_PAGES = re.compile(rb"(?m)^total_(?:in)?active_file ([0-9]+)$")
-_SLAB = re.compile(rb"(?m)^slab_reclaimable ([0-9]+)$")
 
-
-class Room(NamedTuple):
-    """The memory of a group and its limit, in bytes.
-
-    :param path: of the group
-    :param used: without what the kernel takes back when it needs to, such as the page cache
-    """
-
-    path: str
-    used: int
-    limit: int
-
-
-def folders(process: str, controller: str) -> Iterator[Tuple[str, str, bool]]:
+def folders(process: str, controller: str) -> Iterator[tuple[str, str, bool]]:
     """A process's group and those above it, innermost first: path, folder, whether it is version 2.
 
     In a container, paths of its host lead nowhere; its own group is then at the root.
@@ -46,7 +35,7 @@ def folders(process: str, controller: str) -> Iterator[Tuple[str, str, bool]]:
             path = os.path.dirname(path)
 
 
-def number(path: str) -> Optional[int]:
+def number(path: str) -> int | None:
     """The number in a file; None: there is none, or no limit."""
     try:
         return int(procfs.contents(path))
@@ -54,20 +43,19 @@ def number(path: str) -> Optional[int]:
         return None
 
 
-def rooms(process: str, most: Optional[int]) -> Iterator[Room]:
-    """The limits on a process's memory below ``most``, innermost first."""
-    for path, folder, second in folders(process, "memory"):
-        limit = number(folder + ("/memory.max" if second else "/memory.limit_in_bytes"))
-        used = number(folder + ("/memory.current" if second else "/memory.usage_in_bytes"))
-        if limit and used is not None and (most is None or limit < most):
-            yield Room(path, max(0, used - _reclaimable(folder, second)), limit)
+def oom_kills() -> tuple[str, int]:
+    """How many processes of our own group the kernel has killed for lack of memory, since the group was made.
 
+    The kernel counts a process in its own group, whoever's limit was hit. Groups of version 2 count those
+    below them too.
 
-def _reclaimable(folder: str, second: bool) -> int:
-    """Bytes of files and of kernel structures that are kept because there is room for them.
-
-    Shared memory is none of it: its pages are not on the lists of files.
+    :return: the group's folder, and how many; an empty folder: that is not known, as in the root group of
+        version 2, or before Linux 4.13
     """
-    text = procfs.contents(folder + "/memory.stat")
-    found = _PAGES.findall(text) + _SLAB.findall(text) if second else _ALL_PAGES.findall(text)
-    return sum(int(size) for size in found)
+    for _, folder, second in folders("self", "memory"):
+        text = procfs.contents(folder + ("/memory.events" if second else "/memory.oom_control"))
+        for line in text.splitlines():
+            name, _, count = line.partition(b" ")
+            if name == b"oom_kill" and count.isdigit():
+                return folder, int(count)
+    return "", 0

@@ -14,6 +14,7 @@ import subprocess
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
+from cockpit.base.gate import SIZE
 from cockpit.node import private_folder, procfs, usermask
 from cockpit.node.calls import Call, NodeError
 
@@ -197,7 +198,7 @@ def _free_bytes(folder: str) -> int:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     room = os.statvfs(folder)
-    return room.f_bavail * room.f_frsize
+    return SIZE.nearest(room.f_bavail * room.f_frsize)
 
 
 def _tool(places: Tuple[str, ...], on_path: Dict[str, Optional[str]]) -> Optional[str]:

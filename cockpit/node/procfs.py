@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from cockpit.base import record
 
@@ -36,6 +37,14 @@ class Stat:
 def boot_id() -> str:
     """The id of this boot: start times of two boots cannot be compared. Empty if there is none."""
     return contents("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+
+
+def booted() -> float | None:
+    """When the first process here began, unix seconds; None: it cannot be seen."""
+    first = ticks(1)
+    if not first:
+        return None
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + first / os.sysconf("SC_CLK_TCK")
 
 
 def stat(pid: int) -> Stat | None:

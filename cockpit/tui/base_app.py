@@ -80,6 +80,8 @@ class BaseApp(App[int]):
         self.typeahead = Typeahead(self, super().on_event, self._dropped_keys)
         self._keys_served: asyncio.Task[None] | None = None
         self._unread_until = 0.0
+        self.settled: Callable[[], object] = lambda: None
+        """Is called once a run and its logs are on the screen: most of what there is then stays."""
         self.used_at = -math.inf
         """When a key or the mouse was last used, on a clock that nobody sets."""
         self._asked_before: Prompter | None = None

@@ -12,6 +12,7 @@ from textual import events, getters, on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from cockpit.core.text import one_line
@@ -74,6 +75,13 @@ def bindings(scope: str) -> list[BindingType]:
 def title(number: str, text: str) -> Content:
     """A title for a frame; nothing in it is markup."""
     return Content.assemble((f"{number} ", "bold") if number else "", one_line(text))
+
+
+def entitle(pane: Widget, number: str, text: str) -> None:
+    """Put a title on the frame of a pane; nothing is drawn if it is there already."""
+    made = title(number, text)
+    if pane.border_title != made.markup:
+        pane.border_title = made
 
 
 class CommandScreen(Screen[None], inherit_bindings=False):
@@ -279,10 +287,14 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         )
 
     def draw_notice(self, text: str) -> None:
-        """Some words that stay on the screen; none hide their line."""
+        """Some words that stay on the screen; none hide their line.
+
+        What is shown already is not shown anew: that would lay out the whole screen, once a second.
+        """
         notice = self.query_one("#notice", Static)
-        notice.set_class(bool(text), "-shown")
-        notice.update(text)
+        if notice.content != text:
+            notice.set_class(bool(text), "-shown")
+            notice.update(text)
 
     def draw_keys(self) -> None:
         """At most six keys that do something now; none while a filter is typed: each is a letter of it."""

@@ -9,8 +9,8 @@ from typing import Literal
 
 from cockpit.errors import CockpitError, near
 
-RUN, STACKS, DOCTOR, EVERYWHERE = "run", "stacks", "doctor", ""
-"""Scopes: what a key does on the run's screen, on that of the stacks, on the doctor's, or on all of them."""
+RUN, STACKS, DOCTOR, KEPT, EVERYWHERE = "run", "stacks", "doctor", "kept", ""
+"""Scopes: what a key does on the run's screen, the stacks', the doctor's, that of evidence, or on all."""
 
 GROUPS = ("Run", "Move", "Log", "Stacks", "Doctor", "View")
 """Headings in help and docs, in order."""
@@ -21,6 +21,7 @@ Id = Literal[
     "collect",
     "stacks",
     "stall_stacks",
+    "evidence",
     "doctor",
     "retry",
     "leave",
@@ -104,7 +105,7 @@ class Command:
     :param footer: place in the footer's order, lowest first; None: never there
     :param panes: those of the run's screen in which the footer offers it; empty: all of them
     :param changes: whether it changes the run, which ``--read-only`` forbids
-    :param scope: the screen it is for, ``run``, ``stacks`` or ``doctor``; empty: every screen
+    :param scope: the screen it is for, ``run``, ``stacks``, ``doctor`` or ``kept``; empty: every screen
     """
 
     group: str
@@ -176,6 +177,14 @@ EVERY: tuple[Command, ...] = (
         "its stacks",
         "Taken unasked, by the cockpit that watches. s takes new ones.",
         4,
+    ),
+    _run(
+        "evidence",
+        "V",
+        "what the ranks were doing when they stood still, or as one failed",
+        "evidence",
+        "Kept by the nodes, whether or not anybody watched, and by whoever looked; enter opens the stacks.",
+        55,
     ),
     _run(
         "doctor",
@@ -380,7 +389,7 @@ def keymap(changes: Mapping[str, str], where: str = "") -> dict[Id, Command]:
         command.id: replace(command, bound=_spelled(changes.get(command.id, command.bound)))
         for command in EVERY
     }
-    for scope in (RUN, STACKS, DOCTOR):
+    for scope in (RUN, STACKS, DOCTOR, KEPT):
         _refuse_clashes(in_scope(scope, commands.values()), where)
     return commands
 

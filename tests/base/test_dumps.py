@@ -51,6 +51,8 @@ NUMBERS = {
     "idle_s": st.floats(0, 1e9),
     "switches_after": st.integers(-1, 9),
     "io_bytes": st.integers(0, 9),
+    "below_s": st.floats(0, 1e9),
+    "below_bytes": st.integers(0, 9),
 }
 PROCESSES = st.builds(
     Process,

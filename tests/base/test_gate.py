@@ -14,6 +14,7 @@ from cockpit.base import answers, events, frames, gate, replies, verbs
 from cockpit.base.events import RecordLines
 from cockpit.base.gate import (
     FILE_NAME,
+    FILE_PATH,
     PATH,
     RUN_NAME,
     Digits,
@@ -169,7 +170,9 @@ def test_a_file_name_that_is_not_utf8_passes() -> None:
     assert FILE_NAME.read("a\nb\x1b]52;c;x\x07") == "a\nb\x1b]52;c;x\x07"  # harmless once it is printed
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\0b", "n" * 256, None, 3])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "/a", "a\0b", "n" * 256, None, 3, "a\ud800", "\udc7f"]
+)
 def test_a_file_name_is_no_path(name: object) -> None:
     with pytest.raises(Malformed):
         FILE_NAME.read(name)
@@ -183,7 +186,22 @@ def test_a_run_cannot_be_called_that(name: str) -> None:
         RUN_NAME.read(name)
 
 
-@pytest.mark.parametrize("path", ["", "a", "./a", "a\0", "/a\0b", "/" + "a" * 4096, 5])
+@pytest.mark.parametrize("path", ["/a", "/a/b", "/a//..b", "/\udc80/\udcff", "/a\nb/c\n"])
+def test_the_path_of_a_file_ends_with_its_name(path: str) -> None:
+    assert FILE_PATH.read(path) == path
+    for wrong in (f"{path}/", f"{path}/.", f"{path}/..", path[1:], f"{path}\ud800"):
+        with pytest.raises(Malformed):
+            FILE_PATH.read(wrong)
+
+
+def test_the_root_is_no_file() -> None:
+    with pytest.raises(Malformed):
+        FILE_PATH.read("/")
+
+
+@pytest.mark.parametrize(
+    "path", ["", "a", "./a", "a\0", "/a\0b", "/" + "a" * 4096, 5, "/a\ud800b", "/\udd00"]
+)
 def test_a_path_is_absolute(path: object) -> None:
     with pytest.raises(Malformed):
         PATH.read(path)

@@ -18,7 +18,8 @@ COCKPIT = [sys.executable, "-m", "cockpit"]
 SPILL = r"""import os, sys, time
 print("WANDB_API_KEY=deadbeef99 \x1b]52;c;eA==\x07 $(touch owned) ; touch owned", flush=True)
 if os.environ["RANK"] == "1":
-    raise RuntimeError("token=deadbeef99 \x1b]0;owned\x07 `touch owned` $(touch owned); touch owned")
+    own = os.environ.get("LOGIN_AUTH", "") + " --api-key deadbeef99"
+    raise RuntimeError(own + " token=deadbeef99 \x1b]0;owned\x07 `touch owned` $(touch owned); touch owned")
 time.sleep(600)
 """
 
@@ -47,15 +48,16 @@ def calls(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_failure_and_the_end_are_called_with_data_only(tmp_path: Path) -> None:
     hook = "cat >> calls; echo 'no \033[2J way' >&2; exit 3"
-    done = subprocess.run(
-        words(tmp_path, "--headless", "--notify", hook), cwd=tmp_path, capture_output=True, timeout=120
-    )
+    options = ("--headless", "--env", "LOGIN_AUTH=walrus-41", "--notify", hook)
+    done = subprocess.run(words(tmp_path, *options), cwd=tmp_path, capture_output=True, timeout=120)
     assert done.returncode == 1
     failure, end = calls(tmp_path)
     assert (failure["kind"], failure["ranks"]) == ("failure", {"alive": 1, "total": 2})
     assert "still watched by cockpit, pid " in failure["text"]
     assert (end["kind"], end["exit"], end["state"]) == ("end", 1, "failed: rank 1 exited 1")
-    assert "deadbeef99" not in (tmp_path / "calls").read_text()
+    told = (tmp_path / "calls").read_text()
+    assert "deadbeef99" not in told
+    assert "walrus-41" not in told
     assert "RuntimeError" in end["text"]
     said = done.stderr.decode()
     assert said.count("cockpit: --notify: exited 3: no \\x1b[2J way") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from cockpit import paths
 from cockpit.base.events import Complete, Launched, LinkChanged
 from cockpit.base.shell import join
 from cockpit.cli.main import main
-from cockpit.cli.verbs.logs import parser, query_of
+from cockpit.cli.verbs.logs import _since, parser, query_of
 from cockpit.core.logs.query import Query
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import planned
@@ -193,6 +194,17 @@ def test_the_last_lines_of_each_rank(run: Path, capsys: pytest.CaptureFixture[st
     assert printed(capsys, "--tail", "1", "--grep", "step") == ["[0-3] ×4 | step 3"]
     assert printed(capsys, "--tail", "0") == []
     assert len(printed(capsys, "--tail", "99", "--no-fold")) == 2 + 4 * 8 + 1
+
+
+def test_a_time_of_day_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At ten past midnight, 23:50 was twenty minutes ago."""
+    midnight = time.mktime((2026, 3, 1, 0, 0, 0, 0, 0, -1))
+    now = midnight + 600
+    monkeypatch.setattr(time, "time", lambda: now)
+    local = time.localtime
+    monkeypatch.setattr(time, "localtime", lambda at=now: local(at))
+    assert _since("23:50") == midnight - 600
+    assert _since("0:05:30") == midnight + 330
 
 
 def test_since_a_time(run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_ps_knows_the_steps_of_a_run_that_is_over(capsys: pytest.CaptureFixture[
 def lags(folder: RunFolder) -> None:
     steps(folder)
     file = folder.path / FILE
-    file.write_bytes(file.read_bytes().replace(b"true,true,false,[", b"true,true,true,["))
+    file.write_bytes(file.read_bytes().replace(b"true,true,false,false,[", b"true,true,true,false,["))
 
 
 def test_on_nccl_programs_are_told_of_enqueue_lag_and_of_no_work(capsys: pytest.CaptureFixture[str]) -> None:

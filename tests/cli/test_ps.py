@@ -28,7 +28,8 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from tests.engine.test_session import ENDED, FAILED
+from cockpit.engine.run.paces import FILE, PaceBook, front_here
+from tests.engine.test_session import ENDED, FAILED, lines
 
 PROGRAM = [
     *("train.py", "--data", "/scratch/ada/tokens/2026-11/part-00/train.bin"),
@@ -69,6 +70,29 @@ def test_on_a_terminal_what_is_cut_is_said_to_be(
     assert capsys.readouterr().out.splitlines()[1].endswith("  train.py")
 
 
+def test_a_resumed_run_is_where_its_log_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The hook of an optimizer counts from the start of the program; that is said beside its numbers."""
+    details(capsys, ENDED, b"step 6214/9000 loss 2.3\nstep 6216/9000 loss 2.2\n")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0,)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    folder, pace = RunFolder.find("otter"), Pace((0,))
+    pace.stepped(0, 1216, time.time(), span=1.5)
+    for relative, step in ((True, 6216), (False, 1216)):
+        pace.relative = relative
+        run_details.show(folder, run, "running", pace, [], as_json=True)
+        told = json.loads(capsys.readouterr().out)
+        assert (told["step"], told["steps_since_start"], told["ranks"][0]["step"]) == (step, relative, 1216)
+        run_details.show(folder, run, "running", pace, [], as_json=False)
+        text = capsys.readouterr().out
+        assert ("the run is at step 6,216" in text) == relative
+        book = PaceBook(folder, writer=True)
+        book.pace.relative = relative
+        for number in range(1200, 1217):
+            book.pace.stepped(0, number, time.time() + number)
+        (folder.path / FILE).unlink(missing_ok=True)
+        book.close()
+        assert front_here(folder, run)["step"] == step
+
+
 def test_nodes_stand_as_in_the_hostfile(capsys: pytest.CaptureFixture[str]) -> None:
     listed()
     assert "  zeus,apollo  " in capsys.readouterr().out
@@ -81,6 +105,9 @@ def details(capsys: pytest.CaptureFixture[str], record: bytes, log: bytes) -> di
     spool = Spool(folder.spool_dir(node))
     spool.append("events.jsonl", 0, record)
     spool.append("rank-0.log", 0, log)
+    spool.append(
+        "sizes.jsonl", 0, lines(*({"t": 1500 + n, "s": {"rank-0.log": n * len(log)}} for n in (0, 1)))
+    )
     spool.close()
     folder.write(Event(2000.0, "gpu1", NodeLost("rebooted")))
     folder.close()

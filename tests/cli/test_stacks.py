@@ -253,6 +253,18 @@ def test_stacks_that_cannot_be_kept_are_shown(
     assert list(told["ranks"]) == ["0", "1"]
 
 
+def test_who_may_not_write_where_snapshots_are_kept_gets_the_stacks(
+    job: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.append(pack([dump(0), dump(1)]))
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("hostfile").absolute()))
+    assert stacks.main(["hostfile", "--interval", "0", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["snapshot"] == ""
+    assert "nothing was saved: " in err
+    assert "name a folder of yours: -o DIR" in err
+
+
 def test_a_file_that_cannot_be_written_costs_no_samples(
     job: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import cockpit
 from cockpit.cli import launch_options
-from cockpit.cli.main import main
+from cockpit.cli.main import VERBS, main
 from cockpit.cli.verbs import run
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
@@ -110,3 +112,23 @@ def test_an_interface_is_for_the_test_of_torch(hostfile: str, capsys: pytest.Cap
         main(["doctor", hostfile, "--iface", "eth0"])
     assert ended.value.code == 2
     assert "--iface goes with --deep" in capsys.readouterr().err
+
+
+_TYPED = re.compile(r"\bcockpit ([a-z]+)\b([^`\"\n]*)")
+
+
+def test_what_texts_say_to_type_has_only_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(cockpit.__file__).parent
+    texts = [*root.rglob("*.py"), *(root.parent / "docs").glob("*.md"), root.parent / "README.md"]
+    typed: dict[str, dict[str, str]] = {}
+    for path in texts:
+        for verb, words in _TYPED.findall(path.read_text()):
+            command = re.split(r" -- |[,(;]", words)[0]
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", command) if verb in VERBS else ():
+                typed.setdefault(verb, {})[option] = f"{path.name}: cockpit {verb}{words}"
+    assert len(typed) > 5
+    for verb, options in typed.items():
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", capsys.readouterr().out))
+        assert not [where for option, where in options.items() if option not in known]

@@ -88,9 +88,9 @@ class World:
         for node in self.model.nodes:
             self._happens(at, "link", node, state=state)
 
-    def run(self, hours: float) -> World:
-        """Watch for so long."""
-        for second in range(int(hours * 3600)):
+    def run(self, hours: float, begin: int = 0) -> World:
+        """Watch for so long, from so many seconds after the start on."""
+        for second in range(begin, begin + int(hours * 3600)):
             self._train(second)
             if self.asleep[0] <= second < self.asleep[1]:
                 continue

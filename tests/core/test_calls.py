@@ -69,6 +69,27 @@ def test_a_run_that_is_over_at_once_is_one_call() -> None:
     assert play.due(200.0) == []
 
 
+def test_who_failed_first_is_whom_the_cause_names() -> None:
+    cause = Finding("failed", "rank 0 exited 3", 1, "train.py:7 main", "ValueError: no")
+    play = Play()
+    play.ends(1, 1)
+    play.ends(0, 3, at=100.6)
+    play.due(100.6, cause=cause)
+    (call,) = play.due(100.6 + CAUSE_S, cause=cause)
+    assert (call.title, call.lines[0]) == ("otter: rank 0 exited 3", "rank 0 on a exited 3: first to fail")
+    play.over()
+    (end,) = play.due(110.0, cause=cause)
+    assert end.lines[1:3] == ("rank 0 exited 3", "ValueError: no")
+    # A rank that exited 0 has not failed: the call names the first one that did, and why.
+    left = Finding("failed", "rank 0 exited 0 while the others went on: rank 1 exited 1", 1)
+    play = Play()
+    play.ends(0, 0)
+    play.ends(1, 1)
+    play.due(100.0, cause=left)
+    (call,) = play.due(100.0 + CAUSE_S, cause=left)
+    assert call.title == "otter: rank 1 exited 1"
+
+
 def test_what_happened_before_is_no_news() -> None:
     play = Play(since=500.0)
     play.ends(1, 1)
@@ -123,7 +144,7 @@ def test_leaving_says_that_nobody_watches() -> None:
     play = Play()
     call = play.calls.left(100.0, play.model)
     assert (call.kind, call.watched_by) == ("left", "")
-    assert "nobody watches" in call.lines[0]
+    assert "nobody is called" in call.lines[0]
 
 
 NASTY = (

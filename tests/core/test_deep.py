@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from cockpit.base.gate import read
 from cockpit.base.trials import TrialAnswer
-from cockpit.core.doctor.deep import Attempt, Rehearsed, found, slow, summary, tournament
+from cockpit.core.doctor.deep import (
+    _SENTENCES,
+    NO_TORCH,
+    Attempt,
+    Rehearsed,
+    found,
+    slow,
+    summary,
+    tournament,
+)
 from cockpit.core.doctor.hunt import Culprit
 from cockpit.core.doctor.nccl_words import WORDINGS, meanings, networks
 from cockpit.core.finding import Finding
@@ -118,6 +127,34 @@ def test_who_did_not_take_part() -> None:
         "deep_left_out": ("gpu01",),
         "deep_no_torch": ("gpu03",),
     }
+
+
+def test_a_node_without_torch_needs_another_python() -> None:
+    steps = {one.steps[0].command for one in found(Rehearsed(("gpu01",), out={"gpu02": NO_TORCH}))}
+    assert steps == {"--python PATH"}
+
+
+@pytest.mark.parametrize("kind", list(_SENTENCES))
+def test_there_is_a_step_even_if_nothing_is_known_of_the_words(kind: str) -> None:
+    pair = kind in ("link", "pair", "between")
+    culprit = Culprit(kind, NODES[:1], NODES[1:2]) if pair else Culprit(kind, NODES[:2])  # type: ignore[arg-type]
+    mute = Attempt(NODES[:2], "gpu01:4000", unreached={"gpu02": "Permission denied"})
+    one = only(Rehearsed(NODES, attempts=(mute,), culprits=(culprit,)))
+    assert one.id == f"deep_{kind}"
+    assert [bool(step.command and step.reason) for step in one.steps] == [True]
+
+
+def test_whoever_was_lost_or_left_out_gets_a_step_too() -> None:
+    lost = Attempt(("gpu02",), errors={"gpu02": "the link broke"})
+    done = Rehearsed(
+        NODES[1:],
+        out={"gpu01": "ranks run there"},
+        attempts=(lost,),
+        culprits=(Culprit("alone", ("gpu02",)),),
+    )
+    told = {one.id: one for one in found(done)}
+    assert told.keys() == {"deep_left_out", "deep_lost"}
+    assert all(one.steps for one in told.values())
 
 
 def test_a_gpu_of_a_node() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cockpit.base.answers import FoundRank, Meeting, OtherJob, SeekAnswer, Stuck
-from cockpit.base.condition import GpuUser, Holder, Leftover, Leftovers, Lock, Network, ReachAnswer
+from cockpit.base.condition import GpuUser, Holder, Interface, Leftover, Leftovers, Lock, Network, ReachAnswer
 from cockpit.core.doctor.diagnosis import code, diagnosis, line, verdict
 from cockpit.core.doctor.looks import Look, Looks
 from cockpit.core.finding import RULE_FAILED, Finding
@@ -78,6 +78,10 @@ DIFFERENT: list[tuple[dict[int, Plant], str]] = [
         "gpu02: highest GPU clock (MHz) 1980 and 1410, others 1980",
     ),
     ({2: part("limits", open_files=4096)}, "gpu02: ulimit -n: 4096, others 65536"),
+    (
+        {5: condition(login={"CUDA_HOME": "/opt/cuda"})},
+        "gpu05: set in login shells only: CUDA_HOME=/opt/cuda, others none",
+    ),
     ({2: part("limits", locked_bytes=128 << 20)}, "gpu02: ulimit -l: 134 MB, others unlimited"),
     ({2: part("system", memory_max_bytes=64 * GB)}, "gpu02: cgroup's memory limit: 64 GB, others unlimited"),
     ({7: disk("/dev/shm", total_bytes=16 * GB, free_bytes=16 * GB)}, "gpu07: /dev/shm 16 GB, others 1.08 TB"),
@@ -193,7 +197,7 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
     ),
     (
         "warning",
-        {3: look(ranks=SeekAnswer((), (), (Stuck(9, "python", "D"),)))},
+        {3: look(ranks=SeekAnswer((), stuck=(Stuck(9, "python", "D"),)))},
         "gpu03: python (pid 9, state D) does not respond",
     ),
     (
@@ -209,6 +213,11 @@ WRONG: list[tuple[str, dict[int, Plant], str]] = [
         "gpu03: cannot resolve gpu01",
     ),
     ("warning", {3: condition(names={"gpu01": ("127.0.1.1",)})}, "gpu03: resolves gpu01 to 127.0.1.1"),
+    (
+        "warning",
+        {3: condition(names={"gpu01": ("10.0.0.6",)})},
+        "gpu03: resolves gpu01 to 10.0.0.6, others to 10.0.0.1",
+    ),
     ("warning", {3: disk("/tmp", free_bytes=12_000_000)}, "gpu03: /tmp: 12 MB free"),
     ("warning", {3: disk("/tmp", free_bytes=9 * GB)}, "gpu03: /tmp: 9 GB free, others 904 GB"),
     (
@@ -348,6 +357,64 @@ def test_what_a_node_says_is_harmless_on_a_terminal() -> None:
     assert not [text for text in told if "\x1b" in text or "\x07" in text or len(text) > 600]
 
 
+def test_what_is_too_little_is_not_said_to_differ_as_well() -> None:
+    little = disk("/dev/shm", total_bytes=64 << 20, free_bytes=64 << 20)
+    assert said({3: little}) == ["gpu03: /dev/shm: 67.1 MB free of 67.1 MB"]
+    files = part("limits", open_files=256)
+    assert said({3: files}) == ["gpu03: ulimit -n is 256: data loaders need more"]
+    both = said({3: files, 4: part("limits", processes=5000)})
+    assert both == [
+        "gpu03: ulimit -n is 256: data loaders need more",
+        "gpu04: ulimit -u: 5000, others 8000000",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_not_called_full() -> None:
+    (found,) = diagnosis(looks({3: disk("run folders", writable=False)}))
+    assert [step.command for step in found.steps] == ["findmnt -T /tmp; ls -ld /tmp", "--node-dir DIR"]
+
+
+@pytest.mark.parametrize(
+    ("path", "step"),
+    [
+        ("/home/ada/ext/fused/lock", "rm /home/ada/ext/fused/lock"),
+        ("/tmp/x;reboot/lock", "rm FILE"),
+        ("-rf", "rm FILE"),
+    ],
+)
+def test_a_file_that_is_in_the_way_is_removed_by_its_name_if_that_is_harmless(path: str, step: str) -> None:
+    leftovers = Leftovers((Lock(path, 7200),), ())
+    (found,) = diagnosis(looks({3: condition(leftovers=leftovers)}))
+    assert [(one.command, one.node) for one in found.steps] == [(step, "gpu03")]
+
+
+def test_names_lead_to_the_machines_that_they_are_of() -> None:
+    """Not what a name of one's own leads to, nor a network that a node has beside, nor one by itself."""
+    both = (Interface("eno1", 9000, 100_000, ("10.0.0.1",)), Interface("ib0", 2044, 100_000, ("10.9.0.1",)))
+    beside = {1: condition(network=Network(both)), 3: condition(names={"gpu01": ("10.9.0.1",)})}
+    assert [text for text in said(beside) if "resolves" in text] == []
+    own = {1: condition(names={"gpu01": ("10.0.0.6",), "gpu02": ("10.0.0.2",)})}
+    assert [text for text in said(own) if "resolves" in text] == []
+    nodes = looks({2: condition(names={"gpu01": ("10.0.0.3",)})}).nodes
+    two = Looks({name: nodes[name] for name in NODES[:2]})
+    assert [line(each) for each in diagnosis(two) if each.id == "name_differs"] == []
+    three = Looks({name: nodes[name] for name in NODES[:3]})
+    told = [line(each) for each in diagnosis(three) if each.id == "name_differs"]
+    assert told == ["gpu02: resolves gpu01 to 10.0.0.3, which is gpu03"]
+
+
+def test_a_first_node_that_cannot_be_reached_is_told_of_by_its_address_there() -> None:
+    reached = look(reached=ReachAnswer("Connection refused"))
+    for address, place, step in (
+        ("10.0.0.9", "10.0.0.9", "ip route get 10.0.0.9"),
+        ("gpu01", "10.0.0.1", "ip route get 10.0.0.1"),
+        ("elsewhere", "elsewhere", "getent hosts elsewhere"),
+    ):
+        (found,) = diagnosis(looks({3: reached}, address=address))
+        assert line(found) == f"gpu03: cannot connect to gpu01 at {place}: Connection refused"
+        assert found.steps[0].command == step
+
+
 def test_a_disk_that_has_run_folders_and_tmp_is_told_of_once() -> None:
     def plant(one: Look) -> Look:
         return disk("/tmp", free_bytes=GB // 2)(disk("run folders", free_bytes=GB // 2)(one))
@@ -361,6 +428,17 @@ def test_the_ranks_of_a_job_that_is_watched_are_meant_to_be_there() -> None:
     plants = {3: look(ranks=found), 4: look(ranks=found)}
     told = [line(each) for each in diagnosis(looks(plants, pids=pids))]
     assert told == ["gpu04: ranks 0-1 of a job run there"]
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [(frozenset({"heron"}), "cockpit stop heron"), (frozenset(), "cockpit attach -w 'gpu[03-04]'")],
+)
+def test_what_is_left_of_a_run_is_stopped_where_it_is_known(known: frozenset[str], step: str) -> None:
+    left = look(ranks=SeekAnswer((rank(0, "heron"),)))
+    (found,) = diagnosis(looks({3: left, 4: left}, known=known))
+    assert (found.id, found.nodes, found.severity) == ("leftover_ranks", ("gpu03", "gpu04"), "warning")
+    assert [one.command for one in found.steps] == [step]
 
 
 def test_another_run_of_ones_own_is_no_fault_unless_both_use_a_gpu() -> None:

@@ -21,6 +21,13 @@ RuntimeError: CUDA out of memory
 """
 
 
+PEER = b"""Traceback (most recent call last):
+  File "/work/train.py", line 9, in <module>
+    dist.all_reduce(loss)
+RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4711
+"""
+
+
 def model(*facts: events.Fact) -> RunModel:
     """Rank 0 on a, rank 5 on b, after these facts about b."""
     made = RunModel()
@@ -53,6 +60,51 @@ def test_the_cause_is_in_the_log() -> None:
     assert step.in_app(str.upper) == "FAILED_LOG: its log"
 
 
+def left_first(*codes: tuple[int, float, int]) -> RunModel:
+    """Four ranks of one node that exit: rank, when, status."""
+    made = RunModel()
+    made.apply(Event(0.0, "", events.Planned({"b": (0, 1, 2, 3)})))
+    for rank in range(4):
+        made.apply(Event(1.0, "b", events.RankStarted(rank, pid=10 + rank)))
+    for rank, at, code in codes:
+        made.apply(Event(at, "b", events.RankExited(rank, code=code)))
+    made.apply(Event(99.0, "b", events.LauncherExited(code=1)))
+    return made
+
+
+def test_one_that_exits_with_0_while_the_others_go_on_is_why_they_fail() -> None:
+    told = found(left_first((1, 50.0, 0), (0, 50.4, 1), (2, 51.0, 1)), PEER)
+    assert told.what == "rank 1 exited 0 while the others went on: rank 0 exited 1"
+    assert (told.ranks, told.id, told.certainty, told.severity) == (0b10, "failed", "likely", "error")
+    assert "--rank 1" in told.steps[0].command
+    assert "Connection closed by peer" in told.detail
+    # Those that it leaves see that before it is recorded.
+    assert found(left_first((0, 50.0, 1), (1, 50.4, 0)), PEER).ranks == 0b10
+    # An error of its own is one; and where most are through, the rest has failed.
+    assert found(left_first((1, 50.0, 0), (0, 50.4, 1)), LOG).ranks == 0b01
+    assert found(left_first((1, 50.0, 0), (2, 50.1, 0), (3, 50.1, 0), (0, 50.4, 1)), PEER).ranks == 0b01
+    assert found(left_first((0, 50.0, 1), (1, 60.0, 0)), PEER).ranks == 0b01
+
+
+def test_of_two_that_fail_at_once_the_one_that_says_more_of_itself_is_why() -> None:
+    both = left_first((2, 50.0, 1), (3, 50.7, 1))
+    told = failure(both, "my run", PEER, lambda rank: {3: LOG}[rank.rank])
+    assert told is not None
+    assert (told.what, told.ranks, told.where) == ("rank 3 exited 1", 0b1000, "attention.py:71 softmax")
+    assert "--rank 3" in told.steps[0].command
+
+
+@pytest.mark.parametrize(
+    ("log", "other", "later"),
+    [(PEER, PEER, 50.7), (PEER, b"", 50.7), (LOG, LOG, 50.7), (PEER, LOG, 60.0)],
+    ids=["it knows no more", "it says nothing", "the first one says why", "it ended later"],
+)
+def test_else_it_is_the_first_one(log: bytes, other: bytes, later: float) -> None:
+    told = failure(left_first((2, 50.0, 1), (3, later, 1)), "my run", log, lambda _: other)
+    assert told is not None
+    assert told.what == "rank 2 exited 1"
+
+
 def went(*ranks: int) -> RunModel:
     """Ranks of a job that others started are gone, one after the other."""
     made = RunModel()
@@ -64,11 +116,6 @@ def went(*ranks: int) -> RunModel:
     return made
 
 
-PEER = b"""Traceback (most recent call last):
-  File "/work/train.py", line 9, in <module>
-    dist.all_reduce(loss)
-RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4711
-"""
 ONLY_WORDS = b"ERROR: the cache is cold\nfinished after 100 steps\n"
 
 
@@ -133,6 +180,54 @@ def test_a_log_without_a_cause_leaves_how_it_ended(signal: int | None, says: str
     for log in (b"", b"step 3\n"):
         told = found(run, log)
         assert (told.detail, told.evidence, told.certainty) == (says, (), "unsure")
+
+
+OOM = "the kernel's OOM killer ended 1 process of its cgroup while it ran"
+NOT_OOM = "killed from outside, but not by the kernel's OOM killer, which ended no process of its cgroup"
+
+
+@pytest.mark.parametrize("log", [None, b"", LOG])
+def test_a_rank_that_the_oom_killer_likely_ended(log: bytes | None) -> None:
+    """Whatever it has printed before is not the cause."""
+    run = model(events.RankExited(5, signal=9, oom_kills=1))
+    told = found(run, log)
+    assert (told.what, told.detail) == ("rank 5 killed by SIGKILL, likely by the OOM killer", OOM)
+    assert (told.certainty, told.where, told.evidence) == ("likely", "", ())
+    step = "b: dmesg -T | grep -i oom: what the kernel says, if users may read it"
+    assert [each.text for each in told.steps][1:] == [step]
+    lines = summary(run, "otter")
+    assert lines[0] == "first to fail: rank 5 on b, killed by SIGKILL, likely by the OOM killer"
+    assert lines[2:4] == [OOM, step]
+
+
+def test_a_helper_of_a_rank_that_the_oom_killer_ended() -> None:
+    """The rank itself fails by what its helper's end has led to."""
+    told = found(model(events.RankExited(5, code=1, oom_kills=3)), LOG)
+    more = OOM.replace("1 process", "3 processes")
+    assert (told.what, told.detail) == ("rank 5 exited 1", f"RuntimeError: CUDA out of memory; {more}")
+    assert told.where == "attention.py:71 softmax"
+    assert "dmesg" in told.steps[1].command
+
+
+def test_a_rank_that_somebody_else_killed() -> None:
+    told = found(model(events.RankExited(5, signal=9, oom_kills=0)), b"")
+    assert (told.what, told.detail, told.certainty) == ("rank 5 killed by SIGKILL", NOT_OOM, "unsure")
+    assert len(told.steps) == 1
+    other = found(model(events.RankExited(5, signal=11, oom_kills=0)), b"")
+    assert other.detail == "it crashed in native code, without a traceback"
+
+
+def test_what_memory_headed_for_is_told_beside_the_oom_killer() -> None:
+    filling = events.Filling("", 90 << 30, 100 << 30, 60.0, 1e6)
+    run = model(filling, events.RankExited(5, signal=9, oom_kills=2))
+    assert "2 processes of its cgroup while it ran; its memory headed for the limit" in found(run, b"").detail
+    run = model(filling, events.RankExited(5, signal=9, oom_kills=0))
+    assert found(run, b"").detail.startswith(f"{NOT_OOM}; its memory headed for the limit")
+
+
+def test_what_a_killer_did_in_an_earlier_attempt_is_not_told_of_the_next() -> None:
+    run = model(events.RankExited(5, signal=9, oom_kills=1), events.RankStarted(5, attempt=1, pid=9))
+    assert run.ranks[5].oom_kills is None
 
 
 def test_of_a_log_that_nobody_has_read_nothing_is_said() -> None:

@@ -84,3 +84,9 @@ def test_names_of_two_jobs_are_said_and_never_sure() -> None:
     assert whole.notes == (said,)
     judged = whole.judged(Finding("hang", "rank 1 is elsewhere", certainty="sure"))
     assert (judged.certainty, judged.evidence) == ("likely", ("these snapshots may be of different jobs",))
+
+
+def test_since_when_ranks_stand_is_that_of_the_snapshot_that_counts() -> None:
+    old = replace(taken("gpu01", range(2), 100.0), stood={0: 52.0, 1: 60.0})
+    new = replace(taken("gpu02", range(1, 4), 103.0), stood={1: 90.0, 3: 70.0})
+    assert merged({"old": old, "new": new}).snapshot.stood == {0: 52.0, 1: 90.0, 3: 70.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from cockpit.base.events import NodeSample, RankSample, Sample
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import RankState, RunModel
+from cockpit.core.run.states import Node, Rank, renewed
 from cockpit.errors import Exit
 from tests.happened import happened
 
@@ -148,3 +150,13 @@ def test_a_sample_of_a_rank_that_has_ended_is_not_its_last_one() -> None:
     seen.apply(happened(*exited(3, "a", 0, 1)))
     seen.apply(measured(0))
     assert seen.ranks[0].sample == RankSample(rss_bytes=1 << 30)
+
+
+def test_what_is_renewed_is_a_copy_with_these_fields() -> None:
+    node, rank = Node("a", (0, 1), notes=("full",)), Rank(0, "a", RankState.RUNNING, pid=9)
+    sample = RankSample(cpu_percent=98.0)
+    assert renewed(node, sample=NodeSample(), sampled_at=3.0) == replace(
+        node, sample=NodeSample(), sampled_at=3.0
+    )
+    assert renewed(rank, sample=sample) == replace(rank, sample=sample)
+    assert (node.sampled_at, rank.sample) == (None, None), "the one before is as it was"

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from cockpit import config
 from cockpit.base.events import GpuSample, NodeSample, Sample
-from cockpit.core.run.notices.checkpoint import names_one
+from cockpit.core.run.event_table import witnessed
+from cockpit.core.run.notices.checkpoint import SAVES, Checkpoint, names_one
+from cockpit.core.run.notices.gpu import GPUS as GPUS_KNOWN
+from cockpit.core.run.notices.gpu import KEPT, TOLD, Gpu
 from cockpit.core.run.notices.loss import Loss
-from cockpit.core.run.notices.rule import Rule
-from cockpit.core.run.notices.watch import RULES
+from cockpit.core.run.notices.rule import About, Rule
+from cockpit.core.run.notices.watch import FLOOD, MOST, RULES, Watch
 from tests.core.simulated import BEGAN, GIB, Program, World, usual_loss
 from tests.happened import happened
 
@@ -122,12 +125,29 @@ def test_a_loss_that_is_no_number() -> None:
     at, fact = world.facts[0]
     assert at < 3005 * 1.02 + 300
     assert fact.since < BEGAN + at
-    assert world.news == ["the loss is NaN since step 3,005"]
+    assert world.news == ["the loss is NaN since step 3,005; see: cockpit logs 'my run'"]
+
+
+def test_a_cockpit_that_comes_later_knows_since_when_the_loss_is_nan() -> None:
+    world = World(Program(loss=lambda step: math.nan if step > 1000 else usual_loss(step))).run(0.5)
+    (first,) = world.found
+    told = len(world.facts)
+    world.watch = Watch(About("my run"))
+    world.run(0.2, begin=1800)
+    (later,) = world.found
+    assert later == first
+    assert {fact.what for _, fact in world.facts[told:]} == {"the loss is NaN since step 1,005"}
+    # What an earlier one saw the end of is no longer known.
+    world.model.apply(happened(world.now, "notice", "", {"id": "loss", "of": "nan", "over": True}))
+    world.watch = Watch(About("my run"))
+    world.run(0.2, begin=2520)
+    (last,) = world.found
+    assert last.what.startswith("the loss is NaN since step 2,")
 
 
 def test_a_loss_that_is_back() -> None:
     world = World(Program(loss=lambda step: math.nan if 2000 < step < 2100 else usual_loss(step))).run(1)
-    assert world.news[0] == "the loss is NaN since step 2,005"
+    assert world.news[0].startswith("the loss is NaN since step 2,005; ")
     assert world.news[1].startswith("the loss is back: 2.")
     assert world.found == []
 
@@ -138,6 +158,24 @@ def test_a_loss_that_jumps() -> None:
     assert found.what.startswith("the loss has jumped to 6.")
     assert "since step 3,02" in found.what
     assert (found.id, found.certainty, len(world.news)) == ("loss", "likely", 1)
+
+
+def test_a_spike_of_the_loss_is_no_news() -> None:
+    """Losses of every step: a burst of them is over within a minute."""
+    world = World(Program(loss=lambda step: usual_loss(step) * (4 if step % 900 > 850 else 1), prints=1))
+    assert world.run(1).facts == []
+
+
+def test_a_jump_that_comes_back_each_time_is_told_once() -> None:
+    """As of evaluations whose losses are printed like those of training."""
+
+    def loss(step: int) -> float:
+        return (5.0 if step % 700 > 550 else 2.0) if step < 4600 else 5.0
+
+    world = World(Program(loss=loss, prints=1)).run(1.2)
+    assert [" ".join(text.split()[:4]) for text in world.news] == ["the loss has jumped", "the loss is back:"]
+    world.run(0.5, begin=4320)
+    assert "the loss has jumped" in world.news[-1]
 
 
 @pytest.mark.parametrize("probed", [True, False])
@@ -273,8 +311,16 @@ def test_the_limit_of_a_job() -> None:
     world.see(362, world.now + 1, 362)
     (found,) = world.found
     assert (found.what, found.certainty) == ("SLURM ends job 12, at its time limit, in about 14 min", "sure")
+    # A clock that was set: nobody knows until SLURM has been asked again.
+    told = len(world.news)
+    world.see(363, world.now + 900, 363)
+    assert world.found == []
+    limit.told(world.now, 600)
+    world.see(364, world.now + 1, 364)
+    assert [found.id for found in world.found] == ["time_limit"]
+    assert all("no longer" not in text for text in world.news[told:])
     limit.told(world.now, None)
-    world.see(363, world.now + 1, 363)
+    world.see(365, world.now + 1, 365)
     assert world.news[-1] == "the time limit of job 12 is no longer near"
     assert World().watch.limit is None
 
@@ -301,13 +347,114 @@ def test_what_a_gpus_driver_tells() -> None:
         )
     ).run(0.4)
     assert sorted(world.news) == [
-        "GPU 1 on gpu1 has 2 memory errors that could not be corrected, since the run is watched",
-        "GPU 1 on gpu1: clocks are held down by heat",
+        "GPU 1 on gpu1 has 2 memory errors that could not be corrected, since the run is watched; "
+        "on gpu1: nvidia-smi -q -i 1",
+        "GPU 1 on gpu1: clocks are held down by heat; "
+        "on gpu1: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
         "clocks of GPUs on gpu1 are no longer held down",
-        "the driver of GPU 1 on gpu1 reports Xid 79: it has fallen off the bus",
+        "the driver of GPU 1 on gpu1 reports Xid 79: it has fallen off the bus; "
+        "on gpu1: dmesg -T | grep -i xid",
     ]
     assert {found.ranks for found in world.found} == {0b1000}
     assert {found.severity for found in world.found} == {"error"}
+
+
+def test_a_node_that_lies_about_its_gpus_does_not_hide_what_others_say() -> None:
+    """Each of 256 GPUs has each error there is."""
+
+    def lies(second: float) -> tuple[GpuSample, ...]:
+        xids = tuple(range(46, 100)) if second > 5 else ()
+        return tuple(GpuSample(index, errors=int(second), xids=xids) for index in range(256))
+
+    world = World(gpus=lies).run(0.01)
+    assert len(world.news) == TOLD + 1
+    assert sum("more errors of its GPUs" in text for text in world.news) == 1
+
+
+def test_of_all_that_drivers_of_a_node_report_little_is_remembered() -> None:
+    """It is put in order each second."""
+
+    def lies(second: float) -> tuple[GpuSample, ...]:
+        first = 100 * int(second)
+        return tuple(GpuSample(index, xids=tuple(range(first, first + 64))) for index in range(256))
+
+    world = World(gpus=lies).run(0.01)
+    assert len(world.news) == TOLD + 1
+    assert world.news[-1].startswith(f"gpu1 reports {KEPT - TOLD} more errors of its GPUs;")
+
+
+def test_an_xid_is_told_for_an_hour() -> None:
+    world = World(gpus=lambda second: gpus(second, (), 7, 63)).run(1.1)
+    assert len(world.found) == 1
+    world.run(0)
+    for second in range(3961, 4400):
+        world.see(second, BEGAN + second, second)
+    assert world.found == []
+    assert [text for text in world.news if "Xid 63" in text] == world.news
+
+
+def test_a_node_that_has_ever_other_gpus_costs_no_memory() -> None:
+    world = World()
+    for number in range(2000):
+        many = tuple(GpuSample(number * 30 + each, slowed=("heat " * 9,) * 8) for each in range(30))
+        world.watch.sampled(BEGAN + number, "gpu0", Sample(NodeSample(), {}, many), world.model)
+    (rule,) = (each for each in world.watch._rules if isinstance(each, Gpu))
+    assert sum(map(len, rule._gpus.values())) <= GPUS_KNOWN
+
+
+def test_a_notice_is_short_in_the_journal_too() -> None:
+    """Whatever a node says holds down its clocks."""
+
+    def lies(second: float) -> tuple[GpuSample, ...]:
+        words = tuple(f"{second:.0f} {number} {'x' * 30}" for number in range(8))
+        return tuple(GpuSample(index, slowed=words) for index in range(64))
+
+    world = World(gpus=lies).run(0.01)
+    assert len(world.facts) == 1
+    assert len(world.facts[0][1].what) < 400
+
+
+def test_a_cluster_with_one_trouble_is_not_told_node_by_node() -> None:
+    world = World()
+    names = [f"n{number}" for number in range(300)]
+    nodes = {name: (number,) for number, name in enumerate(names)}
+    world.model.apply(happened(BEGAN, "planned", "", {"nodes": nodes}))
+    for number, name in enumerate(names):
+        world.model.apply(happened(BEGAN, "rank_started", name, {"rank": number, "pid": 100}))
+        world.model.apply(happened(BEGAN, "link", name, {"state": "ok"}))
+
+    def see(second: float, free: int) -> None:
+        for name in names:
+            full = Sample(NodeSample(disk_free_bytes=free, disk_total_bytes=GIB << 10))
+            world.watch.sampled(BEGAN + second, name, full, world.model)
+        for fact in world.watch.look(BEGAN + second, second, world.model, world.pace):
+            world.facts.append((second, fact))
+            world.model.apply(witnessed(world.model, BEGAN + second, "", fact))
+
+    for second in range(100):
+        see(second, 5)
+    world.now = BEGAN + 100
+    assert len(world.found) == MOST + 1
+    assert sum("268 more notices like these (disk)" in found.what for found in world.found) == 1
+    see(101, GIB << 9)
+    assert world.found == []
+
+
+def test_nodes_that_lie_do_not_hide_the_first_notice_of_another() -> None:
+    world = World()
+    lies = tuple(GpuSample(index, xids=(48, 79)) for index in range(8))
+    honest = (GpuSample(0, xids=(94,)),)
+    names = [f"n{number}" for number in range(20)]
+    world.model.apply(
+        happened(BEGAN, "planned", "", {"nodes": {name: (at,) for at, name in enumerate(names)}})
+    )
+    world.model.apply(happened(BEGAN, "rank_started", "n0", {"rank": 0, "pid": 100}))
+    for name in names:
+        many = honest if name == "n19" else lies
+        world.watch.sampled(BEGAN, name, Sample(NodeSample(), {}, many), world.model)
+    told = list(world.watch.look(BEGAN, 0, world.model, world.pace))
+    assert len(told) == MOST + 1
+    assert any("n19 reports Xid 94" in fact.what for fact in told)
 
 
 def test_a_gpu_that_is_slowed_at_times_is_not_told() -> None:
@@ -343,6 +490,16 @@ def test_a_rule_that_fails_costs_itself_only(monkeypatch: pytest.MonkeyPatch) ->
     assert len(world.news) == 3
 
 
+def test_a_rule_that_fails_at_the_end_of_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object) -> str:
+        raise KeyError("x")
+
+    monkeypatch.setattr(Loss, "ended", fails)
+    world = World(Program(loss=lambda step: math.nan if 200 < step < 300 else usual_loss(step))).run(0.3)
+    assert world.news[-1] == "the rule loss failed: KeyError: 'x'"
+    assert world.found == []
+
+
 def test_nobody_who_watches_and_a_run_that_is_over() -> None:
     world = World(Program(loss=lambda step: math.nan if step > 1500 else usual_loss(step))).run(0.6)
     assert len(world.found) == 1
@@ -376,5 +533,23 @@ def test_whatever_a_node_says_is_bounded_and_harmless() -> None:
         )
         world.see(number, BEGAN + number, number)
     assert len(world.model.notices) <= 256
+    assert 0 < len(world.watch.saves) <= SAVES
     assert all("\x1b" not in text for text in world.news)
     assert all("\x1b" not in f"{found.what}{found.evidence}{found.steps}" for found in world.found)
+
+
+@pytest.mark.parametrize(
+    ("printed", "heard"),
+    [
+        (b"saving checkpoint to out\n", 1),
+        (b"x\n" * FLOOD + b"saving checkpoint to out\n", 1),
+        (b"saving checkpoint to out\n" + b"x\n" * FLOOD, 0),  # all of a flood would take too long
+        (b"x\n" * FLOOD + b"oint to out\n", 0),  # what was held of a line before does not go on here
+    ],
+)
+def test_of_a_flood_rules_are_shown_the_end(printed: bytes, heard: int) -> None:
+    watch, rule = Watch(About("run", {}, "")), Checkpoint(About("run", {}, ""))
+    watch._rules = [rule]
+    watch.log(BEGAN, "gpu0", 0, b"step 1\nsaving checkp")
+    watch.log(BEGAN, "gpu0", 0, printed)
+    assert len(rule._heard) == heard

@@ -59,7 +59,7 @@ def test_the_slow_rank_is_named_and_nobody_else(
     seen = trained(ranks, 40, slow=slow, since=15, delay=share * STEP_S, noise=noise, seed=ranks)
     (named,) = seen.slow()
     assert named.rank == slow
-    assert named.since == 15
+    assert seen.apart_since(slow) == 15
     assert named.excess == pytest.approx(share, abs=0.1)
     healthy = trained(ranks, 40, noise=noise, seed=ranks)
     assert not healthy.slow()
@@ -114,7 +114,8 @@ def test_when_cpus_enqueue_makes_nobody_slow() -> None:
     assert (seen.lags, seen.of(2).work, seen.of(2).lag) == (False, 1.5, None)
     seen.lag = True
     assert seen.slow() == []
-    assert [(late.rank, round(late.excess, 3), late.since) for late in seen.late()] == [(2, 0.5, 0)]
+    assert [(late.rank, round(late.excess, 3)) for late in seen.late()] == [(2, 0.5)]
+    assert seen.apart_since(2) == 0
     assert seen.of(2).work is None
     assert seen.of(2).lag == pytest.approx(0.5)
     assert seen.of(0).lag == pytest.approx(0.0)
@@ -125,6 +126,29 @@ def test_when_cpus_enqueue_makes_nobody_slow() -> None:
     assert not seen.lags
     assert [slow.rank for slow in seen.slow()] == [1]
     assert seen.late() == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "took", "named"),
+    [(1, 5.0, False), (2, 2.1, True), (2, 1.9, False), (3, 1.6, True), (4, 1.4, False), (5, 1.3, True)],
+)
+def test_what_may_be_slow_after_few_steps_is_for_who_asks(steps: int, took: float, named: bool) -> None:
+    table: list[list[float | None]] = [[1.0, 1.0, 1.0, 1.0] for _ in range(8)]
+    table += [[1.0, 1.0, took, 1.0] for _ in range(steps)]
+    seen = worked(table)
+    assert seen.slow() == []
+    found = seen.slow_lately()
+    assert [one.rank for one in found] == [2] * named
+    if found:
+        assert (found[0].steps, found[0].took_s, found[0].step_s) == pytest.approx((steps, took, 10.0))
+        assert found[0].usual_s == pytest.approx(1.0)
+    # One that was slow once, as with a checkpoint, is not: nor a rank of which more is known.
+    assert worked([*table, [1.0, 1.0, 1.0, 1.0]]).slow_lately() == []
+    assert worked([*table, *table[-1:] * 10]).slow_lately() == []
+    # Ten steps of this length are made within a second.
+    assert worked([[0.01, 0.01, 0.05, 0.01] for _ in range(5)]).slow_lately() == []
+    seen.lag = True
+    assert seen.slow_lately() == []
 
 
 def test_a_rank_that_waits_for_nobody_is_slow_and_behind() -> None:
@@ -401,3 +425,21 @@ def test_every_rank_is_in_one_row_in_order(
     found = rows(hosts, apart, height, every=every)
     assert sorted(rank for row in found for rank in row.ranks) == list(range(nodes * each))
     assert all(row.ranks for row in found)
+
+
+def test_a_rank_that_was_not_heard_of_for_long_does_not_smear_its_step_over_the_others() -> None:
+    pace = Pace(range(4))
+    for step in range(300):
+        for rank in range(4):
+            if rank != 3 or step < 10 or step == 299:
+                pace.stepped(rank, step, 1000.0 + 2 * step)
+    last = pace.step(299)
+    assert last is not None
+    assert last.count == 1
+    every = Pace(range(4))
+    for step in range(0, 300, 10):
+        for rank in range(4):
+            every.stepped(rank, step, 1000.0 + 2 * step, exact=False)
+    tenth = every.step(290)
+    assert tenth is not None
+    assert tenth.count == 10

@@ -26,7 +26,9 @@ def step(
     at = begun + number * span
     median, least, greatest = 0.5 * span, 0.4 * span, 0.75 * span
     values = (span, median, least, greatest) if exact else (span, span, span, span)
-    return PastStep(restarts, number, at, count, "", *values, 3 if exact else 0, exact, exact, False, apart)
+    return PastStep(
+        restarts, number, at, count, "", *values, 3 if exact else 0, exact, exact, False, False, apart
+    )
 
 
 def joined(steps: Sequence[PastStep], said: Iterable[Said]) -> list[Row]:

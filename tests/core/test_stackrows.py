@@ -135,7 +135,7 @@ def test_what_branches_have_in_common_is_shown_once() -> None:
 
 
 def test_the_deepest_stack_has_lines_too() -> None:
-    deep = tuple(Frame("again", "./x.py", number) for number in range(3000))
+    deep = tuple(Frame(f"again{number}", "./x.py", number) for number in range(3000))
     assert len(rows(tree_of({0: dump(0, deep)}))) == 3000
 
 
@@ -178,15 +178,19 @@ def test_folded_and_speedscope() -> None:
     assert all(frame < len(told["shared"]["frames"]) for p in told["profiles"] for frame in p["samples"][0])
 
 
-def test_deep_recursion_is_drawn_in_room_that_grows_with_it_and_not_with_its_square() -> None:
-    deep = {
-        rank: dump(rank, (MAIN, *[Frame(f"again{rank % 2}", "./train.py", 7)] * 3000)) for rank in range(4)
+def test_a_deep_tree_is_drawn_in_room_that_grows_with_it_and_not_with_its_square() -> None:
+    # More functions in turn than are seen to repeat.
+    down = {
+        odd: tuple(Frame(f"again{odd}", "./train.py", number % 40) for number in range(3000))
+        for odd in (0, 1)
     }
+    down = {odd: tuple(one._replace(name=f"{one.name}-{one.line}") for one in down[odd]) for odd in down}
+    deep = {rank: dump(rank, (MAIN, *down[rank % 2])) for rank in range(4)}
     found = rows(tree_of(deep))
     assert len(found) == 1 + 2 * 3000
     assert len({row.key for row in found}) == len(found)
     assert max(len(row.guides) for row in found) < 2 * LEVELS + 10
-    assert found[3000].key == place((MAIN, *[Frame("again0", "./train.py", 7)] * 3000))
+    assert found[3000].key == place((MAIN, *down[0]))
     told = snapshot(deep)
     text = "\n".join(as_lines(told, verdict(told)))
     assert text.count("again1") >= 3000
@@ -199,3 +203,40 @@ def test_a_tree_that_is_full_says_so_in_print() -> None:
     }
     told = snapshot(many, world=60)
     assert "(not in the tree: it has 50,000 calls already)" in "\n".join(as_lines(told, verdict(told)))
+
+
+WALK = tuple(Frame("walk", "./tree.py", 31) for _ in range(812))
+LEAF = (Frame("walk", "./tree.py", 29), Frame("read", "./data.py", 5))
+
+
+def test_deep_recursion_is_one_line_that_opens() -> None:
+    dumps = {rank: dump(rank, (MAIN, *WALK, *LEAF)) for rank in range(2)}
+    tree = tree_of(dumps)
+    found = rows(tree)
+    assert [row.frame.name if row.frame else row.note for row in found] == [
+        "main", "walk  tree.py:31  recurse ×812", "walk", "read",
+    ]  # fmt: skip
+    folded = found[1]
+    assert (folded.folded, folded.ranks) == (812, 0b11)
+    assert len(rows(tree, {folded.key})) == len(found) + 812
+    assert len(rows(tree, library=True)) == 815
+    text = "\n".join(as_lines(snapshot(dumps), verdict(snapshot(dumps)), threads="main"))
+    assert text.count("walk  tree.py:31  recurse ×812") == 2  # the tree, and the thread
+    assert text.count("walk") < 9
+    assert "recurse x812" in ascii_text(text)
+
+
+def test_functions_that_call_each_other_are_one_line_and_a_few_calls_are_not() -> None:
+    pair = (Frame("even", "./a.py", 2), Frame("odd", "./b.py", 4))
+    _, folded, *rest = rows(tree_of({0: dump(0, (MAIN, *pair * 200, *LEAF[1:]))}))
+    assert folded.note == "even, odd recurse ×199"
+    # Its last call says where it stands.
+    assert [row.frame.name for row in rest if row.frame] == ["odd", "read"]
+    few = rows(tree_of({0: dump(0, (MAIN, *WALK[:4], *LEAF[1:]))}))
+    assert len(few) == 6
+    # Ranks part in it: what each of them has for itself is folded as well.
+    parted = rows(tree_of({0: dump(0, (MAIN, *WALK[:50])), 1: dump(1, (MAIN, *WALK[:90], *LEAF))}))
+    assert [row.note for row in parted if row.frame is None] == [
+        "walk  tree.py:31  recurse ×49",
+        "walk  tree.py:31  recurse ×40",
+    ]

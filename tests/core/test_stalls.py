@@ -9,7 +9,7 @@ import pytest
 from cockpit.core.finding import Finding
 from cockpit.core.run.standstill import MOVES, head, news, packed, unpacked
 from cockpit.core.watch.judge import NOT_ENTERED, Looked, judge
-from cockpit.core.watch.watch import BACKOFF_S, HANG_AFTER_S, Terms
+from cockpit.core.watch.watch import BACKOFF_S, FIRST, HANG_AFTER_S, Terms
 from tests.core.stalling import EVERYBODY, Run, steps, together, uneven
 
 HUNG = Finding(
@@ -18,6 +18,7 @@ HUNG = Finding(
 LATE = Finding("absent", "rank 0 has not come to barrier yet", 0b0001, "save.py:9 save", certainty="unsure")
 SILENT = Finding("silent", "ranks 2,3 did not answer: 2 ranks wait in all_reduce", 0b1100, certainty="unsure")
 TOGETHER = Finding("together", "all wait in the same place")
+IDLE = Finding("io", "rank 0 did not join broadcast", 0b0001, certainty="unsure", severity="warning")
 STALL = 1000
 """The step at which runs stall here, and, as steps take a second, the second."""
 
@@ -62,6 +63,18 @@ HEALTHY = {
         verdict=lambda second: SILENT,
     ),
     "logs only, with evaluation": Run(together(every(500, 300.0)), probed=False, logs=10.0),
+    "steps of ten minutes": Run(
+        together(lambda step: 600.0, first_s=700.0),
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: TOGETHER,
+    ),
+    "steps of ten minutes that only the log tells": Run(
+        together(lambda step: 600.0, first_s=700.0),
+        probed=False,
+        logs=1.0,
+        frozen=lambda second: EVERYBODY,
+        verdict=lambda second: TOGETHER,
+    ),
     "no step and no log": Run(together(lambda step: 1.0), probed=False),
     "an idle server": Run(
         together(lambda step: 1e9, first_s=1e9),
@@ -266,6 +279,20 @@ def test_a_job_that_falls_asleep_is_stalled_only_if_somebody_is_accused() -> Non
     assert idle.states == ["blind", "quiet"]
 
 
+def test_ranks_that_hardly_worked_before_they_fell_asleep_are_looked_at_late() -> None:
+    def cpu(rank: int, second: float) -> float:
+        return 90.0 if rank == 1 and 20 <= second < 23 else 0.2
+
+    run = stalled(probed=False, cpu=cpu, frozen=lambda second: EVERYBODY, verdict=lambda second: HUNG).run(
+        0.3
+    )
+    assert run.states == ["blind", "quiet", "stalled"]
+    assert run.first("quiet") == pytest.approx(22 + FIRST * HANG_AFTER_S, abs=3)
+    # Whoever comes later has seen nothing of them before.
+    late = stalled(probed=False, cpu=cpu, joined=1000.0).run(0.6)
+    assert late.first("quiet") == pytest.approx(1000 + FIRST * HANG_AFTER_S, abs=3)
+
+
 def test_that_nothing_tells_progress_is_said() -> None:
     run = Run(together(lambda step: 1.0), probed=False).run(0.5)
     assert run.states == ["blind"]
@@ -299,6 +326,9 @@ def test_ranks_that_wait_for_one_that_never_starts() -> None:
         (Looked(HUNG, still=0b0111, moving=0b1000), True, True, ("quiet", "io", "likely")),
         (Looked(HUNG, still=0b0111), True, True, ("quiet", "io", "likely")),
         (Looked(HUNG, still=EVERYBODY), True, False, ("stalled", "io", "likely")),
+        # Where nothing tells of steps, an idle server looks like this.
+        (Looked(IDLE, still=EVERYBODY), False, True, ("quiet", "io", "unsure")),
+        (Looked(IDLE, still=EVERYBODY), True, True, ("stalled", "io", "unsure")),
         (Looked(TOGETHER, still=EVERYBODY), True, True, ("stalled", "together", "unsure")),
         (Looked(TOGETHER, still=EVERYBODY), False, True, ("quiet", "together", "unsure")),
         (Looked(TOGETHER, still=EVERYBODY, missing=4), True, True, ("stalled", NOT_ENTERED, "likely")),

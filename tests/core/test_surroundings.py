@@ -69,3 +69,28 @@ def test_a_slow_rank_is_told_with_what_the_others_wait() -> None:
     (slow,) = of_pace(paced(20, {3: 1.0}), 1031.0).slow
     assert (slow.rank, slow.work_s, slow.usual_s, slow.work) == (3, 1.5, 0.5, True)
     assert slow.waits == pytest.approx(2 / 3)
+
+
+def test_a_rank_that_has_been_slow_for_two_steps_is_told_with_how_many_these_are() -> None:
+    pace = paced(20)
+    for step in (21, 22):
+        for rank in range(4):
+            pace.stepped(rank, step, 1030.0 + 4.0 * (step - 20), span=4.0)
+            pace.worked(rank, step, 3.0 if rank == 1 else 0.5)
+    found = of_pace(pace, 1038.0)
+    (slow,) = found.slow
+    assert (slow.rank, slow.work_s, slow.usual_s, slow.steps) == (1, 3.0, 0.5, 2)
+    assert read(Progress, told(found)) == found
+    # Steps have become longer: the next one is not late before these were over.
+    assert of_pace(pace, 1038.0 + 5.9).goes_on is True
+    assert of_pace(pace, 1038.0 + 6.1).goes_on is False
+
+
+def test_where_a_log_tells_of_each_tenth_step_nine_without_a_word_are_no_standstill() -> None:
+    pace = Pace(range(4))
+    for step in range(10, 70, 10):
+        pace.stepped(0, step, 1000.0 + 0.5 * step, exact=False)
+    found = of_pace(pace, 1030.0 + 7)
+    assert (found.usual_s, found.lately_s, found.longest_s) == (0.5, 5.0, 5.0)
+    assert (found.goes_on, found.lasts) == (True, False)
+    assert of_pace(pace, 1030.0 + 7.6).lasts is True

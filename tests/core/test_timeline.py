@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cockpit.core.run.event_table import Entry
+from cockpit.core.run.event_table import ALIKE, Entry
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.timeline import Timeline
 from tests.happened import happened
@@ -121,3 +121,16 @@ def test_nodes_of_an_entry_stand_in_the_hostfile_s_order() -> None:
     for node in ("apollo", "zeus"):
         story.tell("launched", node, 10.0)
     assert story.texts == ["zeus,apollo: launched"]
+
+
+def test_memory_that_fills_on_all_nodes_at_once_is_not_told_node_by_node() -> None:
+    story = Story()
+    names = [f"gpu {number}" for number in range(200)]
+    story.tell("planned", "", nodes={name: [number] for number, name in enumerate(names)})
+    filling: dict[str, Any] = {"of": "/job_7/step 0", "used_bytes": 90, "limit_bytes": 100}
+    for left_s in (4000.0, 3990.0, 30.0):
+        for name in names:
+            story.tell("filling", name, full_at=10.0 + left_s, **filling)
+    assert len(story.texts) == 2 * ALIKE + 1
+    assert sum(text.startswith("memory of more nodes heads for its limit") for text in story.texts) == 1
+    assert sum("in less than a minute" in text for text in story.texts) == ALIKE

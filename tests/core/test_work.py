@@ -83,12 +83,15 @@ def test_of_healthy_ranks_none_is_slow(shape: tuple[int, int], seed: int, bucket
 @settings(max_examples=12, deadline=None)
 @given(
     SHAPES, st.integers(0, 1 << 30), st.sampled_from(["data", "forward", "backward"]), st.floats(0, 2),
-    st.integers(1, 5), st.booleans(),
+    st.integers(1, 5), st.booleans(), st.sampled_from([1, 1000, 20_000]),
 )  # fmt: skip
 def test_it_is_what_the_definition_says(
-    shape: tuple[int, int], seed: int, part: str, delay: float, buckets: int, whole: bool
+    shape: tuple[int, int], seed: int, part: str, delay: float, buckets: int, whole: bool, ticks: int
 ) -> None:
     run = training(shape, seed, seed % (shape[0] * shape[1]), delay, part, buckets=buckets)
+    for entries in run.entries.values():
+        # By a coarse clock many things are at once.
+        entries[:] = [entry._replace(at_us=entry.at_us // ticks * ticks) for entry in entries]
     keep = None if whole else {0: seed % len(run.entries[0]) + 1}
     seen = look(run.recorded(keep), Memberships(run.world))
     assert work(seen, run.step_times()) == plainly.work(seen, run.step_times())
@@ -141,6 +144,14 @@ def test_a_recorder_that_holds_no_step_says_nothing() -> None:
     run = training((1, 4), 1, 2, 1, "backward")
     assert slow(works(run, keep={0: 4})) == []
     assert {one.us for one in works(run, keep={0: 4})} == {None}
+
+
+def test_a_rank_that_has_come_to_nothing_yet_has_no_work() -> None:
+    run = training((1, 4), 1, None, 0, "data")
+    recorders = run.recorded()
+    recorders[3] = recorders[3]._replace(traces=())
+    steps = {rank: [] if rank == 3 else these for rank, these in run.step_times().items()}
+    assert {one.rank for one in work(look(recorders, Memberships(run.world)), steps)} == {0, 1, 2}
 
 
 def test_a_rank_that_does_not_answer_leaves_its_partners_unknown() -> None:

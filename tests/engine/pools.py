@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +23,26 @@ class MadeUp:
         """It is of no use any more."""
         if not self.lost.done():
             self.lost.set_result(error)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Sent:
+    """What a made-up node sends in answer to a request.
+
+    :param parts: one after the other; it ends with the answer
+    """
+
+    def __init__(self, parts: AsyncIterator[tuple[Any, bytes]]) -> None:
+        self._parts = parts
+
+    async def part(self, within_s: float) -> tuple[Any, bytes] | None:
+        """The next one; it is there at once."""
+        return await anext(self._parts, None)
+
+    async def credit(self, size: int) -> None:
+        """It sends without."""
 
     async def close(self) -> None:
         """There is nothing to close."""

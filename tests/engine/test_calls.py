@@ -34,6 +34,9 @@ def test_data_come_by_stdin_and_nothing_else(tmp_path: Path, monkeypatch: pytest
         ("kill -9 $$", "killed by SIGKILL"),
         ("/no/such/program", "exited 127: /bin/sh: 1: /no/such/program: not found"),
         ("true", ""),
+        ("true\0", "cannot be started: embedded null byte"),
+        ("exec 2>&-; exit 4", "exited 4"),
+        ("exec <&- >&-; exit 4", "exited 4"),
         ("head -c 1000000 /dev/zero >&2", ""),
         ("head -c 1000000 /dev/zero", ""),
     ],
@@ -48,6 +51,11 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     assert why == "not done within 1 s, and killed: busy"
     pid = int(pids.read_text())
     until(lambda: not _runs(pid))
+
+
+@pytest.mark.parametrize("command", ["trap '' TERM INT HUP; sleep 1000", "kill -STOP $$", "yes >&2"])
+def test_nothing_makes_it_outlast_its_time(command: str) -> None:
+    assert run(command, nasty_call(), limit_s=1).startswith("not done within 1 s, and killed")
 
 
 def _runs(pid: int) -> bool:

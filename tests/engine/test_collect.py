@@ -31,7 +31,7 @@ from cockpit.engine.collect import Collected, collect
 from cockpit.engine.links.link import RemoteError
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.transport.base import LinkError
-from tests.engine.pools import Fakes, MadeUp
+from tests.engine.pools import Fakes, MadeUp, Sent
 
 CHUNK = 1000
 
@@ -52,32 +52,21 @@ class Node(MadeUp):
         data = self.reports[request.file]
         return DigestAnswer(hashlib.sha256(data).hexdigest(), len(data), changed=False)
 
-    async def stream(self, request: verbs.Read) -> Stream:
-        return Stream(self, request.file, request.offset)
+    async def stream(self, request: verbs.Read) -> Sent:
+        return Sent(sent(self, request.file, request.offset))
 
 
-class Stream:
+async def sent(node: Node, name: str, offset: int) -> AsyncIterator[tuple[ReadItem, bytes]]:
     """A report on its way."""
-
-    def __init__(self, node: Node, name: str, offset: int) -> None:
-        self.node, self.name, self.offset = node, name, offset
-
-    async def parts(self) -> AsyncIterator[tuple[ReadItem, bytes]]:
-        data = self.node.reports[self.name]
-        for offset in range(self.offset, len(data), CHUNK):
-            if self.node.cut_after == 0:
-                self.node.cut_after = -1
-                raise LinkError("cut", where="node1")
-            self.node.cut_after -= 1
-            piece = data[offset : offset + CHUNK]
-            self.node.sent.append((self.name, offset, len(piece)))
-            yield ReadItem(offset), piece
-
-    async def credit(self, size: int) -> None:
-        """It sends without."""
-
-    async def close(self) -> None:
-        """There is nothing to close."""
+    data = node.reports[name]
+    for begin in range(offset, len(data), CHUNK):
+        if node.cut_after == 0:
+            node.cut_after = -1
+            raise LinkError("cut", where="node1")
+        node.cut_after -= 1
+        piece = data[begin : begin + CHUNK]
+        node.sent.append((name, begin, len(piece)))
+        yield ReadItem(begin), piece
 
 
 REFUSED = LinkError("login refused", where="node1", retry=False)
@@ -171,7 +160,7 @@ def test_one_unreadable_report_does_not_cost_the_others(
 ) -> None:
     whole = Node.stream
 
-    async def stream(self: Node, request: verbs.Read) -> Stream:
+    async def stream(self: Node, request: verbs.Read) -> Sent:
         if request.file == "a.nsys-rep":
             raise RemoteError("os", "Permission denied", where="node1")
         return await whole(self, request)
@@ -315,7 +304,7 @@ class Named(Node):
         data = self.files[posixpath.join(request.dir, request.file)][: request.size]
         return DigestAnswer(hashlib.sha256(data).hexdigest(), len(data), changed=False, rest=self.grown)
 
-    async def stream(self, request: verbs.Read) -> Stream:
+    async def stream(self, request: verbs.Read) -> Sent:
         if not self.endless:
             self.reports[request.file] = self.files[posixpath.join(request.dir, request.file)]
         return await super().stream(request)

@@ -29,7 +29,7 @@ from cockpit.core.run.model import RankState
 from cockpit.engine.links import pool as pools
 from cockpit.engine.links.link import Clock
 from cockpit.engine.records.folder import Foreign, Manifest, NodeEntry, RunFolder
-from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run import foreign, foreign_jobs
 from cockpit.engine.run.foreign import ForeignSession, session_of
 from cockpit.engine.run.outlets import Outlets
 from cockpit.engine.run.session import Session
@@ -81,6 +81,7 @@ class Node(MadeUp):
         self.scripts = list(scripts)
         self.asked: list[verbs.Watch] = []
         self.called: list[str] = []
+        self.samples: list[Samples] = []
         self.clock = Clock()
         self.transport = SimpleNamespace(kind="local")
 
@@ -94,7 +95,8 @@ class Node(MadeUp):
 
     async def stream(self, request: object) -> Stream:
         if isinstance(request, verbs.Samples):
-            return Stream([asyncio.CancelledError()])
+            self.samples.append(Samples())
+            return self.samples[-1]
         assert isinstance(request, verbs.Watch)
         self.asked.append(request)
         return Stream(self.scripts.pop(0) if self.scripts else [OVER])
@@ -110,6 +112,7 @@ class Stream:
         for each in self._parts:
             if isinstance(each, BaseException):
                 raise each
+            await asyncio.sleep(0)
             yield read(WatchItem, each[0]), each[1]
         while True:  # nothing new
             await asyncio.sleep(0.01)
@@ -121,6 +124,21 @@ class Stream:
 
     async def close(self) -> None:
         """There is nothing to close."""
+
+
+class Samples(Stream):
+    """Measurements that never come."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.closed = False
+
+    async def parts(self) -> AsyncIterator[tuple[WatchItem, bytes]]:
+        await asyncio.Event().wait()
+        yield read(WatchItem, {}), b""
+
+    async def close(self) -> None:
+        self.closed = True
 
 
 class Logs(Heard):
@@ -147,13 +165,17 @@ def made(**nodes: Node) -> RunFolder:
 
 
 def watch(
-    folder: RunFolder, until_: str = "", quotas: Quotas | None = None, **nodes: Node
+    folder: RunFolder,
+    until_: str = "",
+    quotas: Quotas | None = None,
+    writer: bool = True,
+    **nodes: Node,
 ) -> tuple[ForeignSession, Logs]:
     """Watch a job until it is over, or an event of that kind came."""
 
     async def main() -> tuple[ForeignSession, Logs]:
         heard = Logs()
-        session = ForeignSession(folder, heard, pool=Fakes(nodes), quotas=quotas)
+        session = ForeignSession(folder, heard, pool=Fakes(nodes), quotas=quotas, writer=writer)
         await session.rejoin()
         session.watch()
 
@@ -327,6 +349,48 @@ def test_a_node_that_tells_of_many_connections_hides_no_other() -> None:
     assert 0 < len(callers) < 10
 
 
+def test_a_job_with_more_ranks_elsewhere_than_one_answer_may_tell_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 5
+    monkeypatch.setattr(foreign_jobs, "RANKS_A_NODE", most + 1)
+
+    class Starts(Node):
+        """Each rank of two nodes was started over a connection of its own, from the third."""
+
+        async def call(self, request: object, **how: Any) -> object:
+            if not isinstance(request, verbs.Outputs):
+                return await super().call(request, **how)
+            named = [number for one in request.callers for number in one.ranks]
+            assert len(named) <= most + 1
+            ranks = [one.rank for one in request.targets]
+            ends = {"address": "10.0.0.9", "to": "10.0.0.1", "to_port": 22}
+            callers = [{"ranks": [number], "port": 1 + number, **ends} for number in ranks]
+            told: dict[str, Any] = {"files": [], "callers": callers, "passed": ranks}
+            if named and not self.ranks:
+                one = {"pid": 9, "ticks": 9, "ranks": named, "command": "mpirun"}
+                told |= {"files": [file("out", *named, shared=True)], "launchers": [one]}
+            return read(OutputsAnswer, told)
+
+    def many(first: int) -> list[dict[str, Any]]:
+        return [{**rank(first + n, 100 + n), "world_size": 2 * most} for n in range(most)]
+
+    nodes = {"a": Starts(many(0), []), "b": Starts(many(most), []), "login": Starts([], [])}
+
+    async def main() -> RunFolder:
+        async with Fakes(nodes) as pool:
+            asked = {name: read(SeekAnswer, {"ranks": nodes[name].ranks}) for name in ("a", "b")}
+            (job,) = group(asked)
+            known = await foreign_jobs.make_known(job, pool, ["cockpit", "attach"], asked=nodes)
+            return known.folder
+
+    folder = RunFolder(asyncio.run(main()).path)
+    assert folder.manifest.foreign is not None
+    assert len(folder.manifest.foreign.callers["login"]) == 2 * most
+    outlets = Outlets.of(folder)
+    outlets.load()
+    (out,) = outlets.read_by("login")
+    assert out.ranks == set(range(2 * most))
+
+
 def test_an_unwritten_ledger_takes_bytes_back() -> None:
     node = Node([rank(0, 100)], [file("own", 0)], [part((0, 0, b"one\n")), LinkError("cut", where="a")])
     node.scripts.append([OVER])
@@ -396,11 +460,42 @@ def test_a_launchers_words_tell_how_a_rank_ended() -> None:
     assert session.model.first_failure() is session.model.ranks[0]
 
 
+def test_no_measurements_are_left_on_the_link_when_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "_AGAIN_S", 0.0)
+    lacks = part(ranks=())
+    node = Node([rank(0, 100)], [file("own", 0)], [part(), lacks], [lacks], [OVER])
+    watch(made(a=node), a=node)
+    assert node.samples
+    # Their items would fill a queue that holds up every answer of the node, pings too.
+    assert all(each.closed for each in node.samples)
+
+
 def test_why_there_is_no_output_is_said_once() -> None:
     node = Node([rank(0, 100)], [], [part(), LinkError("cut", where="a")], [part(), OVER])
     node.why = {"0": "writes to a terminal (pts/4)"}
     session, _ = watch(made(a=node), a=node)
-    assert session.model.nodes["a"].notes == ("no output here: each rank writes to a terminal (pts/4)",)
+    step = "next time, send it to a file: … >train.log 2>&1"
+    said = f"no output here: each rank writes to a terminal (pts/4); {step}"
+    assert session.model.nodes["a"].notes == (said,)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_may_not_read_a_file_gets_what_its_owners_cockpit_has_of_it(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "other_owner", lambda folder: "ada")
+    told = part(trouble={"0": "only ada can read /logs/own"})
+    files = [file("own", 0), *([] if alone else [file("open", 0)])]
+    node = Node([rank(0, 100)], files, [told, OVER])
+    folder = made(a=node)
+    spool = folder.spool_dir(folder.manifest.nodes[0])
+    spool.mkdir(parents=True)
+    (spool / "rank-0.log").write_bytes(b"step 1\n")
+    session, heard = watch(folder, writer=False, a=node)
+    words = "only ada can read /logs/own; shown here is what ada's cockpit has read of it"
+    assert session.model.nodes["a"].notes == (words,)
+    # What can be read of a log is read where it is, or it would be doubled.
+    assert heard.logs == ({("a", 0): b"step 1\n"} if alone else {})
 
 
 def test_logs_wait_where_the_spool_is_full() -> None:

@@ -23,6 +23,7 @@ from cockpit.engine.keeper import Keeper
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.evidence import Depot, gather, lacking, opened
+from tests.engine.pools import Sent
 from tests.recorder.recorded import dumps, recorded
 
 NAME = "20261123-031200-stall.evidence"
@@ -64,10 +65,7 @@ class Node:
         async def parts() -> Any:
             yield ReadItem(offset), data
 
-        async def nothing(*_: Any) -> None:
-            return
-
-        return SimpleNamespace(parts=parts, credit=nothing, close=nothing)
+        return Sent(parts())
 
 
 def folder() -> RunFolder:
@@ -114,6 +112,21 @@ def test_a_later_look_at_the_same_stall_is_another_sample() -> None:
     files = {NAME: file(dump(0, "load")), later: file(dump(0, "load"), at=1600.0, since=967.0)}
     (shown,), _ = gathered(made, model(made), gpu01=Node(files))
     assert [sample.at for sample in shown.snapshot.samples] == [1000.0, 1600.0]
+
+
+def test_a_second_look_counts_once_all_nodes_have_taken_it() -> None:
+    made = folder()
+    later = "20261123-031215-stall.evidence"
+    one = Node({NAME: file(dump(0, "wait"), dump(1, "load"))})
+    other = Node({NAME: file(dump(2, "wait"), dump(3, "wait"), at=1003.0)})
+    gathered(made, model(made), gpu01=one, gpu02=other)
+    again = file(dump(0, "wait"), dump(1, "load"), at=1010.0, since=967.0)
+    (shown,), _ = gathered(made, model(made), gpu01=Node({later: again}))
+    assert [sample.at for sample in shown.snapshot.samples] == [1000.0]
+    again = file(dump(2, "wait"), dump(3, "wait"), at=1013.0, since=970.0)
+    (shown,), _ = gathered(made, model(made), gpu02=Node({later: again}))
+    assert [sample.at for sample in shown.snapshot.samples] == [1000.0, 1010.0]
+    assert [sorted(sample.dumps) for sample in shown.snapshot.samples] == [[0, 1, 2, 3]] * 2
 
 
 def test_an_exit_that_was_recorded_is_in_the_snapshot() -> None:

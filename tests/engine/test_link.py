@@ -169,11 +169,13 @@ class Scripted:
         await self._local.close()
 
 
-def opened(command: Callable[[str], str], times: LinkTimes | None = None) -> Hello:
+def opened(
+    command: Callable[[str], str], times: LinkTimes | None = None, python: str = sys.executable
+) -> Hello:
     """Open a link over a scripted transport and return the hello."""
 
     async def main() -> Hello:
-        link = Link("here", Scripted(command), [sys.executable], times)
+        link = Link("here", Scripted(command), [python], times)
         try:
             return await link.open()
         finally:
@@ -190,6 +192,22 @@ def test_a_login_shell_that_prints_is_no_trouble() -> None:
 def test_a_login_shell_that_ends_is_quoted() -> None:
     with pytest.raises(LinkError, match="login shell ended before the agent started: 'account expired'"):
         opened(lambda command: "echo account expired >&2; exit 1")
+
+
+def test_a_python_that_does_not_start_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "it's python"
+    broken.write_text("#!/bin/sh\necho no libpython >&2; exit 127\n")
+    broken.chmod(0o755)
+    with pytest.raises(LinkError, match=r"its .*/it's python ended before the agent started: 'no libpython'"):
+        opened(lambda command: command, python=str(broken))
+
+
+def test_only_a_python_of_ours_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    with pytest.raises(LinkError, match="the login shell ended"):
+        opened(lambda command: f"{command} | sed 's/^starts-.* /&evil /'", python=str(broken))
 
 
 def test_a_login_shell_that_waits_is_given_up() -> None:

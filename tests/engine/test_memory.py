@@ -94,7 +94,7 @@ def job(tmp_path: Path) -> Iterator[str]:
 async def filling(folder: RunFolder) -> Filling:
     """What is told first of memory, once something is told of the loss too."""
     session = Session(folder)
-    session._memory = Small()
+    session._noticing.memory = Small()
     await session.rejoin()
     session.watch()
 

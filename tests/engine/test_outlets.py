@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cockpit.base.answers import OpenFile
 from cockpit.base.fields import Caller
+from cockpit.base.gate import RANKS_A_NODE
 from cockpit.core.logs.folding import Source
 from cockpit.engine.records.folder import Foreign
 from cockpit.engine.run import outlets as outlets_module
@@ -186,6 +187,23 @@ def test_no_byte_is_lost_or_doubled_however_they_arrive(words: list[bytes], cuts
         rest = rest[cut:]
     pieces += outlets.sort(one, rest) + outlets.rest(one)
     assert b"".join(piece for _, piece in pieces) == data
+
+
+def test_a_file_of_more_ranks_than_a_node_may_have_is_known_again(tmp_path: Path) -> None:
+    ranks = range(RANKS_A_NODE + 1)
+    nodes: dict[str, list[int]] = {"a": list(ranks[::2]), "b": list(ranks[1::2]), "login": []}
+    ends = [Caller((rank,), "10.0.0.9", 1 + rank, "10.0.0.1", 22) for rank in ranks]
+    foreign = Foreign(("at",), callers={"login": ends}, passed=list(ranks), away=["a", "b"])
+    outlets = Outlets(tmp_path, nodes, foreign=foreign)
+    for some in (ranks[:3000], ranks[3000:]):
+        one = outlets.known("login", OpenFile("out", "/out", 1, 2, 0, 3, 4, 1, tuple(some), True))
+    assert one is not None
+    one.offset = 7
+    outlets.save()
+    outlets.close()
+    again = Outlets(tmp_path, nodes, foreign=foreign)
+    again.load()
+    assert [(each.offset, len(each.ranks)) for each in again.read_by("login")] == [(7, len(ranks))]
 
 
 def test_a_line_that_was_held_is_not_lost_when_its_rank_has_the_log_to_itself(tmp_path: Path) -> None:

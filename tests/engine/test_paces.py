@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.base.events import ClockMeasured, RankSteps, StepSample
+from cockpit.base.events import ClockMeasured, Progress, RankSteps, StepSample
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
@@ -46,7 +46,8 @@ def test_what_was_seen_is_seen_again(folder: RunFolder) -> None:
     book.close()
     seen = again(folder)
     assert seen.front == (59, START + 120)
-    assert [(slow.rank, round(slow.excess, 2), slow.since) for slow in seen.slow()] == [(3, 0.8, 0)]
+    assert [(slow.rank, round(slow.excess, 2)) for slow in seen.slow()] == [(3, 0.8)]
+    assert seen.apart_since(3) == 0
     assert seen.of(0).work == pytest.approx(1.0)
     assert seen.usual() == pytest.approx(2.0)
 
@@ -66,6 +67,22 @@ def test_the_last_steps_of_a_run_that_has_ended_count(folder: RunFolder) -> None
     assert (book.pace.of(1).step, book.pace.of(0).step) == (11, 9)
     assert book.pace.of(1).at == START + 24
     assert book.pace.front == (11, START + 24)
+
+
+def test_most_ranks_say_what_steps_are_counted_from(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(10))
+    for rank, source, relative in (
+        (0, "optimizer", True),
+        (1, "deepspeed", False),
+        (2, "optimizer", True),
+        (3, "deepspeed", False),
+        (1, "optimizer", True),
+    ):
+        book._stepped(rank, Progress(source, 9, 0.5, 2.0), 0.0)
+        assert book.pace.relative == relative
+    book.close()
+    assert again(folder).relative
 
 
 @pytest.mark.parametrize("rank", [2, 77])

@@ -6,7 +6,9 @@ import asyncio
 import json
 import resource
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +35,7 @@ from cockpit.engine.stacks import parties, saved, take
 from cockpit.engine.stacks.ask import Ask, RankProcess
 from cockpit.engine.stacks.parties import RunParty, open_run
 from cockpit.engine.stacks.take import ReplayedStacks, Sampler
-from cockpit.errors import CockpitError
+from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
 from tests.happened import happened
 from tests.waiting import soon
@@ -524,6 +526,10 @@ def test_a_damaged_snapshot_is_refused_by_name(tmp_path: Path, damage: str) -> N
         ('"at": 10.0', '"at": NaN'),
         ('"at": 10.0', '"at": 1e99'),
         ('"took_s": 0.2', '"took_s": Infinity'),
+        ('"0": 9.5', '"0": NaN'),
+        ('"0": 9.5', '"0": 1e99'),
+        ('"0": 9.5', '"-1": 9.5'),
+        ('"0": 9.5', '"0": "9.5"'),
     ],
 )
 def test_a_number_that_cannot_be_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -533,6 +539,14 @@ def test_a_number_that_cannot_be_is_refused(tmp_path: Path, right: str, wrong: s
     (folder / "snapshot.json").write_text(head.replace(right, wrong))
     with pytest.raises(CockpitError, match=r"snapshot\.json: is damaged"):
         saved.load(folder)
+
+
+@pytest.mark.parametrize("wrong", ['"0": 10.5', '"7": 9.5'])
+def test_a_rank_has_not_stood_still_since_later_nor_one_that_is_not_there(tmp_path: Path, wrong: str) -> None:
+    folder = damaged(tmp_path, "verdict.json", "")
+    head = (folder / "snapshot.json").read_text()
+    (folder / "snapshot.json").write_text(head.replace('"0": 9.5', wrong))
+    assert saved.load(folder).stood == {}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -722,6 +736,23 @@ def test_a_node_that_is_over_is_not_asked_again(heard: dict[str, list[Event]]) -
     play(scene)
 
 
+def test_of_a_run_that_is_over_it_is_said_what_evidence_cannot_be_had(heard: dict[str, list[Event]]) -> None:
+    async def scene() -> None:
+        folder = a_run()
+        kept = {"why": "stall", "file": "20261123-031200-stall.evidence", "size": 7}
+        folder.write(happened(1.0, "evidence", "gpu01", kept))
+        for node in ("gpu01", "gpu02"):
+            folder.write(happened(2.0, "node_lost", node, {"why": "rebooted"}))
+        with pytest.raises(CockpitError, match="the run has ended") as raised:
+            async with open_run(folder):
+                pass
+        assert raised.value.code == Exit.NODE_UNFIT
+        (told,) = str(raised.value).splitlines()[1:]
+        assert told.startswith("gpu01: its evidence cannot be had: ")
+
+    play(scene)
+
+
 def test_all_that_a_verdict_uses_is_kept(tmp_path: Path) -> None:
     taken = Snapshot(
         "20261121-040441", "otter", "otter", {0: Place("gpu01", ended_at=5.0), 1: Place("gpu01")}
@@ -740,3 +771,33 @@ def test_all_that_a_verdict_uses_is_kept(tmp_path: Path) -> None:
     (folder / "snapshot.json").write_text(json.dumps(head))
     with pytest.raises(CockpitError, match="is damaged"):
         saved.load(folder)
+
+
+def test_what_waits_for_the_thread_is_done_in_one_visit() -> None:
+    visits: list[int] = []
+    free = threading.Event()
+
+    def work(number: int) -> int:
+        visits.append(number)
+        free.wait(60)
+        if number == 2:
+            raise CockpitError("bad")
+        return number
+
+    async def main() -> list[object]:
+        thread = take._InTurn()
+        asked = [asyncio.create_task(thread.run(partial(work, number))) for number in range(5)]
+        await soon(lambda: visits)
+        late = asyncio.create_task(thread.run(partial(work, 5)))
+        asked[3].cancel()
+        await asyncio.sleep(0)
+        free.set()
+        return await asyncio.gather(*asked, late, return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert visits == [0, 1, 2, 3, 4, 5], "one after the other"
+    assert [each for each in found if isinstance(each, int)] == [0, 1, 4, 5]
+    assert [type(each) for each in found if not isinstance(each, int)] == [
+        CockpitError,
+        asyncio.CancelledError,
+    ]

@@ -11,7 +11,7 @@ from cockpit.core.ranks import read_ranks
 from tests import tries
 from tests.faultpool import RANKS
 from tests.faultpool.cases import Case
-from tests.faultpool.unasked import HANG_AFTER_S
+from tests.faultpool.unasked import HANG_AFTER_S, NOTHING
 
 GOOD = ("moving", "over")
 """Verdicts that find nothing wrong."""
@@ -89,6 +89,8 @@ class Outcome:
     def judged(self, how: str) -> Judged | None:
         """Judge what it said: ``s`` or ``unattended``; None if it was not asked so."""
         said = self.facts.get(how)
+        if said and how == "unattended" and self.case.kind.state == "slow" and said["id"] == NOTHING["id"]:
+            return Judged("silent")  # who is slow is told by the pace, see tests/slowpool
         return judged(self.case, self.probe, said) if said else None
 
     def line(self, how: str) -> str:
@@ -168,7 +170,7 @@ def page(outcomes: Sequence[Outcome], missing: int, seed: int) -> str:
             lines.append(next((one.facts["why"] for one in outcomes if one.facts.get("why")), "Not tried."))
             continue
         if how == "unattended":
-            lines += _promptness(outcomes)
+            lines += [SLOW, "", *_promptness(outcomes)]
         wrong = [one for one in outcomes if (found := one.judged(how)) and not found.right]
         lines += [table(outcomes, how), "", "Not as it should be:", ""]
         lines += [f"    {one.line(how)}" for one in wrong] or ["    nothing"]
@@ -183,6 +185,9 @@ def _promptness(outcomes: Sequence[Outcome]) -> list[str]:
     told = f"{median(after):.0f} s after the last step (median; at most {max(after):.0f} s)"
     return [f"Stalls were told {told}, with `--hang-after {HANG_AFTER_S}`.", ""]
 
+
+SLOW = """Of a slow rank this counts only that it is not called a stall: cockpit names it by itself once 8 of
+its last 10 steps were slow, which `make slowpool` tries."""
 
 HEAD = """Four ranks, real launches, most of them with torch on CPU over gloo, each with a fault, or slow,
 or healthy; written by `make faultpool ARGS=--write`. *Right*: a hang or an end is blamed on exactly the

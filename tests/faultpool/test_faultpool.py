@@ -12,6 +12,7 @@ from tests.faultpool.cases import Case, cases
 from tests.faultpool.running import tried
 from tests.faultpool.scoring import Outcome, judged, page
 from tests.faultpool.script import script
+from tests.faultpool.unasked import NOTHING
 
 
 def case(name: str, seed: int = 1) -> Case:
@@ -86,6 +87,11 @@ def test_the_healthy_are_not_accused_and_the_slow_never_as_sure() -> None:
     assert not judged(slow, "on", said("1", "sure", "absent")).right
     assert judged(slow, "off", said("", "unsure", "moving")).right
     assert judged(slow, "on", said("", "unsure", "moving")).rank == "blind"
+    # By itself it calls nobody slow so soon, and nobody stalled.
+    for told, rank in ((NOTHING, "silent"), (said("1", "sure", "absent"), "right"), (said("2"), "accused")):
+        found = Outcome(slow, {"probe": "on", "unattended": told}).judged("unattended")
+        assert found is not None
+        assert (found.rank, found.right) == (rank, told is NOTHING)
 
 
 def test_the_score_has_what_was_wrong_and_what_was_not_tried() -> None:

@@ -115,4 +115,5 @@ def install(plan: Plan) -> None:
     change(pool, "RETRY_S", (0.1, 0.3))
     change(pool, "SLOW_S", 0.5)
     change(collect, "_TRIES", 3)
+    change(collect, "_SILENCE_S", CALL_S)
     change(catching_up, "PATIENCE_S", CALL_S)

@@ -262,7 +262,8 @@ def others_may_look(lab: Lab, file: str) -> None:
         (["logs", "lonely"], 0, "step 1 loss"),
         (["stop", "lonely"], 2, f"the job is {USER}'s, and you can only watch it"),
         (["stop", "lonely", "--foreign"], 3, f"belongs to {USER}: only {USER} or root may end it"),
-        (["stacks", "lonely"], 2, f"its process belongs to {USER}; {OTHER} may not look into it"),
+        (["stacks", "lonely"], 3, f"its process belongs to {USER}; {OTHER} may not look into it"),
+        (["stacks", "lonely"], 3, "nothing was saved: "),
         (["collect", "lonely", file], 2, f"its folder is {USER}'s, and only {USER} can put files there"),
     ):
         env = {"XDG_STATE_HOME": str(state)}

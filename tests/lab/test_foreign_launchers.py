@@ -77,6 +77,14 @@ SCENES = {
         speaks="login",
         tools=("mpirun",),
     ),
+    # Nothing of it comes to where mpirun writes: each daemon makes the files of its ranks.
+    "mpirun-files": Scene(
+        "exec mpirun --hostfile hosts -np 4 --output-filename outs:nocopy {rank} >out 2>&1",
+        BOTH,
+        None,
+        own="outs/1/rank.%d/stdout",
+        tools=("mpirun",),
+    ),
     # It gives each rank a terminal, and tee a pipe.
     "mpirun-tee": Scene(
         "mpirun -np 2 --oversubscribe {rank} 2>&1 | tee out >/dev/null",
@@ -272,11 +280,14 @@ def check_logs(lab: Lab, job: Job) -> None:
         if path.stat().st_size
     }
     if scene.own:
-        assert logs == {
+        wanted = {
             (node, f"rank-{rank}"): job.file(scene.own % rank)
             for node, ranks in scene.ranks.items()
             for rank in ranks
         }
+        if said := job.file("out"):
+            wanted[scene.node or "login", "launcher"] = said
+        assert logs == wanted
         return
     theirs = job.file("out").splitlines(keepends=True)
     assert sorted(line for data in logs.values() for line in data.splitlines(keepends=True)) == sorted(theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -9,8 +10,18 @@ import pytest
 
 from tests.lab.cockpits import EXAMPLES, Cockpits
 from tests.lab.lab import Lab
+from tests.waiting import until
 
 pytestmark = pytest.mark.lab
+
+REBOOTED = r"node2 was rebooted at \d\d:\d\d:\d\d; its run folder in /tmp is gone"
+
+HANGS = "import time\nprint('ready', flush=True)\nwhile True:\n    time.sleep(1000)\n"
+
+
+def reboot(lab: Lab, node: str) -> None:
+    lab.kill_node(node)
+    lab.start_node(node)
 
 
 def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> None:
@@ -20,10 +31,24 @@ def test_a_rebooted_node_has_lost_its_ranks(make_lab: Callable[[int], Lab]) -> N
     process = cockpits.start(
         "--launcher", "command", "--failure-wait", "1", program=program, stderr=subprocess.PIPE
     )
-    lab.kill_node("node2")
-    lab.start_node("node2")
+    reboot(lab, "node2")
     _, said = process.communicate(timeout=120)
     assert process.returncode == 1, said
     assert "node2: link lost, the run goes on" in said
-    assert "first to fail: rank 2 on node2, lost: no run record" in said
+    assert re.search(f"first to fail: rank 2 on node2, lost: {REBOOTED}", said), said
     assert not cockpits.left_over()
+
+    # Nobody watches: the other node has kept what its ranks were doing, and of this one there is none.
+    night = Cockpits(lab, "night")
+    lab.write(None, lab.home() / "cockpit.toml", "[evidence]\nidle = 1.0\n")
+    lab.write(None, lab.home() / "hangs.py", HANGS)
+    process = night.start("--launcher", "command", "--no-watch", program=[str(lab.home() / "hangs.py")])
+    process.kill()
+    process.wait()
+    until(lambda: night.count("node1", "evidence"), "node1 has kept evidence")
+    reboot(lab, "node2")
+    said = night.cockpit("ps", "night").stdout
+    assert re.search(REBOOTED, said), said
+    said = night.cockpit("attach", "night", "--plain", "--give-up", "5").stderr
+    assert "kept by the nodes (the ranks of node1 had stood still" in said, said
+    assert re.search(rf"no evidence of node2 \({REBOOTED}\)", said), said

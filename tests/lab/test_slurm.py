@@ -15,6 +15,7 @@ import pytest
 from tests.lab.cockpits import Cockpits
 from tests.lab.lab import OTHER
 from tests.lab.slurm import Slurm, without_sshd
+from tests.needs import require
 from tests.waiting import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -256,6 +257,18 @@ def test_a_job_that_has_no_nodes_says_why(slurm: Slurm, cockpits: Cockpits) -> N
     assert "this shell is in no SLURM job" in outside.stderr
 
 
+def test_the_nodes_of_a_job_are_examined(cockpits: Cockpits, allocate: Callable[..., str]) -> None:
+    words = ["doctor", "--slurm", allocate(), "--python", "/usr/bin/python3", "--launcher", "command"]
+    fit = cockpits.cockpit(*words, "--json")
+    assert fit.returncode == 0, fit.stderr
+    told = json.loads(fit.stdout)
+    assert set(told["nodes"]) == set(cockpits.lab.nodes)
+    assert told["findings"] == []
+    unfit = cockpits.cockpit(*words, "--cwd", "/no/where")
+    assert unfit.returncode == 3, unfit.stderr
+    assert "node[1-2]: no directory /no/where" in unfit.stdout
+
+
 def test_a_run_whose_job_is_over_is_said_to_be_over(
     slurm: Slurm, cockpits: Cockpits, allocate: Callable[..., str]
 ) -> None:
@@ -298,23 +311,33 @@ def test_an_element_of_an_array(slurm: Slurm, cockpits: Cockpits) -> None:
         until(lambda: slurm.state(array) == "", "it has ended", timeout=60)
 
 
+@pytest.mark.parametrize(
+    ("launcher", "tag"), [("srun --label", "%d: "), ("mpirun --tag-output", "[1,%d]<stdout>:")]
+)
 def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
-    slurm: Slurm, cockpits: Cockpits
+    slurm: Slurm, cockpits: Cockpits, launcher: str, tag: str
 ) -> None:
+    require(launcher.split()[0])
+    name = launcher.split()[0]
     home = slurm.lab.home()
-    rank = "import time\nfor n in range(100000):\n    print('step', n)\n    time.sleep(0.1)\n"
+    # Whole lines: mpirun tags each piece that it reads, also the end of a line that comes by itself.
+    rank = (
+        "import os, time\nfor n in range(100000):\n    os.write(1, b'step %d\\n' % n)\n    time.sleep(0.1)\n"
+    )
     slurm.lab.write(None, home / "batch.py", rank)
     # Each rank is below a shell, as it would be below torchrun.
-    text = f"#!/bin/sh\nsrun --label sh -c '/usr/bin/python3 -u {home}/batch.py; exit'\n"
+    text = f"#!/bin/sh\n{launcher} sh -c '/usr/bin/python3 -u {home}/batch.py; exit'\n"
     slurm.lab.write(None, home / "batch.sh", text)
     words = ["sbatch", "--parsable", "-N2", "--ntasks-per-node=2", f"--output={home}/batch.out"]
     job = slurm.run(*words, str(home / "batch.sh")).strip()
     watch: subprocess.Popen[str] | None = None
     try:
         until(
-            lambda: "3: step 1" in slurm.lab.run(["cat", f"{home}/batch.out"]).stdout, "it runs", timeout=60
+            lambda: f"{tag % 3}step 1" in slurm.lab.run(["cat", f"{home}/batch.out"]).stdout,
+            "it runs",
+            timeout=60,
         )
-        watched = ["cockpit", "attach", "--slurm", job, "--name", "batch", "--headless", "--json"]
+        watched = ["cockpit", "attach", "--slurm", job, "--name", name, "--headless", "--json"]
         watch = slurm.lab.popen(
             watched, env=slurm.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -323,17 +346,18 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
         for line in watch.stdout:
             event = json.loads(line)
             if event["event"] == "log" and event["rank"] is not None:
-                assert event["text"].startswith(f"{event['rank']}: step")
+                assert event["text"].startswith(f"{tag % event['rank']}step")
                 seen.add(event["rank"])
             if seen == {0, 1, 2, 3}:
                 break
         assert seen == {0, 1, 2, 3}
         watch.terminate()
-        assert watch.wait(60) == 130
-        refused = cockpits.cockpit("stop", "batch")
+        watch.communicate(timeout=60)
+        assert watch.returncode == 130
+        refused = cockpits.cockpit("stop", name)
         assert refused.returncode == 2
         assert f"scancel {job}" in refused.stderr
-        done = cockpits.cockpit("stop", "batch", "--foreign")
+        done = cockpits.cockpit("stop", name, "--foreign")
         assert (done.returncode, slurm.state(job)) == (0, ""), done.stderr
         assert f"stopped: SLURM job {job} is over" in done.stdout
     finally:
@@ -344,8 +368,8 @@ def test_a_batch_job_that_cockpit_did_not_start_is_watched_and_cancelled(
         slurm.run("scancel", job, check=False)
         until(lambda: slurm.state(job) == "", "it has ended", timeout=60)
     lines = slurm.lab.run(["cat", f"{home}/batch.out"]).stdout.splitlines(keepends=True)
-    ours = cockpits.cockpit("logs", "batch", "--rank", "3", "--raw").stdout
-    theirs = "".join(line for line in lines if line.startswith("3: "))
+    ours = cockpits.cockpit("logs", name, "--rank", "3", "--raw").stdout
+    theirs = "".join(line for line in lines if line.startswith(tag % 3))
     assert ours
     assert theirs.startswith(ours)
 
@@ -394,7 +418,7 @@ def test_what_srun_prints_on_the_machine_where_it_was_typed(
         red, blue = sorted(seen.values(), key=lambda text: "red" not in text)
         assert "node2:1 " in red, red
         assert "blue" not in red
-        assert "no output here: each rank writes to srun (pid " in blue
+        assert "no output here: each rank writes through srun (pid " in blue
         assert "to a terminal" in blue
         assert "srun --output=FILE" in blue
     finally:

@@ -90,7 +90,7 @@ REAL={REAL}
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be an agent that has learnt nothing yet, until the test ends."""
     monkeypatch.setattr(pyspy._Known, "spy", None)
-    monkeypatch.setattr(pyspy._Known, "searched", False)
+    monkeypatch.setattr(pyspy._Known, "search", None)
     monkeypatch.setattr(permission._Remembered, "worked", {})
     monkeypatch.setattr(permission._Remembered, "sudo", None)
 

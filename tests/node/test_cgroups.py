@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.node import cgroups, procfs
-from cockpit.node.cgroups import Room
+from cockpit.node import rooms as limits
+from cockpit.node.rooms import Room
 from tests.needs import lacking
 from tests.node import folders
 from tests.node.test_samples import looks
@@ -43,7 +45,7 @@ def write(group: Path, folder: str, **files: object) -> None:
 
 
 def rooms(most: int | None = 10_000) -> list[Room]:
-    return list(cgroups.rooms("7", most))
+    return list(limits.rooms("7", most))
 
 
 def test_version_2_with_the_limits_of_a_slurm_step(group: Path) -> None:
@@ -109,6 +111,52 @@ def remove(place: Path) -> bool:
     with contextlib.suppress(OSError):
         place.rmdir()
     return not place.exists()
+
+
+def test_kills_are_counted_in_a_process_s_own_group(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = procfs.contents
+    own = "/proc/self/cgroup"
+    monkeypatch.setattr(procfs, "contents", lambda path: read("/proc/7/cgroup" if path == own else path))
+    fs = str(group / "fs")
+    (group / "paths").write_text("3:cpu:/other\n4:memory:/job/rank\n0::/job\n")
+    assert cgroups.oom_kills() == ("", 0)
+    write(group, "memory/job/rank", memory_oom_control="oom_kill_disable 0\nunder_oom 0")
+    write(group, "memory/job", memory_oom_control="under_oom 0\noom_kill 7")
+    assert cgroups.oom_kills() == (f"{fs}/memory/job", 7)
+    write(group, "memory/job/rank", memory_oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 2")
+    assert cgroups.oom_kills() == (f"{fs}/memory/job/rank", 2)
+    (group / "paths").write_text("0::/job/step\n")
+    write(group, "job", memory_events="low 0\nmax 3\noom 9\noom_kill 4\noom_group_kill 1")
+    assert cgroups.oom_kills() == (f"{fs}/job", 4)
+    write(group, "job/step", memory_events="oom 9\noom_kill nonsense")
+    assert cgroups.oom_kills() == (f"{fs}/job", 4)
+
+
+EATS = """
+import sys
+held = []
+while True:
+    held.append(bytearray(b"x") * (4 << 20))
+"""
+
+
+KILLED = "import os; os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.parametrize(("program", "kills"), [(EATS, 1), (KILLED, 0)])
+def test_a_rank_in_a_real_cgroup_that_the_oom_killer_ends(
+    tmp_path: Path, pyz: bytes, program: str, kills: int
+) -> None:
+    """Its wrapper tells it from a rank that somebody else has killed."""
+    pack = tmp_path / "node.pyz"
+    pack.write_bytes(pyz)
+    with real_group(128 << 20) as members:
+        wrap = [sys.executable, "-I", "-S", str(pack), "wrap", "1", sys.executable, "-c", program]
+        enter = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(members), *wrap]
+        environment = {**os.environ, "RANK": "0", "COCKPIT_DIR": str(tmp_path)}
+        assert subprocess.run(enter, env=environment, check=False).returncode == -9
+    told = json.loads((tmp_path / "rank-0.exit.json").read_text())
+    assert (told["signal"], told["oom_kills"]) == (9, kills)
 
 
 GROWS = """

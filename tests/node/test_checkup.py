@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 
 from cockpit.base import condition, verbs
-from cockpit.base.gate import plain, read
+from cockpit.base.events import NodeSample
+from cockpit.base.gate import SIZE, plain, read
 from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.checkup import gpus, leftovers, look, machine, network
 from cockpit.node.checkup.within import within
 from cockpit.node.measure import gpu
+from tests.node import folders
 from tests.node.test_gpu import recorded
+from tests.node.test_samples import looks
 
 PARTS = tuple(look.CHECKS)
 
@@ -91,6 +94,20 @@ def test_a_folder_whose_server_is_dead_is_named(monkeypatch: pytest.MonkeyPatch)
         ends.set()
     assert found.silent == {"/tmp": "no answer within 0.5 s"}
     assert {disk.role for disk in found.disks or ()} >= {"run folders", "working directory"}
+
+
+def test_a_file_system_whose_sizes_make_no_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CephFS has 2**64 - 1 free inodes, and object stores have that much room: the node is still told of."""
+    odd = SimpleNamespace(f_bavail=1 << 52, f_blocks=1 << 52, f_frsize=1 << 12, f_files=9, f_favail=2**64 - 1)
+    monkeypatch.setattr(os, "statvfs", lambda path: odd)
+    found = checked("disks", cwd="/", base="/")
+    most = SIZE.most
+    assert {(disk.free_bytes, disk.total_bytes, disk.inodes_free) for disk in found.disks or ()} == {
+        (most,) * 3
+    }
+    folders.make(tmp_path, [0])
+    (item,) = looks(tmp_path, lambda _: True)
+    assert read(NodeSample, item["node"]).disk_free_bytes == SIZE.most
 
 
 def test_questions_are_asked_side_by_side_and_an_error_is_a_reason() -> None:

@@ -18,7 +18,7 @@ from cockpit.node.stacks import idle
 from tests.node import spies
 
 PROGRAM = """
-import concurrent.futures, os, subprocess, sys, threading, time
+import concurrent.futures, os, select, selectors, socket, subprocess, sys, threading, time
 
 def trains(path=""):
     print(flush=True)
@@ -47,13 +47,32 @@ def main(kind, folder):
         subprocess.run([sys.executable, __file__, "inner", folder], env={**os.environ, "RANK": "3"})
     if kind == "inner":
         trains()
+    if kind == "selects":
+        server = socket.create_server(("127.0.0.1", 0))
+        print(flush=True)
+        select.select([server], [], [])
+    if kind == "epolls":
+        server, selector = socket.create_server(("127.0.0.1", 0)), selectors.EpollSelector()
+        selector.register(server, selectors.EVENT_READ)
+        print(flush=True)
+        selector.select()
+    if kind == "receives":
+        here, there = socket.socketpair()
+        print(flush=True)
+        here.recv(1)
+    if kind == "works":
+        print(flush=True)
+        subprocess.run(["sh", "-c", "while :; do :; done"])
     if kind in ("stale", "held"):
         polls_flag(os.path.join(folder, kind + ".lock"))
 
 main(*sys.argv[1:])
 """
 
-KINDS = ("join", "future", "idle thread", "child", "other rank", "stale", "held")
+KINDS = (
+    *("join", "future", "idle thread", "child", "other rank", "stale", "held"),
+    *("selects", "epolls", "receives", "works"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +132,31 @@ def test_what_sampling_causes_is_no_movement_and_polling_is(dumps: dict[str, lis
         **dict.fromkeys(KINDS, "frozen"),
         "stale": "polls",
         "held": "polls",
+        "works": "moving",
     }
+
+
+def test_that_somebody_else_looks_brings_no_data(dumps: dict[str, list[Dump]]) -> None:
+    first, second, last = dumps["receives"]
+    assert second.process is not None
+    assert movement([first, last]) == "polls"  # woken by the look between
+    assert movement([first, second]) == "frozen"
+
+
+@pytest.mark.parametrize(("kind", "call"), [("selects", ("select", "pselect6")), ("epolls", ("epoll_wait",))])
+def test_what_a_server_waits_for_is_told(dumps: dict[str, list[Dump]], kind: str, call: tuple[str]) -> None:
+    found = dumps[kind][-1].process
+    assert found is not None
+    assert found.call in call
+    assert found.target == "listening socket"
+
+
+def test_processes_below_that_work_are_seen_to(dumps: dict[str, list[Dump]]) -> None:
+    first, *_, last = (each.process for each in dumps["works"])
+    assert first is not None
+    assert last is not None
+    assert last.below_s > first.below_s
+    assert dumps["join"][-1].process.below_s == 0  # type: ignore[union-attr]
 
 
 def test_the_file_of_a_lock_that_is_polled_is_named(dumps: dict[str, list[Dump]]) -> None:

@@ -8,6 +8,7 @@ import pty
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from cockpit.node import procfs
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.jobs import ending, outputs, watch
 from cockpit.node.stacks import launchers
-from tests.needs import require
+from tests.needs import lacking, require
+from tests.node.test_seek import as_user
 from tests.waiting import until
 
 RANK = """
@@ -135,8 +137,8 @@ def test_why_there_is_none(ranks: Ranks) -> None:
     answer = answered(ranks.found())
     assert not answer.files
     assert answer.why[0] == "writes to /dev/null"
-    assert answer.why[1].startswith("writes to a pipe of cat (pid ")
-    assert answer.why[1].endswith(f"), which writes to /dev/null, its errors to a terminal ({name})")
+    assert answer.why[1].startswith("writes through cat (pid ")
+    assert answer.why[1].endswith(f") to /dev/null and its errors to a terminal ({name})")
     os.close(main)
 
 
@@ -332,6 +334,65 @@ def test_only_the_very_file_is_read(ranks: Ranks, kind: str) -> None:
     item, data = first(targets, [request])
     assert not data
     assert "cannot be read" in item.trouble[0]
+
+
+def test_a_process_that_ends_while_its_file_is_opened(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks.shell("$RANK_0 >0.out 2>&1 &")
+    targets = ranks.found(1)
+    (file,) = answered(targets).files
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    # What was seen of it just before.
+    monkeypatch.setattr(watch, "is_ours", lambda pid, ticks: True)
+    monkeypatch.setattr(watch, "writes", lambda pid, fd: True)
+    item, data = first(targets, [{**asked(file, 0), "pid": ended.pid}])
+    assert (data, item.trouble) == (b"up\noh\n", {})
+
+
+def test_who_reads_along_gets_what_their_user_may_read() -> None:
+    if os.geteuid():
+        lacking("this is not root")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        words = [require("setpriv"), "--reuid", "58123", "--clear-groups", "sleep", "1000"]
+        with subprocess.Popen(words) as rank:
+            try:
+                until(
+                    lambda: os.stat(f"/proc/{rank.pid}").st_uid == 58123, "the user has changed", timeout=20
+                )
+                files = []
+                for number, (owner, mode) in enumerate([(58123, 0o644), (58123, 0o600), (58125, 0o644)]):
+                    path = folder / str(number)
+                    path.write_bytes(b"step 1\n")
+                    path.chmod(mode)
+                    os.chown(path, owner, owner)
+                    info = path.stat()
+                    place = {"path": str(path), "device": info.st_dev, "inode": info.st_ino}
+                    files.append({"number": number, **place, "pid": 0, "ticks": 0, "fd": 0})
+                targets = [{"rank": 0, "pid": rank.pid, "ticks": procfs.ticks(rank.pid)}]
+                told = as_user(58124, lambda: first_told(targets, files))
+            finally:
+                rank.kill()
+    assert told["parts"] == [[0, 0, 7]]
+    assert told["trouble"] == {
+        "1": f"only uid 58123 can read {folder}/1",
+        "2": f"{folder}/2 cannot be read: it is another user's",
+    }
+
+
+def first_told(targets: list[dict[str, int]], files: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first part of the answer, as it is sent."""
+    items: list[dict[str, Any]] = []
+
+    def take(head: dict[str, Any], data: bytes) -> None:
+        items.append(head["item"])
+        call.cancel()
+
+    call = Call({"id": 1, "do": "watch", "targets": targets, "files": files}, b"", take)
+    call.add_credit(1 << 20)
+    watch.watch(call)
+    return items[0]
 
 
 def test_ending_goes_from_the_launcher_down(ranks: Ranks) -> None:

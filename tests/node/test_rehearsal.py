@@ -117,6 +117,12 @@ def test_ranks_meet_reduce_and_measure_and_nothing_is_left() -> None:
         (rank,) = below() - before - ranks
         rank.send_signal(signal.SIGSEGV)
         assert dying.ended().error == "it died: signal 11"
+        # One that does not even end by itself takes no other with it.
+        stuck = trial(0, 2, limit_s=5.0)
+        until(stuck.port)
+        (rank,) = below() - before - ranks
+        rank.suspend()
+        assert stuck.ended().error == "no end within its time"
         unwanted = trial(0, 2)
         until(unwanted.port)
         unwanted.call.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -537,16 +538,27 @@ def test_the_job_of_somebody_else_is_told_by_what_started_it(stage: Stage) -> No
     inner = [require("setpriv"), "--reuid", "58125", "--clear-groups", require("bash"), "-c", python]
     call = Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None)
 
-    def told() -> list[dict[str, Any]]:
+    def told(kind: str = "others") -> list[dict[str, Any]]:
         answer = as_user(58126, lambda: seek.seek(call))
-        return [one for one in answer["others"] if one["user"] == "uid 58125"]
+        return [one for one in answer[kind] if one["user"] == "uid 58125"]
 
     alone = stage.start(inner, stage.env(0))
-    until(lambda: procfs.arguments(alone.pid)[:1] == [b"python3"], "it runs")
+    until(lambda: is_called_python(alone.pid), "it runs")
+    helps = "exec -a python3 sh -c 'sleep 1000; exit 1' 'from multiprocessing.spawn import x'"
+    helper = stage.start([*inner[:-1], helps], {})
+    daemon_of_the_machine = stage.start([*inner[:2], "989", *inner[3:]], {})
+    for pid in (helper.pid, daemon_of_the_machine.pid):
+        until(functools.partial(is_called_python, pid), "it runs")
     assert told() == []
+    (other,) = told("pythons")
+    assert (other["pid"], other["count"], other["command"]) == (alone.pid, 1, "python3 1001")
     stage.start([str(daemon), "-c", f"{shlex.join(inner)}; exit 1"], stage.env(1))
     (other,) = until(told, "the job")
     assert (other["count"], other["command"]) == (1, "python3 1001")
+
+
+def is_called_python(pid: int) -> bool:
+    return procfs.arguments(pid)[:1] == [b"python3"]
 
 
 def as_user(uid: int, question: Callable[[], dict[str, Any]]) -> dict[str, Any]:

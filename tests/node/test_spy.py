@@ -130,3 +130,17 @@ def test_a_silent_file_server_holds_nobody_up(bare: Path, monkeypatch: pytest.Mo
     (bare / "py-spy").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
     (bare / "py-spy").chmod(0o755)
     assert ask()["ready"] is False
+
+
+def test_one_that_is_slow_to_answer_is_used_once_it_has(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "SEARCH_S", 0.1)
+    os.mkfifo(tmp_path / "go")
+    own = spies.fake(bare / "py-spy", "").rename(bare / "behind")
+    (bare / "py-spy").write_text(f'#!/bin/sh\nread line <{tmp_path}/go\nexec {own} "$@"\n')
+    (bare / "py-spy").chmod(0o755)
+    assert ask()["ready"] is False
+    (tmp_path / "go").write_text("go\n")
+    assert verb.ready() == str(bare / "py-spy")
+    assert ask() == {"ready": True}

@@ -111,7 +111,7 @@ def test_evidence_is_due_less_and_less_often_while_nothing_moves() -> None:
         if still.due(second) is not None:
             still.keep(second)
             due.append(second)
-    assert due == [41, 641, 1841, 4241]
+    assert due == [41, 51, 651, 1851, 4251]
 
 
 def test_what_moves_and_stands_still_again_is_news_but_not_at_once() -> None:
@@ -121,6 +121,7 @@ def test_what_moves_and_stands_still_again_is_news_but_not_at_once() -> None:
     still.stepped(60, RING, (60 * 10**9,))
     assert still.due(91) is None
     assert still.since(91) == 60
+    assert still.due(640) is None
     assert still.due(641) == 60
 
 

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -326,6 +327,7 @@ def test_survivors_without_any_environment_are_named(monkeypatch: pytest.MonkeyP
     # Nothing that a test can start survives SIGKILL, so none is sent.
     monkeypatch.setattr(procfs, "send", lambda pid, ticks, number: True)
     monkeypatch.setattr(stopping, "SWEEP_S", 0.05)
+    monkeypatch.setattr(stopping, "SLOW_S", 0.05)
     told: list[tuple[str, dict[str, Any]]] = []
     above = subprocess.Popen(["/bin/sh", "-c", "env -i sleep 1000 & wait"], start_new_session=True)
     try:
@@ -345,6 +347,34 @@ def test_survivors_without_any_environment_are_named(monkeypatch: pytest.MonkeyP
             ("survivors", {"procs": [survivor]}),
         ]
     finally:
+        os.killpg(above.pid, signal.SIGKILL)
+        above.wait()
+
+
+def test_who_takes_long_to_die_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a node whose processors are busy: SIGKILL is sent, and takes effect later.
+    late: list[threading.Timer] = []
+    send = procfs.send
+
+    def sent(pid: int, ticks: int, number: int) -> bool:
+        if number == signal.SIGKILL and not late:
+            late.append(threading.Timer(0.5, send, (pid, ticks, number)))
+            late[0].start()
+        return True
+
+    monkeypatch.setattr(procfs, "send", sent)
+    monkeypatch.setattr(stopping, "SWEEP_S", 0.05)
+    told: list[str] = []
+    above = subprocess.Popen(["/bin/sh", "-c", "env -i sleep 1000 & wait"], start_new_session=True)
+    try:
+        until(lambda: [one for one in below(above.pid) if one.name == "sleep"], "sleep runs")
+        stopping.sweep("no-run", "node1", lambda kind, **facts: told.append(kind), above=above.pid)
+        assert told == ["stage"]
+        assert late
+        assert not below(above.pid)
+    finally:
+        for timer in late:
+            timer.join()
         os.killpg(above.pid, signal.SIGKILL)
         above.wait()
 

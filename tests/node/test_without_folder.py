@@ -175,6 +175,7 @@ def test_survivors_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # What SIGKILL does not end waits in the kernel, which no test can bring about.
     monkeypatch.setattr(procfs, "send", lambda pid, ticks, number: True)
     monkeypatch.setattr("cockpit.node.run.stopping.SWEEP_S", 0.05)
+    monkeypatch.setattr("cockpit.node.run.stopping.SLOW_S", 0.05)
     answer = launching.stop(call(run)[0])
     assert answer["alive"] is False
     left = {one.pid for one in procfs.tagged(run.run, run.node)}

@@ -12,14 +12,24 @@ from tests.slowpool.cases import Fault, Launch, launches
 from tests.slowpool.scoring import Outcome, met, table
 from tests.slowpool.watching import watched
 
+ATTEMPTS = 3
+"""Where each rank waits for a processor now and then, a slow one may not stand out for long enough."""
+
 
 @pytest.mark.launch
 def test_the_slow_rank_is_named_and_nobody_before(tmp_path: Path) -> None:
     needs.require_module("torch")
     launch = Launch("ddp", 1, (None, Fault(2, "forward", 1, 1.0)))
-    named = asyncio.run(_named(launch, tmp_path))
-    assert named[0] == []
-    assert named[1][:1] == [2]
+    found: list[int] = []
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        before, found = asyncio.run(_named(launch, folder))
+        assert before == []
+        assert found[:1] in ([], [2])
+        if found:
+            break
+    assert found[:1] == [2]
 
 
 async def _named(launch: Launch, folder: Path) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -43,13 +44,16 @@ class Told:
     seconds: float
 
 
+_NUMBERS = itertools.count()
+
+
 async def watched(launch: Launch, folder: Path) -> AsyncIterator[Told]:
     """Start a run, and tell of each phase what its session says at the end.
 
     :param folder: empty; the plan, and all that is left, is there: cockpit does not know it
     :raises AssertionError: it did not go on
     """
-    name = f"{launch.name}-{os.getpid()}"
+    name = f"{launch.name}-{os.getpid()}-{next(_NUMBERS)}"
     phases = [fault and asdict(fault) for fault in launch.phases]
     plan = {"step_s": STEP_S, "layers": LAYERS, "steps": STEPS, "phases": phases}
     (folder / "plan.json").write_text(json.dumps(plan))

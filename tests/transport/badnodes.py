@@ -21,7 +21,7 @@ KINDS = {
     "banner": r"waiting for the key exchange",
     "nokey": r"login refused: no key of .* is accepted",
     "changed": r"host key changed",
-    "dropped": r"connection lost|connection failed|login shell ended|connection closed",
+    "dropped": r"connection lost|connection failed|ended before the agent started|connection closed",
     "hangs": r"no answer from the agent|waiting for the agent",
     "busy": r"sshd may be dropping parallel logins|connection lost|reset",
     "garbage": r"sent an invalid answer",

@@ -272,7 +272,8 @@ def test_a_proxy_command_may_write_what_it_likes_to_stderr(
 
     async def main() -> None:
         place = Place(tmp_path)
-        command = f"sh -c 'echo noise >&2; exec {sys.executable} {tmp_path}/proxy.py %p || exit 1'"
+        begin = f"echo $$ > {tmp_path}/pid; echo noise >&2"
+        command = f"sh -c '{begin}; exec {sys.executable} {tmp_path}/proxy.py %p || exit 1'"
         async with place.server("alpha", f"ProxyCommand {command}") as counts:
             hops = place.hops()
             transport = await hops.to("alpha")
@@ -283,6 +284,8 @@ def test_a_proxy_command_may_write_what_it_likes_to_stderr(
             await transport.close()
             await hops.close()
             assert counts.connections == 1
+        pid = int((tmp_path / "pid").read_text())
+        await asyncio.to_thread(until, lambda: not Path(f"/proc/{pid}").exists(), "its end")
 
     asyncio.run(main())
     assert capfd.readouterr() == ("", "")

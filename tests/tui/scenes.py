@@ -24,6 +24,7 @@ from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.logs.filter_bar import WAIT_S
 from cockpit.tui.run.screen import RunScreen
+from cockpit.tui.run.start import StartScreen
 from tests.tui.stage import NOW, Stage
 from tests.waiting import PATIENCE_S
 
@@ -203,6 +204,7 @@ def paces(
     spans = [(2.96 if step >= since else 1.99) + 11 * (step in checkpoints) for step in range(first, last)]
     at = time.time() - ago - sum(spans)
     for step, span in zip(range(first, last), spans, strict=True):
+        stage.saves += [at + 0.5] * (step in checkpoints)
         at += span
         for rank in stage.model.ranks:
             ripple = (rank * 37 + step * 11) % 17 / 400
@@ -344,7 +346,9 @@ def foreign() -> Stage:
 def says_why(stage: Stage) -> None:
     """Its output goes where nobody can read it."""
     for node in stage.nodes:
-        stage.happens(node, kind="note", text="no output here: each rank writes to a terminal (pts/4)")
+        step = "next time, send it to a file: … >train.log 2>&1"
+        text = f"no output here: each rank writes to a terminal (pts/4); {step}"
+        stage.happens(node, kind="note", text=text)
 
 
 def goes(stage: Stage) -> None:
@@ -451,7 +455,7 @@ async def played(
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and stage.board, "the run's screen")
         scene.play(stage)
         if stage.trouble is not None:
-            await until(pilot, lambda: cast(RunScreen, app.screen)._trouble, "the trouble is noticed")
+            await until(pilot, lambda: cast(RunScreen, app.screen).deeds.trouble, "the trouble is noticed")
         if scene.keys:
             await settled(pilot)
         for key in scene.keys:
@@ -471,6 +475,8 @@ async def settled(pilot: Pilot[Any]) -> None:
         if isinstance(screen, RunScreen):
             screen._tick()
             screen._slow_tick()
+        elif isinstance(screen, StartScreen):
+            screen._draw()
         await pilot.pause(LOOK_S)
         now = text_of(pilot.app)
         same = same + 1 if now == before and not busy(pilot.app) else 0

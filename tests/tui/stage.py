@@ -13,13 +13,13 @@ from cockpit.base.verbs import Environ
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import Rank, RunModel
+from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.launch.start import Stages
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.board import Board
 from cockpit.engine.run.join import pool_for
 from cockpit.engine.run.session import Session
-from cockpit.engine.watching import WatchOptions
 from cockpit.errors import CockpitError
 from tests.happened import happened
 
@@ -65,6 +65,8 @@ class Stage:
         self.model = RunModel()
         self.pace = Pace(rank for entry in entries for rank in entry.ranks)
         self.behind: dict[str, int] = {}
+        self.secrets: dict[str, str] = {}
+        self.saves: list[float] = []
         self.stops_at: float | None = None
         self.stops: list[bool] = []
         """Whether each stop that was asked for was a hard one."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from textual.color import Color
-from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from cockpit import paths
@@ -35,12 +34,6 @@ def save(name: str, text: str) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(text)
     return path
-
-
-@pytest.fixture
-def notices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine may take longer to look than a notice is shown."""
-    monkeypatch.setattr(Notification, "has_expired", False)
 
 
 def notices(app: CockpitApp) -> list[str]:

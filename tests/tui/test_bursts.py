@@ -20,6 +20,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
+from cockpit.tui.run.drawing import Drawing
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
@@ -62,13 +63,13 @@ async def all_handled(app: BaseApp, pilot: Pilot[Any]) -> None:
 @pytest.fixture
 def drawn_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every drawing of the screen's head holds everything up."""
-    draw = RunScreen._draw_head
+    draw = Drawing.draw_head
 
-    def slowly(self: RunScreen, now: float) -> None:
+    def slowly(self: Drawing, now: float) -> None:
         time.sleep(0.1)  # not a wait: the drawing itself takes that long
         draw(self, now)
 
-    monkeypatch.setattr(RunScreen, "_draw_head", slowly)
+    monkeypatch.setattr(Drawing, "draw_head", slowly)
 
 
 Check = Callable[[CockpitApp, Stage], object]
@@ -77,7 +78,7 @@ BURSTS: dict[str, tuple[str, Check]] = {
     "a pane's name": (":events" + ENTER, lambda app, _: shown(app) == "events"),
     "and what comes after it": (":events" + ENTER + "3", lambda app, _: shown(app) == "detail"),
     "a rank": (":rank 13" + ENTER, lambda app, _: screen(app)._view.chosen == ("gpu02", 13)),
-    "a command in help": ("?freeze" + ENTER, lambda app, _: screen(app)._frozen),
+    "a command in help": ("?freeze" + ENTER, lambda app, _: screen(app)._drawing.frozen),
     "a filter": ("/needle 1" + ENTER, lambda app, _: log(app).filter == "needle 1"),
     "a filter with keys of commands": ("/xsKop" + ENTER, lambda app, _: log(app).filter == "xsKop"),
     "a filter taken back": ("/needle" + ESCAPE + "3", lambda app, _: shown(app) == "detail"),

@@ -163,7 +163,7 @@ def in_building_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def in_a_tick(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen(app), "_measure_lag", boom)
+    monkeypatch.setattr(screen(app)._drawing, "measure_lag", boom)
 
 
 def in_the_grid(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +191,7 @@ PLACES: list[Inject] = [
 ]
 
 
+@pytest.mark.usefixtures("notices_stay")
 def test_it_is_a_notice_and_the_app_goes_on() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):

@@ -40,15 +40,23 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def shown(model: RunModel, log: bytes = LOG, stops_in: float | None = None, width: int = 140) -> list[str]:
-    """Its lines."""
-    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+def shown(
+    model: RunModel,
+    log: bytes = LOG,
+    stops_in: float | None = None,
+    width: int = 140,
+    last_words: bytes = b"",
+) -> list[str]:
+    """Its lines.
+
+    :param last_words: of ranks that failed at once with the first one
+    """
+    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
 
     async def main() -> list[str]:
         async with app.run_test(size=(width, 10)) as pilot:
-            app.widget.show(
-                model, failure(model, "run", log), None if stops_in is None else NOW + stops_in, NOW
-            )
+            cause = failure(model, "run", log, lambda rank: last_words)
+            app.widget.show(model, cause, None if stops_in is None else NOW + stops_in, NOW)
             await pilot.pause()
             assert app.widget.size.height == len(app.widget.lines)
             return app.lines()
@@ -124,12 +132,22 @@ def test_notices_the_worst_first() -> None:
     )
 
 
+def test_what_to_type_about_a_notice_where_there_is_room() -> None:
+    model = running(2, 2)
+    happens(
+        model, "gpu02", "filling", of="", full_at=NOW + 120, used_bytes=91, limit_bytes=96, ranks={"3": 1.0}
+    )
+    wide = shown(model, width=300)[0].rstrip()
+    assert wide.endswith("  cockpit ps 'my run': what each rank has now")
+    assert "cockpit ps" not in shown(model, width=120)[0]
+
+
 def test_a_rank_of_a_foreign_job_that_is_gone() -> None:
     model = running(2, 2)
     happens(model, "gpu02", "rank_gone", NOW - 60, rank=3, pid=41_003)
     assert shown(model) == []
     cause = gone(model, "run", lambda rank: (LOG, True))
-    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
 
     async def main() -> list[str]:
         async with app.run_test(size=(140, 10)) as pilot:
@@ -161,6 +179,16 @@ def test_who_why_and_what_next() -> None:
         "▌ then 7 ranks (8-12,14-15) on gpu02 killed by SIGTERM"
         "  the other ranks stop in 21 s · x now · K keep them running",
     ]
+
+
+def test_a_victim_that_was_recorded_before_is_not_the_first() -> None:
+    model = running(2, 2)
+    exits(model, 2, 1, ago=4.0)
+    exits(model, 1, 3, ago=3.6)
+    closed = b"[../gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:4711"
+    lines = shown(model, LOG.replace(b"CUDA out of memory", closed), last_words=LOG)
+    assert lines[0].startswith("▌ rank 1 failed first")
+    assert "out of memory" in lines[1]
 
 
 def test_of_a_long_path_in_the_cause_the_middle_goes() -> None:
@@ -245,7 +273,7 @@ def test_for_want_of_room_the_least_important_goes() -> None:
 
 
 def test_a_click_asks_for_the_log() -> None:
-    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
 
     async def main() -> None:
         async with app.run_test(size=(80, 10)) as pilot:
@@ -258,7 +286,7 @@ def test_a_click_asks_for_the_log() -> None:
 
 
 def test_it_goes_when_the_rank_is_started_again() -> None:
-    app = Banner(FailureBanner(keys=KEYS.__getitem__))
+    app = Banner(FailureBanner(run="my run", keys=KEYS.__getitem__))
     model = running(1, 1)
     exits(model, 0)
 

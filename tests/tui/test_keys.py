@@ -26,6 +26,7 @@ from cockpit.tui.run.doctor_screen import DoctorScreen
 from cockpit.tui.run.rank_grid import RankGrid
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.stacks import help as stacks_help
+from cockpit.tui.stacks.kept_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import (
     Scene,
@@ -120,6 +121,7 @@ RUNS: dict[str, Scene] = {
     "searched": Scene(play=noisy),
     "stacks": Scene(),
     "stalled": Scene(play=stalls),
+    "kept": Scene(play=stalls),
     "doctor": Scene(),
 }
 
@@ -139,8 +141,8 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "log": ("panes", (), lambda app: shown(app) == "log" and app.focused is log(app)),
     "commands": ("panes", (), lambda app: shown(app) == "commands"),
     "pace": ("panes", (), lambda app: shown(app) == "pace"),
-    "longer": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._stretch == 1),
-    "shorter": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._stretch == 0),
+    "longer": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._drawing.stretch == 1),
+    "shorter": ("panes", (), lambda app: shown(app) == "pace" and screen(app)._drawing.stretch == 0),
     "nodes": ("panes", ("2",), lambda app: app.focused is grid(app)),
     "previous_pane": ("panes", (), lambda app: app.focused is not None and app.focused.id == "log"),
     "next_pane": ("panes", ("1",), lambda app: app.focused is not None and app.focused.id == "glance"),
@@ -153,6 +155,7 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "interrupt": ("above", ("escape",), lambda app: isinstance(app.screen, Question)),
     "stacks": ("stacks", (), lambda app: isinstance(app.screen, StackScreen)),
     "stall_stacks": ("stalled", (), lambda app: isinstance(app.screen, StackScreen)),
+    "evidence": ("kept", (), lambda app: isinstance(app.screen, KeptScreen)),
     "doctor": ("doctor", (), lambda app: isinstance(app.screen, DoctorScreen)),
     "pager": ("running", (), lambda app: screen(app).paged),  # type: ignore[attr-defined]
     "previous_rank": ("running", (), lambda app: screen(app)._view.chosen == ("gpu08", 63)),
@@ -160,9 +163,9 @@ EFFECTS: dict[Id, tuple[str, tuple[str, ...], Check]] = {
     "copy_command": ("running", (), lambda app: app.clipboard == f"cockpit logs {RUN} --rank 0 --time"),
     "zoom": ("running", (), lambda app: not screen(app).query_one("#right").display),
     "freeze": ("running", ("z",), lambda app: "FROZEN" in text_of(app)),
-    "retry": ("running", ("p",), lambda app: screen(app)._trouble is None),
+    "retry": ("running", ("p",), lambda app: screen(app).deeds.trouble is None),
     "leave": ("running", (), lambda app: app._exit),
-    "collect": ("profiled", (), lambda app: screen(app)._collect is not None),
+    "collect": ("profiled", (), lambda app: screen(app).deeds._collecting is not None),
     "keep": ("failed", (), lambda app: isinstance(app.screen, Question)),
     "failed_log": ("failed", ("escape",), lambda app: screen(app)._view.chosen == ("gpu02", 13)),
     "follow": ("noisy", (), lambda app: not log(app).following),
@@ -205,7 +208,7 @@ def test_the_key_does_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
                     await pilot.press(each)
                 await settled(pilot)
                 if name == "retry":
-                    screen(app)._trouble = CockpitError("the disk is full")
+                    screen(app).deeds.trouble = CockpitError("the disk is full")
                 for key in BY_ID[name].keys:
                     # A pane with the focus may have a binding of its own for an arrow key.
                     bound = app.screen._bindings.key_to_bindings[key]
@@ -397,8 +400,8 @@ def test_the_copied_command_prints_what_the_log_shows(monkeypatch: pytest.Monkey
             assert await copied() == f"cockpit logs {RUN} --rank 0,13-15 --grep 'it is'"
             await pilot.press("o", "5", "G")
             await settled(pilot)
-            assert [ran.text for ran in screen(app)._ran][:1] == ["cockpit run hosts -- 'it'\\''s.py'"]
-            assert screen(app)._ran[-1].text == app.clipboard
+            assert [ran.text for ran in screen(app).deeds.ran][:1] == ["cockpit run hosts -- 'it'\\''s.py'"]
+            assert screen(app).deeds.ran[-1].text == app.clipboard
 
     asyncio.run(main())
 

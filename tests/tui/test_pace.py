@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.pace.heat import Heat
+from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.rows import pairs
 from cockpit.tui.look.curve import curve
 from cockpit.tui.pace.lines import EMPTY, STRETCHES, Sight, pace_lines
-from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, SHADES, placed
+from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Frame, placed, slowing
 from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, table
 
 START = 1_800_000_000.0
@@ -199,3 +200,140 @@ def test_what_the_table_says_fits_in_it(value: float) -> None:
         for name, piece in zip(COLUMNS, table(some, tuple(COLUMNS), stalled=True), strict=True):
             assert len(piece.text) == COLUMNS[name], (name, piece.text)
             assert piece.text.startswith(" "), (name, piece.text)
+
+
+def halves(seen: Sight, height: int) -> list[list[tuple[str, str]]]:
+    """The cells of each line that two rows share, with their colours."""
+    lines = pace_lines(seen, Heat(), 140, height)
+    found = [[(piece.text, piece.role) for piece in line.pieces if HALF in piece.text] for line in lines]
+    return [line for line in found if line]
+
+
+def test_zoomed_a_row_for_each_rank_then_two_a_line() -> None:
+    pace = run(32, slow=13)
+    single = drawn(sight(pace, 4, every=True), 140, 50)
+    assert sum(CELL in line for line in single) == 32
+    assert not any(HALF in line for line in single)
+    shown = drawn(sight(pace, 4, every=True), 140, 26)
+    shared = [line for line in shown if HALF in line]
+    assert len(shared) == 15, "the slow rank has its own line, and so has its neighbour"
+    (slow,) = [line for line in shown if "+50 %" in line]
+    assert slow.split()[0] == "13"
+    assert HALF not in slow
+    assert len(shown) <= 26
+
+
+def test_two_ranks_of_one_line_keep_their_colours() -> None:
+    """No room for the slow one alone: its half of the line is warm."""
+    (line,) = [line for line in halves(sight(run(32, slow=13), 4, every=True), 20) if "/pace-4" in str(line)]
+    assert {role for _, role in line} >= {"pace-1/pace-1", "pace-1/pace-4"}
+
+
+@pytest.mark.parametrize("shades", ["plain", "ascii_only"])
+def test_without_colours_no_two_rows_share_a_line(shades: str) -> None:
+    assert not halves(sight(run(32), 4, every=True, **{shades: True}), 26)
+
+
+@pytest.mark.parametrize("height", range(8, 45, 4))
+def test_zoomed_runs_of_many_nodes_fold_and_nobody_is_left_out(height: int) -> None:
+    pace = run(256, 12, slow=13, since=0)
+    nodes = sight(pace, 64).nodes
+    found = pairs(nodes, {13}, height)
+    assert [rank for pair in found for row in pair for rank in row.ranks if rank != 13] == [
+        rank for rank in range(256) if rank != 13
+    ]
+    assert (13,) in [row.ranks for pair in found for row in pair]
+    assert len(found) <= height
+    assert len(drawn(sight(pace, 64, every=True), 140, height)) <= height
+
+
+def test_steps_of_a_resumed_run_are_said_to_count_from_its_start() -> None:
+    seen = sight(run(8), 1)
+    for relative, said, shown in ((True, 5059, True), (True, 59, False), (False, 5059, False)):
+        metrics = Metrics()
+        metrics.feed(0, f"step {said}/9000 loss 2.0\n".encode(), START)
+        seen.pace.relative = relative
+        text = "\n".join(drawn(replace(seen, metrics=metrics)))
+        assert ("since the program started" in text) == shown
+
+
+def test_ranks_that_do_not_differ_share_what_is_drawn_of_them() -> None:
+    """Drawn twice, the lines are the same, whatever was kept of the first time."""
+    heat, pace = Heat(), run(64, slow=13)
+    for every in (False, True, False):
+        seen = sight(pace, 8, every=every)
+        assert pace_lines(seen, heat, 100, 30) == pace_lines(seen, Heat(), 100, 30)
+        pace.stepped(13, 60, START + 120, span=2.0)
+
+
+def paused(saves: tuple[float, ...] = (), **more: object) -> list[str]:
+    """Steps of 2 s; one began 11 s late, and rank 3 works longer from step 20 on."""
+    pace, at = Pace(range(8)), START
+    for step in range(60):
+        at += 2.0 + 11.0 * (step == 50)
+        for rank in range(8):
+            pace.stepped(rank, step, at)
+            pace.worked(rank, step, 3.0 if rank == 3 and step >= 20 else 2.0)
+    return drawn(replace(sight(pace, 1, saves=saves, **more), now=at), 100)
+
+
+def test_a_pause_is_a_checkpoint_if_the_log_named_one_then() -> None:
+    """The last step before it ended at 100 s, and 11 s later the next one began."""
+    for at, named in ((START + 101, True), (START + 112, True), (START + 60, False), (START + 118, False)):
+        text = "\n".join(paused((at,)))
+        assert ("checkpoint 11 s ▾" in text) == named
+        assert ("no step 11 s ▾" in text) != named
+
+
+def test_since_when_a_rank_is_slow_is_said_also_if_it_is_further_back() -> None:
+    assert any("13 slows ▾" in line for line in drawn(sight(run(16, slow=13), 2)))
+    seen = sight(run(16, 200, slow=13, since=40), 2)
+    assert any("◂ 13 slows since 40" in line for line in drawn(replace(seen, now=START + 400)))
+    ascii_too = drawn(replace(seen, now=START + 400, ascii_only=True))
+    assert any("< 13 slows since 40" in line for line in ascii_too)
+
+
+@pytest.mark.parametrize(("step", "text"), [(11, "▾ 13 slows"), (20, "13 slows ▾")])
+def test_the_mark_is_in_the_column_in_which_it_began(step: int, text: str) -> None:
+    pace = run(16, slow=13, since=step)
+    frame = Frame(12, Window(START + 120, 2.0, 50), ("work",), "", False)
+    ((end, said),) = slowing(pace, frame)
+    column = int((START + 2.0 * step - frame.window.since) // 2.0)
+    assert said == text
+    assert end - len(said) + said.index("▾") == column
+
+
+def test_what_it_would_be_without_the_slow_rank() -> None:
+    """Its step is 2 s; half a second of work less than the others' would be a quarter less."""
+    pace = Pace(range(8))
+    for step in range(20):
+        for rank in range(8):
+            pace.stepped(rank, step, START + 2.0 * step)
+            pace.worked(rank, step, 2.0 if rank == 3 else 1.5)
+    seen = replace(sight(pace, 1, left=1200.0), now=START + 40)
+    assert any("15 min 00 s left without rank 3" in line for line in drawn(seen, 120))
+    for other in (replace(seen, left=None), replace(seen, stalled=True)):
+        assert not any("without rank 3" in line for line in drawn(other, 120))
+
+
+def test_how_many_tokens_a_second_it_was_until_a_rank_was_slow() -> None:
+    pace, metrics = run(16, slow=13), Metrics()
+    for step in range(60):
+        speed = 41_000 if step < 30 else 28_000
+        metrics.feed(0, f"step {step}/900 loss 2.0 lr 1e-4 tokens/s {speed}\n".encode(), START + 2.0 * step)
+    shown = drawn(replace(sight(pace, 2), metrics=metrics))
+    assert any("28,000" in line for line in shown)
+    assert any("41,000 until 30" in line for line in shown)
+
+
+def test_a_curve_goes_on_while_a_step_does_and_stops_where_none_does() -> None:
+    (line,) = [line for line in paused() if "median rank" in line]
+    curve_of = line.split("  3.0")[0].split(" 2.0")[0][12:].rstrip()
+    assert 1 <= curve_of.strip().count(" ") <= 6, curve_of
+    assert len(curve_of.split()) == 2, "one gap, where no step went on"
+
+
+def test_node_ranges_are_whole_at_80_columns() -> None:
+    shown = drawn(sight(run(1024, 12, slow=13, since=0), 128), 74, 12)
+    assert any("gpu[106-127]  848-1023" in line for line in shown)
+    assert not any("…" in line for line in shown)

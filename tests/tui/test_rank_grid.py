@@ -488,9 +488,12 @@ def test_only_what_changed_is_drawn_again() -> None:
         grid.update_model(model, {"gpu99", 4_000}, NOW)
         grid.update_model(model, exits(model, 8, 0), NOW)
         assert drawn == [(Region(0, 3, 42, 1),), (Region(0, 3, 42, 1),)]
+        await pilot.pause()
         drawn.clear()
         grid.update_model(model, exits(model, 1), NOW)
-        assert drawn == [()], "a first failure: all rows"
+        assert drawn == [(Region(0, 1, 42, 1),)], "a first failure: all rows that differ"
+        grid.update_model(model, exits(model, 5), NOW + 1)
+        assert drawn[1:] == [(Region(0, 2, 42, 1),)]
 
     shown = lines(running(12, 4), play=play)
     assert "●✖●●" in shown[1]

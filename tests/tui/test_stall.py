@@ -16,7 +16,17 @@ from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.stall import Stall, standing, watch_activity
 from cockpit.tui.run.stall_banner import StallBanner
 from tests.tui.models import NOW, Around, happens, running
-from tests.tui.scenes import READS, Scene, nobody_is_named, nothing, played, settled, stands_still, text_of
+from tests.tui.scenes import (
+    READS,
+    Scene,
+    nobody_is_named,
+    nothing,
+    played,
+    settled,
+    stands_still,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("frozen_clock")
 
@@ -170,3 +180,19 @@ def test_what_a_node_said_cannot_drive_the_terminal(width: int, low: bool) -> No
     assert len([line for line in lines if line.startswith("▌")]) == (3 if low else 5)
     assert all(line.isprintable() for line in lines)
     assert "[bold]" in "".join(lines)
+
+
+def test_in_a_narrow_terminal_the_map_takes_the_place_of_the_nodes_until_they_are_asked_for() -> None:
+    async def main() -> None:
+        async with played(Scene(keys=("6",)), (80, 24)) as (app, pilot, _):
+            left, log = app.screen.query_one("#left"), app.screen.query_one("#log")
+            assert not left.display
+            assert log.display
+            await pilot.press("1")
+            await until(pilot, lambda: left.display and not log.display, "the nodes are back")
+            assert app.focused is not None
+            assert app.focused.id == "grid"
+            await pilot.press("6", "z")
+            await until(pilot, lambda: not left.display and not log.display, "the map has all lines")
+
+    asyncio.run(main())

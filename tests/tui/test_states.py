@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.scenes import SCENES, played, text_of
+from tests.tui.scenes import SCENES, played, text_of, until
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = {"80x24": (80, 24), "140x45": (140, 45)}
@@ -45,11 +45,10 @@ def test_a_terminal_too_small_says_so(size: tuple[int, int], says: str) -> None:
 @pytest.mark.usefixtures("frozen_clock")
 @pytest.mark.parametrize(("width", "left"), [(140, 47), (200, 60), (300, 90)])
 def test_a_wide_screen_gives_the_left_column_its_share(width: int, left: int) -> None:
-    async def main() -> tuple[int, str]:
-        async with played(SCENES["running"], (width, 50)) as (app, _, _):
-            return app.screen.query_one("#left").size.width, text_of(app)
+    async def main() -> None:
+        async with played(SCENES["running"], (width, 50)) as (app, pilot, _):
+            await until(pilot, lambda: app.screen.query_one("#left").size.width == left, "its share")
+            await until(pilot, lambda: "59%" in text_of(app), "meters have their numbers")
+            await until(pilot, lambda: "threads    42" in text_of(app), "what is known of the rank is there")
 
-    columns, shown = asyncio.run(main())
-    assert columns == left
-    assert "59%" in shown, "meters have their numbers"
-    assert "threads    42" in shown, "what is known of the rank is there to be read"
+    asyncio.run(main())

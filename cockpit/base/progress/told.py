@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Tuple
 
-from cockpit.base.gate import PID, RANK, SENTENCE, WORD, ListOf, bound
+from cockpit.base.gate import PID, RANK, SENTENCE, WORD, ListOf, bound, dataclass
 
 
 @dataclass(frozen=True)

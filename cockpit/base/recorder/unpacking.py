@@ -6,11 +6,22 @@ Only our side reads them: this is not sent to nodes.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from cockpit.base.gate import FLAG, RANK_LIMIT, ListOf, Malformed, MapOf, RowOf, Text, Whole, bound, read
+from cockpit.base.gate import (
+    FLAG,
+    RANK_LIMIT,
+    ListOf,
+    Malformed,
+    MapOf,
+    RowOf,
+    Text,
+    Whole,
+    bound,
+    dataclass,
+    read,
+)
 from cockpit.base.recorder.packing import ROWS, UNPACKED
 from cockpit.base.recorder.reading import parsed
 from cockpit.base.recorder.trace import GROUPS, MEMBERS, TEXT, Call, Entry, Group, Trace

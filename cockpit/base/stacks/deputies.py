@@ -9,7 +9,7 @@ from cockpit.base.stacks.dump import Frame, Process, Thread
 from cockpit.base.stacks.kinds import WAITING, doing, python_frames, user_frame
 
 _JOINS = re.compile(r"^python/(threading|concurrent/futures/(_base|thread))\.py$")
-_JOIN = re.compile(r"(^|\.)(join|_wait_for_tstate_lock|result|exception|shutdown|as_completed)$")
+_JOIN = re.compile(r"(^|\.)(join|_wait_for_tstate_lock|_shutdown|result|exception|shutdown|as_completed)$")
 _CHILDREN = re.compile(
     r"^(python/(subprocess|multiprocessing/(process|popen_\w+))|torch/multiprocessing/spawn)\.py$"
 )

@@ -107,6 +107,8 @@ class Process(NamedTuple):
     :param switches_after: :attr:`switches` after py-spy released it: later switches are not caused by
         sampling; -1: unknown
     :param io_bytes: what its main thread has read and written so far
+    :param below_s: CPU time of the processes below it, and of those that these have waited for, in seconds
+    :param below_bytes: what those below it have read and written so far
     """
 
     pid: int
@@ -122,6 +124,8 @@ class Process(NamedTuple):
     idle_s: float = -1.0
     switches_after: int = -1
     io_bytes: int = 0
+    below_s: float = 0.0
+    below_bytes: int = 0
 
 
 class LockFile(NamedTuple):

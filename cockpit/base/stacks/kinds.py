@@ -68,6 +68,7 @@ _NATIVE_COLLECTIVE = re.compile(
     r"c10d::(?!TCPStore|PrefixStore|Store)\w*(Work|ProcessGroup|Backend)|gloo::\w*"
     r"(allreduce|allgather|broadcast|barrier|reduce|recv|send|wait)|nccl\w*(All|Reduce|Broadcast|Send|Recv|Group)"
 )
+_NATIVE_STORE = re.compile(r"c10d::(\w*Store|detail::TCPClient)\b")
 _NATIVE_SYNC = re.compile(
     r"^(cu(da)?|hip)(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense_(cuda|hip)"
 )
@@ -109,6 +110,8 @@ def kind(frame: Frame) -> str:
     if frame.native:
         if _NATIVE_COLLECTIVE.search(frame.name):
             return "collective"
+        if _NATIVE_STORE.search(frame.name):
+            return "store"
         return "sync" if _NATIVE_SYNC.search(frame.name) else "library"
     name = frame.name.rpartition(".")[2]
     if not is_library(frame.file) and not _GENERATED.search(frame.file):
@@ -198,7 +201,11 @@ _ANSWERS = frozenset(("poll", "ppoll", "recvfrom"))
 """Calls in which torch waits for what other ranks put into the store."""
 _THREADS = re.compile(r"^python/(threading|queue|concurrent/futures/\w+)\.py$")
 _DEBUGGERS = re.compile(r"^(python/(pdb|bdb)\.py|(ipdb|pudb)/|IPython/(core|terminal)/debugger\.py)")
-_EVENTS = re.compile(r"^(python/asyncio|trio|anyio|uvloop)/")
+_EVENTS = re.compile(
+    r"^(python/(asyncio|socketserver|xmlrpc|wsgiref)\b|(trio|anyio|uvloop|uvicorn|hypercorn|gunicorn|waitress"
+    r"|werkzeug|tornado|twisted|gevent|eventlet|grpc|aiohttp|websockets|cheroot|zmq)/)"
+)
+"""Loops that wait for whatever comes, as those of servers do."""
 
 _WAIT = re.compile(r"\.wait\(")
 _COMPILED = re.compile(r"\b_c10d_functional\.(\w+)")
@@ -238,7 +245,7 @@ def doing(
     user = user_frame(frames)
     collective = native = gathers = ""
     in_c = bool(process is not None and (process.call in _LOCKS or process.call in _SLEEPS))
-    queue = False
+    queue = store = False
     # From the inside out, up to the user's own code: frames further out only led there.
     for frame in reversed(frames):
         found = kind(frame)
@@ -251,6 +258,9 @@ def doing(
                 native = native or _symbol(frame.name) or _WORK
             else:
                 collective = collective or frame.name.rpartition(".")[2]
+            continue
+        if found == "store" and frame.native:
+            store = True  # a name further out says more
             continue
         if found == "gathers":
             gathers = gathers or ("fetch_sub_module" if in_c else "")
@@ -269,6 +279,8 @@ def doing(
     what = collective or native or gathers
     if what:
         return Doing("collective", what, user, "waits in %s" % what)
+    if store:
+        return Doing("store", "", user, _TEXTS["store"])
     if queue:
         return Doing("loader", "", user, _TEXTS["queue"])
     return _by_kernel(frames, user, process, source, loop)
@@ -349,8 +361,8 @@ def _by_kernel(
     return Doing("user", "", user, "in its own code") if frames else Doing("", "", None, "no Python stack")
 
 
-_STORES = re.compile(r"\b\w*store\w*\.(get|wait|multi_get|barrier)\(", re.IGNORECASE)
-_STORE_LOOP = re.compile(r"\b\w*store\w*\.(check|num_keys|add|get)\(", re.IGNORECASE)
+_STORES = re.compile(r"\b(\w*store\w*)(\([^()]*\))?\.(get|wait|multi_get|barrier)\(", re.IGNORECASE)
+_STORE_LOOP = re.compile(r"\b\w*store\w*(\([^()]*\))?\.(check|num_keys|add|get)\(", re.IGNORECASE)
 _WORK_LOOP = re.compile(r"\.is_(completed|success)\(")
 _DEVICE_LOOP = re.compile(r"\b(event|evt|stream|ev)\w*\.query\(", re.IGNORECASE)
 _ON_SOCKET = frozenset(("poll", "ppoll", "recvfrom", "read", "epoll_wait", "futex"))
@@ -358,8 +370,9 @@ _ON_SOCKET = frozenset(("poll", "ppoll", "recvfrom", "read", "epoll_wait", "fute
 
 def _asked(source: str, loop: str, call: str, user: Optional[Frame]) -> Optional[Doing]:
     """What a line of the user's own code waits for in C, or asks for again and again, as its text says."""
-    if _STORES.search(source) and call in _ON_SOCKET:
-        return Doing("store", _STORES.search(source).group(0)[:-1], user, _TEXTS["store"])  # type: ignore[union-attr]
+    asked = _STORES.search(source) if call in _ON_SOCKET else None
+    if asked is not None:
+        return Doing("store", "%s.%s" % (asked.group(1), asked.group(3)), user, _TEXTS["store"])
     polled = "%s %s" % (loop, source)
     if not loop:
         return None
@@ -373,13 +386,19 @@ def _asked(source: str, loop: str, call: str, user: Optional[Frame]) -> Optional
 def _of_lock(inner: Optional[Frame], user: Optional[Frame]) -> Doing:
     """What a stack that ends in a futex, or in a function that uses one, waits for."""
     if inner is not None and _THREADS.match(inner.file):
-        ends = inner.name == "_shutdown"
+        ends = at_end((inner,))
         text = "is at its end, and waits for another thread" if ends else _TEXTS["thread"]
         return Doing("lock", "thread", user, text)
     if inner is not None and kind(inner) == "library" and not inner.file.startswith(("python/", "<frozen ")):
         # It may be a wait for other ranks that no rule knows.
         return Doing("library", "", user, "waits in %s" % _package(inner.file))
     return Doing("lock", "", user, _TEXTS["lock"])
+
+
+def at_end(frames: Tuple[Frame, ...]) -> bool:
+    """Whether a program is through, and waits for threads that are not."""
+    found = python_frames(frames)
+    return any(frame.name == "_shutdown" and _THREADS.match(frame.file) for frame in found[-2:])
 
 
 def _package(file: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from array import array
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from cockpit.base.gate import (
@@ -29,6 +28,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    dataclass,
     maybe,
     read,
     shown,
@@ -339,6 +339,8 @@ class _Process:
     idle_s: float = bound(_IDLE, -1.0)
     switches_after: int = bound(Whole(-1, TICKS.most), -1)
     io_bytes: int = bound(TICKS, 0)
+    below_s: float = bound(_CPU, 0.0)
+    below_bytes: int = bound(TICKS, 0)
 
 
 @dataclass(frozen=True)

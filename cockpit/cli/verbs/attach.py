@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import time
 
 from cockpit.cli import job_options, node_options, slurm_options, terminal
 from cockpit.cli.awaiting import started, telling
-from cockpit.cli.merged import Missed
 from cockpit.cli.output import say
 from cockpit.cli.parsing import GIVE_UP, Parser, add_seconds
-from cockpit.cli.plain import Live, Output, watch
 from cockpit.engine.records.folder import RunFolder, list_runs
-from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_jobs import Known, make_known
 from cockpit.engine.run.join import adopt
-from cockpit.errors import CockpitError, Exit
+from cockpit.errors import CockpitError
 
 
 def main(words: list[str]) -> int:
@@ -72,26 +68,9 @@ async def _watch(folder: RunFolder, args: argparse.Namespace, known: Known | Non
 
         flight = Joining(folder, known, stalls=stalls)
         return await terminal.flown(flight, read_only=args.read_only, notify=args.notify)
-    output = Output(
-        args.json, args.headless, args.give_up, stalls=stalls, notify=args.notify, since=time.time()
-    )
-    return await _attach(folder, output, known)
+    from cockpit.cli.joined import join  # the app does without
 
-
-async def _attach(folder: RunFolder, output: Output, known: Known | None) -> Exit:
-    live = Live(folder.manifest, output)
-    writer = folder.lock()
-    if not writer:
-        say(f"{folder.name}: {folder.writer.held()}: reading along, new lines only")
-    missed = Missed(folder, live) if writer else None
-    session = session_of(folder, missed or live, writer=writer, known=known)
-    try:
-        await session.rejoin()
-        roll = session.pool.roll
-        roll.call(name for name, node in session.model.nodes.items() if not node.done)
-        return await watch(session, live, output, roll, missed)
-    finally:
-        await session.close()
+    return await join(folder, known, args, stalls)
 
 
 async def _attach_job(source: list[str], args: argparse.Namespace) -> int:

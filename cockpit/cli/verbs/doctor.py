@@ -19,9 +19,8 @@ from cockpit.core.doctor import memory
 from cockpit.core.doctor.deep import Rehearsed, summary
 from cockpit.core.doctor.deep import found as findings_of
 from cockpit.core.doctor.diagnosis import code, line, verdict, worst_first
-from cockpit.core.doctor.looks import size
 from cockpit.core.finding import Finding
-from cockpit.core.text import counted
+from cockpit.core.text import counted, size
 from cockpit.engine.deep import TIMEOUT_S as DEEP_S
 from cockpit.engine.deep import Deep, rehearse
 from cockpit.engine.doctor import TIMEOUT_S, Wanted, examine

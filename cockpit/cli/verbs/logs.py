@@ -22,7 +22,8 @@ from cockpit.engine.files import chunks
 from cockpit.engine.logs.book import Logbook
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
-from cockpit.engine.run.session import Listener, Session
+from cockpit.engine.run.listener import Listener
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit
 
 
@@ -187,13 +188,14 @@ def _raw(folder: RunFolder, query: Query) -> None:
 
 
 def _since(text: str) -> float:
-    """Unix seconds of ``10m`` (ago), ``14:30`` or ``14:30:05`` (today)."""
+    """Unix seconds of ``10m`` (ago), ``14:30`` or ``14:30:05``: the last time it was so."""
     if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
         return time.time() - float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
     if found := re.fullmatch(r"(\d\d?):(\d\d)(?::(\d\d))?", text):
-        now = time.localtime()
+        year, month, day, *_ = time.localtime()
         clock = (int(found[1]), int(found[2]), int(found[3] or 0))
-        return time.mktime((*now[:3], *clock, 0, 0, -1))
+        today, yesterday = (time.mktime((year, month, each, *clock, 0, 0, -1)) for each in (day, day - 1))
+        return today if today <= time.time() else yesterday
     raise argparse.ArgumentTypeError(f"not a time: {text!r} (like 10m, 2h, 14:30, 14:30:05)")
 
 

@@ -25,10 +25,10 @@ from cockpit.core.masks import count, mask_of
 from cockpit.core.ranks import mask_text, nodes_text, ranks_text
 from cockpit.core.recorder import text as recorder_text
 from cockpit.core.stacks.classes import RankClass, classes
-from cockpit.core.stacks.evidence import state_of
 from cockpit.core.stacks.flamegraph import to_folded, to_speedscope
 from cockpit.core.stacks.merging import merged
 from cockpit.core.stacks.page import as_page
+from cockpit.core.stacks.parts import state_of
 from cockpit.core.stacks.snapshot import Place, Snapshot
 from cockpit.core.stacks.text import as_lines, ascii_text
 from cockpit.core.stacks.verdict import verdict
@@ -200,7 +200,7 @@ def _show(snapshot: Snapshot, path: Path, found: Finding, args: argparse.Namespa
 async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -> int:
     ranks = None if args.ranks is None else mask_of(args.ranks)
     ask = Ask(args.native, args.locals, args.children, args.timeout, ranks)
-    trouble: CockpitError | None = None
+    unsaved = trouble = None
     folder = ""
     progress = StatusLine()
     async with _party(meant, args) as (party, root):
@@ -216,12 +216,16 @@ async def _take(meant: Path | RunFolder | list[str], args: argparse.Namespace) -
         try:
             folder = str(await stacks.kept())
         except CockpitError as error:
-            trouble = error
+            # Who may only read there has asked for the stacks, and has them.
+            reads = args.output is None and not saved.writable(root)
+            unsaved, trouble = (error, None) if reads else (None, error)
     try:
         code = _tell(stacks.snapshot, verdict(stacks.snapshot), folder, stacks.command, args, heard)
     finally:
         if folder:
             say(f"snapshot: {folder}")
+        if unsaved is not None:
+            say(f"nothing was saved: {unsaved}; to keep them, name a folder of yours: -o DIR")
     if trouble is not None:
         raise trouble
     return code if whole else Exit.LEFT

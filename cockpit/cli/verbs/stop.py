@@ -28,6 +28,10 @@ from cockpit.engine.run.join import ask_all, model_now, pool_for
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import Reclaimed
 
+AGAIN_S = 0.5
+TRIES = 2
+"""So many times in a row a node that stops is silent before nobody waits for it: one may be busy."""
+
 
 def main(words: list[str]) -> int:
     """Ask every node to stop and wait until it has."""
@@ -89,10 +93,12 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
             out(f"{manifest.run}: nothing to stop: {state_text(model)}")
             return Exit.OK
     told: set[str] = set()
+    silent: dict[str, int] = {}
     while True:
         # A node that could not be asked to stop is not asked for its state either: that would take as long.
         model, unasked = await model_now(pool, manifest, only=answers)
         unasked = {name: error for name, error in unasked.items() if not model.nodes[name].lost}
+        silent = {name: silent.get(name, 0) + 1 for name in unasked}
         # A supervisor that has vanished since can no longer carry it out: what it left is ended now.
         again = [name for name, answer in answers.items() if answer.alive and _is_left(model.nodes[name])]
         if again:
@@ -103,11 +109,15 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
                 say(f"{node.name}: {STAGES.get(node.stage, node.stage)}")
         # A node without a supervisor was swept at once.
         if all(
-            node.over or node.name in unasked or node.name not in answers or not answers[node.name].alive
+            # A busy node may be silent for long just once.
+            node.over
+            or silent.get(node.name, 0) >= TRIES
+            or node.name not in answers
+            or not answers[node.name].alive
             for node in model.nodes.values()
         ):
             break
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(AGAIN_S)
     survivors = {node.name: node.survivors for node in model.nodes.values() if node.survivors}
     survivors.update({name: answer.survivors for name, answer in answers.items() if answer.survivors})
     return _report(manifest, model, survivors, {**errors, **unasked}, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import Any
 from cockpit.base import secret
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding
+from cockpit.core.run.failure import blamed, how
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.summary import state_text, summary
 from cockpit.core.text import one_line
@@ -20,7 +21,7 @@ KINDS = {
     "stall": "the run stands still, and a rank or a place is named",
     "failure": "a rank failed first, and the others still run",
     "end": "the run is over",
-    "left": "a cockpit with --headless left it, and nobody watches any more",
+    "left": "a cockpit with --headless left it, and the run goes on",
 }
 """What a call may be about."""
 
@@ -131,10 +132,10 @@ class Calls:
     def left(self, now: float, model: RunModel) -> Call:
         """The call of a cockpit that leaves while nobody is there to see it."""
         lines = (
-            "this cockpit has left: nobody watches the run, and nobody is called about it",
+            "this cockpit has left: unless another one watches the run, nobody is called about it",
             f"to watch it again: cockpit attach {quote(self._run)} --headless",
         )
-        return self._made("left", now, model, "nobody watches it now", lines, None, watched=False)
+        return self._made("left", now, model, "this cockpit watches it no more", lines, None, watched=False)
 
     def _old(self, model: RunModel) -> bool:
         """Whether it was over before this cockpit came."""
@@ -168,8 +169,8 @@ class Calls:
         self._stall = None
 
     def _failure(self, now: float, model: RunModel, found: Finding | None) -> Call:
-        first = model.first_failure()
-        who = "" if first is None else f"rank {first.rank} on {first.node} {first.text}"
+        first = blamed(model, found)
+        who = "" if first is None else f"rank {first.rank} on {first.node} {how(first)}"
         lines = [f"{who}: first to fail"]
         if found is not None:
             lines += [found.detail, f"at {found.where}" if found.where else ""]
@@ -177,13 +178,15 @@ class Calls:
         lines.append(f"{alive} of {len(model.ranks)} ranks still run" if alive else "no rank runs any more")
         if found is not None:
             lines += [step.text for step in found.steps[:1]]
-        title = "a rank failed" if first is None else f"rank {first.rank} {first.text}"
+        title = "a rank failed" if first is None else f"rank {first.rank} {how(first)}"
         return self._made("failure", now, model, title, lines, found)
 
     def _end(self, now: float, model: RunModel, found: Finding | None) -> Call:
         lines = summary(model, self._run)
         if found is not None:
-            lines[1:1] = [found.detail, f"at {found.where}" if found.where else ""]
+            lines = [line for line in lines if line not in found.detail]
+            told = found.what if blamed(model, found) is not model.first_failure() else ""
+            lines[1:1] = [told, found.detail, f"at {found.where}" if found.where else ""]
         code = int(model.exit_code())
         return self._made("end", now, model, state_text(model), lines, found, watched=False, code=code)
 

@@ -15,13 +15,15 @@ from cockpit.core.doctor.hunt import Culprit, Group
 from cockpit.core.doctor.looks import clean
 from cockpit.core.doctor.nccl_words import meanings, networks
 from cockpit.core.finding import Finding, Step
-from cockpit.core.ranks import nodes_text
+from cockpit.core.ranks import nodes_text, set_words
 from cockpit.core.text import counted
 
 PEERS = 8
 """Each node is measured with so many others, at most."""
 SLOW = 3.0
 """A pair is slow if half of the pairs are so many times as fast."""
+NO_TORCH = "no torch"
+"""Why a node took no part: its Python has none."""
 SHOWN = 5
 """Pairs that are shown, the slowest first."""
 
@@ -210,7 +212,15 @@ def _found(done: Rehearsed) -> Iterator[Finding]:
         step = Step("--iface NAME", "an interface that all of them have: ip -br addr")
         yield _finding("deep_no_interface", f"no interface {done.iface}: {why}", nodes, steps=(step,))
     for why, nodes in _alike(done.out):
-        yield _finding("deep_left_out", f"left out of the torch test: {why}", nodes, severity="warning")
+        step = (
+            Step("--python PATH", "a Python with torch that these nodes have")
+            if why == NO_TORCH
+            else Step(
+                f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}", "or again, once it is free"
+            )
+        )
+        what = f"left out of the torch test: {why}"
+        yield _finding("deep_left_out", what, nodes, steps=(step,), severity="warning")
     for why, nodes in _alike(done.broken):
         step = Step("python -c 'import torch.distributed'", "by hand, on that node")
         yield _finding("deep_no_torch", f"torch does not start: {why}", nodes, steps=(step,))
@@ -224,6 +234,11 @@ def _found(done: Rehearsed) -> Iterator[Finding]:
                 "lost during the torch test",
                 lost,
                 evidence=tuple(f"{nodes_text(nodes)}: {why}" for why, nodes in _alike(lost)),
+                steps=(
+                    Step(
+                        "sudo dmesg -T | tail", "was its python killed? is its network up?", next(iter(lost))
+                    ),
+                ),
             )
         if rest := tuple(node for node in culprit.nodes if node not in lost):
             yield _blamed(done, replace(culprit, nodes=rest))
@@ -338,8 +353,18 @@ def _blamed(done: Rehearsed, culprit: Culprit) -> Finding:
         nodes,
         evidence=tuple(line for attempt in attempts for line in _evidence(attempt)),
         certainty="likely" if culprit.kind in ("together", "among") else "sure",
-        steps=tuple(Step(step, means) for step, means in list(steps.items())[:3]),
+        steps=tuple(Step(step, means) for step, means in list(steps.items())[:3]) or (_by_hand(culprit),),
     )
+
+
+def _by_hand(culprit: Culprit) -> Step:
+    """What tells more where the words of those that failed have no known meaning."""
+    first, *more = (node_of(node) for node in culprit.all)
+    if culprit.kind in ("link", "pair") and more and more[0] != first:
+        return Step(f"ping -c 3 {quote(clean(more[0]))}", "is there a route? is something lost?", first)
+    if culprit.kind in ("together", "among"):
+        return Step("--deep", "again: does it fail now and then?")
+    return Step("ip -br addr; ip route; sudo nft list ruleset", "a firewall, an address, a route?", first)
 
 
 def _lost(done: Rehearsed, culprit: Culprit) -> dict[str, str]:

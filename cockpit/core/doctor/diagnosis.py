@@ -17,6 +17,15 @@ TOLD = 5
 
 _ORDER = ("error", "warning", "info")
 
+_SAID = {
+    "differs_shm": ("shm_small", ""),
+    "differs_open_files": ("limits_low", "ulimit -n"),
+    "differs_processes": ("limits_low", "ulimit -u"),
+    "differs_locked_memory": ("locked_memory", ""),
+    "differs_ptrace_scope": ("no_stacks", ""),
+}
+"""Differences that a fault explains where it names the same nodes, and what that fault's words have then."""
+
 
 def diagnosis(looks: Looks, unfit: Iterable[Finding] = ()) -> tuple[Finding, ...]:
     """Everything that is wrong or differs, the worst first.
@@ -25,14 +34,24 @@ def diagnosis(looks: Looks, unfit: Iterable[Finding] = ()) -> tuple[Finding, ...
     """
     refused = tuple(unfit)
     missing = {found.id.removeprefix("no_") for found in refused}
-    faults = findings(FAULTS, {"looks": looks})
-    # A package that is missing where it is needed is said once.
+    faults = tuple(findings(FAULTS, {"looks": looks}))
+    # A package that is missing where it is needed is said once; so is a limit that is too low.
     differ = (
         found
         for found in findings(DIFFERENCES, {"looks": looks})
-        if found.id.removeprefix("differs_") not in missing
+        if found.id.removeprefix("differs_") not in missing and not _is_said(found, faults)
     )
     return worst_first((*refused, *faults, *differ))
+
+
+def _is_said(difference: Finding, faults: Iterable[Finding]) -> bool:
+    id, words = _SAID.get(difference.id, ("", ""))
+    return any(
+        fault.id == id
+        and set(difference.nodes) <= set(fault.nodes)
+        and any(words in text for text in (fault.what, *fault.evidence))
+        for fault in faults
+    )
 
 
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order, size
+from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
 from cockpit.core.ranks import nodes_text
+from cockpit.core.text import size
 
 ALIKE = 0.02
 """Sizes that differ by less than this part of them are the same: firmware takes some memory."""
@@ -294,6 +295,17 @@ def _counters(look: Look) -> str | None:
     return None if free is None else "for everybody" if free else "for root alone"
 
 
+_VARIABLES = ("CUDA_HOME", "LD_LIBRARY_PATH")
+"""What builds and loaders of libraries go by; a login shell may set them, and ranks do not have one."""
+
+
+def _login(look: Look) -> str | None:
+    there = look.condition.login
+    return (
+        None if there is None else ", ".join(f"{name}={there[name]}" for name in _VARIABLES if name in there)
+    )
+
+
 _LIMITS = (
     Trait("open_files", _limit("limits", "open_files"), "ulimit -n:", step=Step("ulimit -n N", "in --setup")),
     Trait("processes", _limit("limits", "processes"), "ulimit -u:", step=Step("ulimit -u N", "in --setup")),
@@ -338,6 +350,13 @@ _LIMITS = (
         _counters,
         "GPU performance counters:",
         step=COUNTERS,
+    ),
+    Trait(
+        "login",
+        _login,
+        "set in login shells only:",
+        step=Step("--setup 'export NAME=VALUE'", "for the ranks too, or nowhere"),
+        source="failure catalogue P05",
     ),
     Trait(
         "uid",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
+from cockpit.base.answers import FoundRank
 from cockpit.base.condition import Disk
+from cockpit.base.shell import quote
 from cockpit.core.doctor.differences import COUNTERS
-from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order, size
+from cockpit.core.doctor.looks import Look, Looks, clean, in_hostfile_order
 from cockpit.core.finding import Finding, Rule, Step
-from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.text import counted
+from cockpit.core.ranks import nodes_text, ranks_named, set_words
+from cockpit.core.text import counted, size
 
 FULL_BYTES, LOW_BYTES, SCARCE_BYTES = 10_000_000, 1_000_000_000, 50_000_000_000
 """Room that is too little to start, that is little, and that is little if others have ten times as much."""
@@ -28,6 +33,8 @@ LEFT_BYTES = 64 << 20
 FEW = 1024
 LONG = 400
 """Characters of an error's sentence."""
+_PLAIN = re.compile(r"/[A-Za-z0-9/._+,:@%=-]{1,300}")
+"""A path that may be in a command as it is."""
 NETWORK_TYPES = frozenset({"nfs", "nfs4", "lustre", "cifs", "beegfs", "gpfs", "ceph", "9p", "fuse.sshfs"})
 
 
@@ -85,16 +92,24 @@ def _found(
     if not words:
         return None
     first, *more = words
+    nodes = in_hostfile_order((one.node for one in told), looks)
+    some = tuple(dict.fromkeys(step for one in told[:3] for step in one.steps))
+    if len(nodes) < len(looks.nodes):
+        steps = tuple(replace(step, command=_without(step.command, nodes)) for step in steps)
     return Finding(
         id,
         f"{first} ({nodes_text(words[first])}; {len(more)} more like it)" if more else first,
-        nodes=in_hostfile_order((one.node for one in told), looks),
+        nodes=nodes,
         severity=severity,
         certainty="sure",
         detail=detail,
         evidence=tuple(f"{nodes_text(nodes)}: {what}" for what, nodes in words.items()) if more else (),
-        steps=(*dict.fromkeys(step for one in told[:3] for step in one.steps), *steps),
+        steps=(*some, *steps),
     )
+
+
+def _without(command: str, nodes: tuple[str, ...]) -> str:
+    return command.replace("--exclude NODES", f"--exclude {quote(','.join(set_words(nodes_text(nodes))))}")
 
 
 # What keeps a launch from working
@@ -132,8 +147,14 @@ def _unreached(looks: Looks) -> Iterator[Told]:
     first = next(iter(looks.nodes))
     for node, look in looks.answered.items():
         if look.reached is not None and look.reached.error:
-            what = f"cannot connect to {first} at {looks.address}: {clean(look.reached.error)}"
-            yield Told(node, what, (Step(f"ip route get {looks.address}", "is there a route?", node),))
+            there = (looks.address, *(look.condition.names or {}).get(looks.address, ()))
+            address = next(filter(_is_address, there), looks.address)
+            what = f"cannot connect to {first} at {clean(address)}: {clean(look.reached.error)}"
+            if _is_address(address):
+                step = Step(f"ip route get {address}", "is there a route?", node)
+            else:
+                step = Step(f"getent hosts {quote(address)}", "is it known there?", node)
+            yield Told(node, what, (step,))
 
 
 @_fault(
@@ -171,23 +192,32 @@ def _matches(chosen: str, name: str) -> bool:
     return name in words if sign == "=" else any(name.startswith(word) for word in words)
 
 
-@_on_each(
-    "disk_full",
-    Step("df -h; df -i", "what is full?"),
-    Step("--node-dir DIR", "another place for run folders"),
-    severity="error",
-)
-def _full(look: Look) -> Iterator[str]:
+@_fault("disk_full", Step("--node-dir DIR", "another place for run folders"), severity="error")
+def _full(looks: Looks) -> Iterator[Told]:
     """No run folder can be made."""
-    for disk in look.condition.disks or ():
-        if disk.role != "run folders":
-            continue
-        if not disk.writable:
-            yield f"{_place(disk)} cannot be written"
-        elif disk.free_bytes < FULL_BYTES:
-            yield f"{_place(disk)}: disk is full, {size(disk.free_bytes)} free"
-        elif disk.inodes and not disk.inodes_free:
-            yield f"{_place(disk)}: disk is full, no inodes left"
+    for node, look in looks.answered.items():
+        for disk in look.condition.disks or ():
+            if disk.role != "run folders":
+                continue
+            step = _FULL
+            if not disk.writable:
+                text, step = f"{_place(disk)} cannot be written", _closed(node, disk.path)
+            elif disk.free_bytes < FULL_BYTES:
+                text = f"{_place(disk)}: disk is full, {size(disk.free_bytes)} free"
+            elif disk.inodes and not disk.inodes_free:
+                text = f"{_place(disk)}: disk is full, no inodes left"
+            else:
+                continue
+            yield Told(node, text, (step,))
+
+
+_FULL = Step("df -h; df -i", "what is full?")
+
+
+def _closed(node: str, path: str) -> Step:
+    place = path.rpartition("/")[0] or "/"
+    place = place if _PLAIN.fullmatch(place) else "DIR"
+    return Step(f"findmnt -T {place}; ls -ld {place}", "is it mounted read-only? whose is it?", node)
 
 
 def _place(disk: Disk) -> str:
@@ -249,14 +279,22 @@ def _port_in_use(looks: Looks) -> Iterator[Told]:
 @_fault("leftover_ranks", source="DeepSpeed#1016")
 def _leftover_ranks(looks: Looks) -> Iterator[Told]:
     """Ranks that are there already: somebody's run under way, or what is left of one."""
+    there: dict[str, dict[str, list[FoundRank]]] = {}
     for node, look in looks.answered.items():
         meant = {*looks.meant(node), *looks.runs_of_own(node)}
-        there = [rank for rank in look.ranks.ranks if rank.pid not in meant] if look.ranks else []
-        for run in dict.fromkeys(rank.run for rank in there):
-            ranks = [rank for rank in there if rank.run == run]
+        for rank in look.ranks.ranks if look.ranks else ():
+            if rank.pid not in meant:
+                there.setdefault(rank.run, {}).setdefault(node, []).append(rank)
+    for run, nodes in there.items():
+        for node, ranks in nodes.items():
             what = f"{ranks_named(rank.rank for rank in ranks)} of {f'run {clean(run)}' if run else 'a job'}"
-            if run:
-                step = Step(f"cockpit stop {clean(run)}", "if it should not run; cockpit attach shows it")
+            if run in looks.known:
+                step = Step(
+                    f"cockpit stop {quote(clean(run))}", "if it should not run; cockpit attach shows it"
+                )
+            elif run:
+                where = quote(",".join(set_words(nodes_text(nodes))))
+                step = Step(f"cockpit attach -w {where}", "shows it: it was not started from here")
             else:
                 step = Step(f"ps -fp {ranks[0].pid}", "what is it? cockpit attach -w NODES shows it", node)
             yield Told(node, f"{what} {'runs' if len(ranks) == 1 else 'run'} there", (step,))
@@ -271,7 +309,7 @@ def _own_run(looks: Looks) -> Iterator[Told]:
         for run in dict.fromkeys(runs.values()):
             ranks = [rank.rank for rank in found if runs.get(rank.pid) == run]
             verb = "runs" if len(ranks) == 1 else "run"
-            step = Step(f"cockpit attach {clean(run)}", "shows it")
+            step = Step(f"cockpit attach {quote(clean(run))}", "shows it")
             yield Told(node, f"{ranks_named(ranks)} of your run {clean(run)} {verb} there too", (step,))
 
 
@@ -341,11 +379,7 @@ def _no_answer(look: Look) -> Iterator[str]:
 _PARTS = {"gpus": "NVML", "login": "a login shell", "driver": "the NVIDIA driver"}
 
 
-@_fault(
-    "name_unknown",
-    Step("add it to /etc/hosts", "or give an address: --master-addr ADDRESS"),
-    source="volcano#2952, CPM-2-Finetune#42",
-)
+@_fault("name_unknown", source="volcano#2952, CPM-2-Finetune#42")
 def _name_unknown(looks: Looks) -> Iterator[Told]:
     """Names that some nodes know and others do not; one that no node knows is an alias of ssh's here."""
     known = {node: look.condition.names for node, look in looks.answered.items() if look.condition.names}
@@ -358,12 +392,11 @@ def _name_unknown(looks: Looks) -> Iterator[Told]:
     for node, names in known.items():
         lacking = [peer for peer, addresses in names.items() if not addresses and peer not in aliases]
         if lacking:
-            yield Told(node, f"cannot resolve {nodes_text(lacking)}")
+            yield Told(node, f"cannot resolve {nodes_text(lacking)}", (_lookup(node, lacking[0], _UNKNOWN),))
 
 
 @_fault(
     "name_loopback",
-    Step("fix /etc/hosts", "ranks that meet by that name would meet themselves"),
     Step("--env GLOO_SOCKET_IFNAME=eth0", "until then: the interface that leads to the other nodes"),
     source="DeepSpeed#2612",
 )
@@ -374,12 +407,12 @@ def _name_loopback(looks: Looks) -> Iterator[Told]:
             meant = looks.nodes.get(name)
             elsewhere = meant is None or meant.machine != look.machine
             if addresses and elsewhere and all(map(_is_loopback, addresses)):
-                yield Told(node, f"resolves {clean(name)} to {addresses[0]}")
+                what = f"resolves {clean(name)} to {addresses[0]}"
+                yield Told(node, what, (_lookup(node, name, _ITSELF),))
 
 
 @_fault(
     "same_machine",
-    Step("name each machine once", "ranks of both names would share its GPUs, cores and memory"),
     source="names of one node in a hostfile: short and full, host and address",
 )
 def _same_machine(looks: Looks) -> Iterator[Told]:
@@ -390,12 +423,77 @@ def _same_machine(looks: Looks) -> Iterator[Told]:
         if look.condition.names is not None and not (looks.run or looks.pids):
             names.setdefault(look.machine, []).append(node)
     for several in names.values():
-        for node in several if len(several) > 1 else ():
-            yield Told(node, f"{nodes_text(several)} are one machine")
+        more = quote(",".join(set_words(nodes_text(several[1:])))) if several[1:] else ""
+        step = Step(f"--exclude {more}", "ranks of both names would share its GPUs, cores and memory")
+        for node in several if more else ():
+            yield Told(node, f"{nodes_text(several)} are one machine", (step,))
+
+
+@_fault("name_differs", source="failure catalogue P01")
+def _name_differs(looks: Looks) -> Iterator[Told]:
+    """A name that leads some nodes elsewhere: a hosts file that is out of date."""
+    owner = {address: node for node, look in looks.answered.items() for address in _addresses(look)}
+    for name in dict.fromkeys(
+        name for look in looks.answered.values() for name in look.condition.names or {}
+    ):
+        meant = looks.nodes.get(name)
+        known = {node: found for node in looks.answered if (found := _elsewhere(looks, node, name))}
+        usual, many = max(Counter(known.values()).items(), key=lambda each: each[1], default=(NOWHERE, 0))
+        agreed = many > 1 and many > len(known) / 2
+        for node, there in known.items():
+            first, right = min(there), _addresses(meant) if meant else NOWHERE
+            if there & right:
+                continue
+            if agreed and not there & usual:
+                what = f"resolves {clean(name)} to {first}, others to {min(usual)}"
+            elif right and first in owner:
+                what = f"resolves {clean(name)} to {first}, which is {owner[first]}"
+            else:
+                continue
+            yield Told(node, what, (_lookup(node, name, _ELSEWHERE),))
+
+
+_UNKNOWN = "add it to /etc/hosts there; or give an address: --master-addr ADDRESS"
+_ITSELF = "correct /etc/hosts there: ranks that meet by that name would meet themselves"
+_ELSEWHERE = "is /etc/hosts there out of date?"
+
+
+def _lookup(node: str, name: str, reason: str) -> Step:
+    return Step(f"getent hosts {quote(clean(name))}", reason, node)
+
+
+NOWHERE: frozenset[str] = frozenset()
+"""No address."""
+
+
+def _elsewhere(looks: Looks, node: str, name: str) -> frozenset[str]:
+    """Where a node finds another machine's name, loopback apart: that is another finding."""
+    meant = looks.nodes.get(name)
+    if meant is not None and meant.machine == looks.nodes[node].machine:
+        return NOWHERE
+    found = (looks.nodes[node].condition.names or {}).get(name, ())
+    return frozenset(address for address in found if not _is_loopback(address))
+
+
+def _addresses(look: Look) -> frozenset[str]:
+    network = look.condition.network
+    return (
+        frozenset(address for each in network.interfaces for address in each.addresses)
+        if network
+        else NOWHERE
+    )
 
 
 def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 @_fault("disk_low", Step("du -xsh DIR/* | sort -h", "what takes it up?"), source="Megatron-LM#878")
@@ -534,24 +632,37 @@ def _seconds(off: float, step: float = 0.1) -> str:
     return f"{amount} s {'ahead of' if off > 0 else 'behind'}"
 
 
-@_on_each(
-    "stale_lock", Step("rm FILE", "if no build runs: ranks wait for it forever"), source="transformers#26015"
-)
-def _stale_lock(look: Look) -> Iterator[str]:
+@_fault("stale_lock", source="transformers#26015")
+def _stale_lock(looks: Looks) -> Iterator[Told]:
     """A build of extensions was killed."""
-    for lock in look.condition.leftovers.locks if look.condition.leftovers else ():
-        if lock.age_s > LOCK_S:
-            yield f"a build's lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
+    locks = [
+        (node, lock)
+        for node, look in looks.answered.items()
+        for lock in (look.condition.leftovers.locks if look.condition.leftovers else ())
+        if lock.age_s > LOCK_S
+    ]
+    places = Counter(lock.path for _, lock in locks)
+    for node, lock in locks:
+        what = f"a build's lock is {lock.age_s / 3600:.1f} h old: {clean(lock.path)}"
+        where = node if places[lock.path] == 1 else ""  # else in a home that they share
+        yield Told(node, what, (_removal(where, lock.path, "if no build runs: ranks wait for it forever"),))
 
 
-@_on_each("leftover_memory", Step("rm /dev/shm/NAME", "killed ranks left it"), source="nccl#525, nccl#342")
-def _leftover_memory(look: Look) -> Iterator[str]:
+@_fault("leftover_memory", source="nccl#525, nccl#342")
+def _leftover_memory(looks: Looks) -> Iterator[Told]:
     """Shared memory without a process."""
-    pieces = look.condition.leftovers.memory if look.condition.leftovers else ()
-    total = sum(piece.bytes for piece in pieces)
-    if total >= LEFT_BYTES:
-        more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
-        yield f"{size(total)} of shared memory that nobody uses: /dev/shm/{clean(pieces[0].name)}{more}"
+    for node, look in looks.answered.items():
+        pieces = look.condition.leftovers.memory if look.condition.leftovers else ()
+        total = sum(piece.bytes for piece in pieces)
+        if total >= LEFT_BYTES:
+            more = f" and {len(pieces) - 1} more" if len(pieces) > 1 else ""
+            what = f"{size(total)} of shared memory that nobody uses: /dev/shm/{clean(pieces[0].name)}{more}"
+            yield Told(node, what, (_removal(node, f"/dev/shm/{pieces[0].name}", "killed ranks left it"),))
+
+
+def _removal(node: str, path: str, reason: str) -> Step:
+    """How to remove a file; one with an odd name is not put into a command."""
+    return Step(f"rm {path}" if _PLAIN.fullmatch(path) else "rm FILE", reason, node)
 
 
 @_on_each(

@@ -61,6 +61,7 @@ class Looks:
     :param run: the run that is meant to be there already; empty: none is
     :param pids: processes by node that are meant to be there, of a job that others started
     :param own: runs that this machine knows and that are not over: their ranks are no leftovers
+    :param known: runs that this machine knows, over or not: it can stop what is left of them
     :param slots: by node, which the launch, or the run that is there, takes; none: not known
     :param profiled: whether a profiler is to run with it
     """
@@ -74,6 +75,7 @@ class Looks:
     run: str = ""
     pids: Mapping[str, frozenset[int]] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
     slots: Mapping[str, frozenset[int]] = field(default_factory=dict)
     profiled: bool = False
 
@@ -103,16 +105,6 @@ class Looks:
 def clean(text: object, limit: int = SHOWN) -> str:
     """A node's word in a sentence: short, and harmless for a terminal."""
     return one_line(str(text), limit=limit)
-
-
-def size(number: float) -> str:
-    """Bytes as a person says them: ``64 MB``, ``1.9 TB``."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if number >= factor:
-            return (
-                f"{number / factor:.3g} {unit}" if number < 100 * factor else f"{number / factor:.0f} {unit}"
-            )
-    return f"{number / 1e3:.0f} kB"
 
 
 def in_hostfile_order(names: Iterable[str], looks: Looks) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ class Wording:
     """One wording.
 
     :param pattern: found in the line, in any case
+    :param step: what to type
     :param source: where it is known from
     """
 
@@ -24,69 +25,75 @@ class Wording:
 WORDINGS = (
     Wording(
         r"no socket interface found|Bootstrap : no socket interface",
-        "NCCL_SOCKET_IFNAME matches no interface of this node",
-        "NCCL_SOCKET_IFNAME is a prefix (eth matches eth0), =eth0 is exact, ^docker excludes: ip -br addr",
+        "NCCL_SOCKET_IFNAME matches no interface of this node; eth matches eth0, =eth0 is exact, "
+        "^docker excludes",
+        "ip -br addr",
         "nccl#210, nccl#286, nccl-tests#9",
     ),
     Wording(
         r"Unable to find (?:address for|interface)",
-        "GLOO_SOCKET_IFNAME names no interface of this node, or one without an address",
-        "--iface NAME: an interface that all nodes have: ip -br addr",
+        "GLOO_SOCKET_IFNAME names no interface of this node, or one without an address: --iface NAME",
+        "ip -br addr",
         "gloo/transport/tcp/device.cc",
     ),
     Wording(
         r"Address family not supported by protocol",
-        "one side uses IPv4, the other IPv6",
-        "NCCL_SOCKET_FAMILY=AF_INET, or an interface that has both on all nodes",
+        "one side uses IPv4, the other IPv6; or take an interface that has both on all nodes",
+        "--env NCCL_SOCKET_FAMILY=AF_INET",
         "nccl#286",
     ),
     Wording(
         r"(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b.*refused|refused.*(?:\[|\b)(?:127\.\d+\.\d+\.\d+|::1)\b",
-        "another rank gave a loopback address, which leads back here: its own name resolves to that",
-        "--iface NAME, or correct /etc/hosts there: getent hosts $(hostname)",
+        "another rank gave a loopback address, to which its own name resolves: correct /etc/hosts "
+        "there, or --iface NAME",
+        "getent hosts $(hostname)",
         "gloo/transport/tcp/device.cc",
     ),
     Wording(
         r"No route to host|Network is unreachable",
-        "the address that another rank gave cannot be reached: often a bridge's or the wrong interface's",
-        "--iface NAME; ip route get ADDRESS on both nodes",
+        "the address that another rank gave cannot be reached, often a bridge's or the wrong "
+        "interface's: --iface NAME",
+        "ip -br addr; ip route",
         "horovod#584, nccl#1105",
     ),
     Wording(
         r"Duplicate GPU detected",
-        "two ranks have the same GPU: each must have its own",
-        "CUDA_VISIBLE_DEVICES, slots=N of the hostfile",
+        "two ranks have the same GPU, and each must have its own: slots=N in the hostfile?",
+        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
         "nccl/src/init.cc",
     ),
     Wording(
         r"ibv_reg_mr\w* failed|ibv_create_cq.* failed.*Cannot allocate memory",
-        "InfiniBand may not lock memory in this session",
-        "ulimit -l must be unlimited in the session that starts ranks: /etc/security/limits.conf",
+        "InfiniBand may not lock memory where ranks are started: memlock unlimited in "
+        "/etc/security/limits.conf",
+        "ulimit -l",
         "nccl-tests#206, ucx#8684",
     ),
     Wording(
         r"Got completion (?:from peer|with error).*(?:error 12|status=IBV_WC_RETRY_EXC_ERR|status=12)",
-        "InfiniBand packets to a peer are lost, or the peer's process has ended",
-        "ibstat, ibqueryerrors; RoCE: NCCL_IB_GID_INDEX, the same MTU on both sides",
+        "InfiniBand packets to a peer are lost, or its process has ended; RoCE: NCCL_IB_GID_INDEX, the "
+        "same MTU",
+        "ibstat; ibqueryerrors",
         "nccl/src/transport/net_ib",
     ),
     Wording(
         r"NET/IB : No device found",
-        "NCCL sees no InfiniBand device and takes TCP: much slower if there should be one",
-        "ibv_devinfo; in a container: are /dev/infiniband and libibverbs there?",
+        "NCCL sees no InfiniBand device and takes TCP, which is slower; in a container, is "
+        "/dev/infiniband there?",
+        "ibv_devinfo",
         "nccl/src/transport/net_ib",
     ),
     Wording(
         r"fi_getinfo|NET/OFI.*(?:Unable|fail|No eligible)|provider efa output empty",
-        "libfabric finds no usable provider (EFA) here",
-        "fi_info -p efa; is the device in this instance and container?",
+        "libfabric finds no usable provider (EFA) here: is the device in this instance and container?",
+        "fi_info -p efa",
         "aws-ofi-nccl",
     ),
     Wording(
         r"posix_fallocate failed.*No space left|failed to extend /dev/shm/nccl|"
         r"(?:Error while creating|shm_open).*/dev/shm/nccl",
-        "/dev/shm is too small or full",
-        "df /dev/shm; docker run --shm-size=16g; remove nccl-* of dead runs",
+        "/dev/shm is too small or full: docker run --shm-size=16g, or remove nccl-* of dead runs",
+        "df -h /dev/shm; ls -l /dev/shm",
         "nccl#290, nccl#525",
     ),
     Wording(
@@ -97,33 +104,33 @@ WORDINGS = (
     ),
     Wording(
         r"Mismatched NCCL version|NCCL version mismatch|wrong type \d+ != \d+|mismatch.* NCCL version",
-        "nodes have different versions of NCCL",
-        "the same torch on every node: cockpit doctor says which differ",
+        "nodes have different versions of NCCL: the same torch on every node",
+        "python -m pip install torch==VERSION",
         "nccl#286",
     ),
     Wording(
         r"EADDRINUSE|Address already in use",
-        "the port for ranks to meet is held",
-        "--master-port N, or leave it out",
+        "the port for ranks to meet is held; without it, a free one is found",
+        "--master-port N",
         "pytorch#73320",
     ),
     Wording(
         r"Connection refused",
         "the node is there, but nothing listens: its rank has ended, or a firewall refuses",
-        "what did the rank there say first? iptables -L -n, nft list ruleset",
+        "sudo nft list ruleset; sudo iptables -L -n",
         "nccl#1105",
     ),
     Wording(
         r"Software caused connection abort|Connection reset by peer|Connection closed by (?:remote )?peer"
         r"|remote process exited or there was a network error",
-        "the rank at the other end has ended: it is not the cause",
-        "see what the other ranks said",
+        "the rank at the other end has ended, and this one is not the cause: what did the others say?",
+        "--deep",
         "pytorch/ProcessGroupNCCL.cpp",
     ),
     Wording(
         r"connectFullMesh failed|no answer within|Timed out waiting|timed out after|wait timeout|[Tt]imeout",
-        "packets to another rank are lost: a firewall, a wrong interface, or a bad link",
-        "--iface NAME; are all ports open between the nodes?",
+        "packets to another rank are lost: a firewall, a bad link, or a wrong interface (--iface NAME)",
+        "sudo nft list ruleset; ip route",
         "pytorch#79388",
     ),
 )

@@ -1,6 +1,7 @@
 """Whose line it is, in a file that several ranks write: by what launchers put before a line, or nobody's.
 
-Forms as in :mod:`cockpit.core.logs.prefixes`; and DeepSpeed's own, behind its time and level: ``[Rank 0]``.
+Forms as in :mod:`cockpit.core.logs.prefixes`; and DeepSpeed's own, behind its time and level: ``[Rank 0]``,
+which programs write in other ways too: ``[rank0]``, ``[RANK 0]``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _GLOBAL = re.compile(rb"\[rank(\d{1,6})\]:|\[\d{1,9},(\d{1,6})\](?:<\w+>)?:")
 _LABEL = re.compile(rb"(?:\A| ) {0,5}(\d{1,6}): \Z")
 _LOCAL = re.compile(rb"\[[A-Za-z_][A-Za-z_.-]*(\d{1,6})\]:")
 _HOST = re.compile(rb"([A-Za-z0-9][\w.-]{0,63}): ")
-_DEEPSPEED = re.compile(rb"[^\n]{0,160}?\[Rank (\d{1,6})\]")
+_WRITTEN = re.compile(rb"(?:[^\n]{0,159}?[ \]])?\[(?:[Rr]ank|RANK)[ _]?(\d{1,6})\]")
 
 HEAD = 256
 """Bytes of a line in which its speaker is looked for."""
@@ -70,7 +71,7 @@ class Speakers:
             return int(found[1] or found[2])
         if self.labels and (found := _LABEL.search(prefix)):
             return int(found[1])
-        if found := _DEEPSPEED.match(prefix + body):
+        if found := _WRITTEN.match(prefix + body):
             return int(found[1])
         return None
 

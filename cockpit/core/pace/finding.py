@@ -33,7 +33,7 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             ranks=mask_of(one.rank for one in slow),
             evidence=tuple(
                 f"rank {one.rank}: {one.excess:.0%} more {'work' if pace.works else 'time'} in a step "
-                f"than the median rank, since step {one.since:,}"
+                f"than the median rank, since step {pace.apart_since(one.rank):,}"
                 for one in slow[:3]
             ),
             certainty="sure",
@@ -50,7 +50,8 @@ def findings(pace: Pace, run: str) -> Iterator[Finding]:
             ranks=mask_of(one.rank for one in late),
             detail="NCCL's recorder knows when CPUs enqueue, not when GPUs compute: they may all be fine",
             evidence=tuple(
-                f"rank {one.rank}: {one.excess:.0%} later than the median rank, since step {one.since:,}"
+                f"rank {one.rank}: {one.excess:.0%} later than the median rank, "
+                f"since step {pace.apart_since(one.rank):,}"
                 for one in late[:3]
             ),
             certainty="likely",

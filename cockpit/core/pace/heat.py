@@ -98,6 +98,7 @@ class Heat:
         older = 0
         looked = next((step for step in steps.newest() if step.works), None)
         carried = _draw(looked, looked.typical_span).together if looked else b""
+        as_carried: dict[bytes, bytes] = {}
         for step in steps.newest():
             end = step.typical_end
             if end < since:
@@ -113,8 +114,10 @@ class Heat:
             together = drawn.together
             if looked is not None and _goes_on(looked, step):
                 # A rank that was not with the others then may be so again.
-                pairs = zip(together, carried, strict=True)
-                together = bytes(level and (known or level) for level, known in pairs)
+                if together not in as_carried:
+                    pairs = zip(together, carried, strict=True)
+                    as_carried[together] = bytes(level and (known or level) for level, known in pairs)
+                together = as_carried[together]
             for column in window.cover(end - span, end):
                 columns[column] = _worst(columns[column], together)
             for place, late, own, level in drawn.apart:
@@ -153,9 +156,10 @@ class _Drawn:
 
 
 def _draw(step: Step, span: float) -> _Drawn:
-    # What is not known is NaN, which is not equal to itself.
-    known = (excess if excess == excess else 0.0 for excess in step.excesses)
-    levels = bytearray(bisect_right(LEVELS, excess) + USUAL for excess in known)
+    levels = bytearray([USUAL]) * len(step.ends)
+    for place, excess in enumerate(step.excesses):
+        if excess >= LEVELS[0]:  # what is not known is NaN, which is not
+            levels[place] = bisect_right(LEVELS, excess) + USUAL
     middle = step.typical_end - step.base
     apart = []
     for place, end in enumerate(step.ends):
@@ -181,4 +185,6 @@ def _occupied(span: float, usual: float | None) -> float:
 
 
 def _worst(some: bytes, others: bytes) -> bytes:
+    if some == others:
+        return some
     return others if not any(some) else bytes(map(max, some, others))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from statistics import median
 
 from cockpit.core.pace.history import History
@@ -13,6 +13,10 @@ from cockpit.core.pace.steps import Key, Step, Steps
 
 LOOKED_AT, NEEDED, EXCESS = 10, 8, 0.10
 """A rank is slow if it took a tenth longer than the median rank in eight of its last ten steps."""
+LATELY = ((5, 0.25), (3, 0.5), (2, 1.0))
+"""What may be slow: who took so much longer in each of its last so many steps."""
+LATELY_S = 0.1
+"""Seconds that it took longer at least: of shorter steps ten are soon made."""
 FRESH_S = 150.0
 """Seconds for which a look at recorders counts: one is taken each minute."""
 MOST = 1000
@@ -28,12 +32,27 @@ class Slow:
     """A rank that is slow.
 
     :param excess: by how much its median step exceeds that of the median rank: 0.5 is half as long again
-    :param since: the first of its steps that were compared
     """
 
     rank: int
     excess: float
-    since: int
+
+
+@dataclass(frozen=True)
+class SlowLately:
+    """A rank that was slow in each of its last steps, which are too few to call it slow.
+
+    :param steps: how many
+    :param took_s: seconds of a step that are compared, the median of these; ``usual_s``: the same of the
+        median rank
+    :param step_s: seconds of a whole step; NaN: not known
+    """
+
+    rank: int
+    steps: int
+    took_s: float
+    usual_s: float
+    step_s: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,22 @@ class _Known:
         return self.key >= key if self.exact == exact else self.exact
 
 
+@dataclass(frozen=True, slots=True)
+class _Lately:
+    """What all ranks are looked at by, until anything changes.
+
+    :param version: that of the pace, and whether it lags
+    :param newest: the last steps
+    :param judged: those of them by which work is compared; empty if nobody knows it
+    :param paces: what was made of them, by rank
+    """
+
+    version: tuple[int, bool]
+    newest: Sequence[Step]
+    judged: Sequence[Step]
+    paces: dict[int, RankPace] = field(default_factory=dict)
+
+
 class Pace:
     """What is known about the steps of all ranks. Times are unix seconds on our clock.
 
@@ -91,6 +126,7 @@ class Pace:
         self._middle = 0
         self._front: tuple[int, tuple[int, float] | None] = (-1, None)
         self._slow: tuple[int, list[Slow]] = (-1, [])
+        self._lately = _Lately((-1, False), (), ())
         self._worked_at = -math.inf
         self.lag = False
         """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
@@ -133,8 +169,14 @@ class Pace:
                 span = (at - begun) / (step - first)
         self._known[rank] = _Known(key, at, exact, since)
         if self._near(step):
-            self.steps.finish(rank, key, at, span, exact=exact, count=min(count, MOST))
+            self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
         self.version += 1
+
+    def _unseen(self, key: Key, count: int) -> int:
+        """Of how many steps this one is the last: of those that a rank left out, others may have told."""
+        most = min(count, MOST)
+        known = (back for back in range(1, most) if self.steps.get((key[0], key[1] - back)) is not None)
+        return next(known, most)
 
     def worked(self, rank: int, step: int, seconds: float) -> None:
         """In this step the rank did not wait for others so long (:mod:`cockpit.core.recorder.work`)."""
@@ -254,28 +296,49 @@ class Pace:
         known = [span for span in spans if span > 0]
         return median(known) if known else None
 
+    def longest(self) -> float | None:
+        """Seconds of the longest of the last steps, for the median rank; None: not known.
+
+        Where a log tells of some steps only, from one of these to the next.
+        """
+        return max(self._gaps(LOOKED_AT), default=None)
+
+    def lately(self) -> float | None:
+        """The same of the shorter one of the last two: steps may have become long; None: not known."""
+        gaps = self._gaps(LOOKED_AT)[:2]
+        return min(gaps) if len(gaps) == 2 else None
+
+    def _gaps(self, count: int) -> list[float]:
+        spans = (step.typical_span * step.count for step in self._newest(count))
+        return [span for span in spans if span > 0]
+
     def of(self, rank: int) -> RankPace:
         """How far a rank is."""
+        version = self.version, self.lag
+        if self._lately.version != version:
+            judged = self._judged(LOOKED_AT) if self.works else ()
+            self._lately = _Lately(version, list(self._newest(LOOKED_AT)), judged)
+        found = self._lately.paces.get(rank)
+        if found is None:
+            found = self._lately.paces[rank] = self._of(rank, self._lately)
+        return found
+
+    def _of(self, rank: int, lately: _Lately) -> RankPace:
         known, front = self._known.get(rank), self.front
         if known is None or front is None:
             return RankPace()
         place = self.steps.place[rank]
-        lasts = self._lasts(rank, list(self._newest(LOOKED_AT)))
-        took = [step.spans[place] if known.exact else step.estimate for step in lasts]
-        spans = [span for span in took if not math.isnan(span)]
-        judged = self._judged(LOOKED_AT) if self.works else ()
-        judged = [step for step in judged if not math.isnan(step.works[place])]
-        works = [] if self.lag else [step.works[place] for step in judged]
-        lags = [step.over(place) for step in judged] if self.lag else []
+        lasts = self._lasts(rank, lately.newest)
+        judged = [step for step in lately.judged if not math.isnan(step.works[place])]
         return RankPace(
             known.key[1],
             known.at,
             not known.exact,
             max(0, front[0] - known.key[1]),
             self._after(known, place),
-            median(spans) if spans else None,
-            median(works) if works else None,
-            median(lags) if lags else None,
+            _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
+            None if self.lag else _middle([step.works[place] for step in judged]),
+            _middle([step.over(place) for step in judged]) if self.lag else None,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
@@ -299,6 +362,14 @@ class Pace:
     def slow(self) -> list[Slow]:
         """Ranks that are slow, the slowest first."""
         return [] if self.lags else self._apart()
+
+    def slow_lately(self) -> list[SlowLately]:
+        """Ranks that may be slow, the slowest first: for whoever asks early, and never said unasked."""
+        if self.lags:
+            return []
+        known = {one.rank for one in self.slow()}
+        found = (one for one in self._find_slow_lately() if one.rank not in known)
+        return sorted(found, key=lambda one: one.usual_s - one.took_s)
 
     def late(self) -> list[Slow]:
         """Ranks whose CPUs enqueue later than the others', the latest first, where only that is known."""
@@ -325,7 +396,20 @@ class Pace:
                 if len(excesses) == LOOKED_AT or misses > LOOKED_AT - NEEDED:
                     break
             if len(excesses) == LOOKED_AT and misses <= LOOKED_AT - NEEDED:
-                yield Slow(rank, median(excesses), self._slow_since(place))
+                yield Slow(rank, median(excesses))
+
+    def _find_slow_lately(self) -> Iterable[SlowLately]:
+        newest = self._judged(LOOKED_AT)
+        for place, rank in enumerate(self.steps.ranks):
+            known = [step for step in self._lasts(rank, newest) if step.excess(place) is not None]
+            runs = ((_late(known, place, excess), needed) for needed, excess in LATELY)
+            late = next((run for run, needed in runs if len(run) >= needed), None)
+            if late is not None:
+                took = median(step.compared[0][place] for step in late)
+                over = median(step.over(place) for step in late)
+                yield SlowLately(
+                    rank, len(late), took, took - over, median(step.typical_span for step in late)
+                )
 
     def _lasts(self, rank: int, newest: Sequence[Step]) -> Iterable[Step]:
         """Steps of a rank, newest first; its own where it is far behind the newest of all."""
@@ -335,9 +419,9 @@ class Pace:
         behind = (self.steps.get((known.key[0], known.key[1] - back)) for back in range(LOOKED_AT * 2))
         return [step for step in behind if step is not None]
 
-    def _slow_since(self, place: int) -> int:
-        """The first step of those in which it was slow, never more than two apart."""
-        since = misses = 0
+    def apart_since(self, rank: int) -> int:
+        """The first step of those in which a rank was slow or late, never more than two apart."""
+        place, since, misses = self.steps.place[rank], 0, 0
         for step in self._judged(self.steps.limit):
             excess = step.excess(place)
             if excess is None:
@@ -365,3 +449,16 @@ class Pace:
 
     def _newest(self, count: int) -> Iterable[Step]:
         return islice((step for step in self.steps.newest() if self._near(step.step)), count)
+
+
+def _middle(values: Iterable[float]) -> float | None:
+    """The median of the known values; None if there are none."""
+    known = [value for value in values if value == value]  # NaN is not equal to itself
+    return median(known) if known else None
+
+
+def _late(newest: Iterable[Step], place: int, excess: float) -> list[Step]:
+    """The last steps, one after the other, in each of which a rank took so much longer."""
+    return list(
+        takewhile(lambda step: step.excesses[place] >= excess and step.over(place) >= LATELY_S, newest)
+    )

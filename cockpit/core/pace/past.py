@@ -59,6 +59,7 @@ class PastStep:
     :param work: they are compared by work
     :param exact: ranks noted the times themselves
     :param lag: the work is how long CPUs took to enqueue: no GPU is slow because of it
+    :param relative: steps are counted from the start of the program
     """
 
     restarts: int = bound(Whole(0, 1 << 30))
@@ -74,6 +75,7 @@ class PastStep:
     work: bool = bound(Flag())
     exact: bool = bound(Flag())
     lag: bool = bound(Flag())
+    relative: bool = bound(Flag())
     apart: tuple[Apart, ...] = bound(ListOf(RowOf(Apart), APART))
 
     def line(self) -> bytes:
@@ -83,11 +85,12 @@ class PastStep:
         return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
 
-def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False) -> PastStep | None:
+def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: bool = False) -> PastStep | None:
     """What is kept of a step; None: nothing is known about how long it took.
 
     :param ranks: those of the run, in the order of the places
     :param lag: whether work is when CPUs enqueued
+    :param relative: whether steps are counted from the start of the program
     """
     missing = ranks_text(ranks[place] for place, end in enumerate(step.ends) if math.isnan(end))
     values, typical = step.compared
@@ -113,6 +116,7 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False) -> PastStep |
         bool(step.works),
         exact,
         lag and bool(step.works),
+        relative,
         apart,
     )
 
@@ -147,3 +151,4 @@ def recall(pace: Pace, found: PastStep) -> None:
         exact=found.exact,
         lag=found.lag,
     )
+    pace.relative = pace.relative or found.relative

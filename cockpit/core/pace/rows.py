@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cockpit.core.ranks import nodes_text, ranks_text
 
@@ -19,15 +20,19 @@ class Row:
     nodes: tuple[str, ...]
     ranks: tuple[int, ...]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """``gpu01``, ``gpu[02-09]``; empty if it stands above."""
         return nodes_text(self.nodes) if self.nodes else ""
 
-    @property
+    @cached_property
     def ranks_text(self) -> str:
         """``13``, ``0-7``."""
         return ranks_text(self.ranks)
+
+    def with_next(self, below: Row) -> Row:
+        """This row and the one below as one."""
+        return Row((*self.nodes, *below.nodes), (*self.ranks, *below.ranks))
 
 
 def rows(
@@ -44,12 +49,56 @@ def rows(
     opened = {node: list(_opened(node, ranks, apart, every=every)) for node, ranks in nodes.items()}
     if every or sum(map(len, opened.values())) <= height:
         return [row for some in opened.values() for row in some]
-    differing = [rank for rank in apart if any(rank in ranks for ranks in nodes.values())]
-    opened = {node: _closed(node, ranks, differing) for node, ranks in nodes.items()}
+    opened = {node: _closed(node, ranks, apart) for node, ranks in nodes.items()}
     most = 1
     while len(found := _folded(opened, most)) > height and most < len(nodes):
         most += 1
     return found
+
+
+Pair = tuple[Row, ...]
+"""One row, or two that share a line."""
+
+
+def pairs(nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: int) -> list[Pair]:
+    """A row for each rank, if there is room for that: two a line if need be; else rows of nodes, likewise.
+
+    A rank that differs has a line of its own, unless there is no room for that either.
+    """
+    single = rows(nodes, apart, height, every=True)
+    if len(single) <= height:
+        return [(row,) for row in single]
+    for alone in (apart, ()):
+        if len(found := _paired(single, alone)) <= height:
+            return found
+    single = rows(nodes, apart, height, every=False)
+    if all(len(row.nodes) <= 1 for row in single) and len(single) <= height:
+        return [(row,) for row in single]
+    closed = {node: _closed(node, ranks, apart) for node, ranks in nodes.items() if ranks}
+    most = 1
+    while len(found := _paired(_folded(closed, most), apart)) > height and most < len(closed):
+        most += 1
+    return found
+
+
+def _paired(rows: Sequence[Row], alone: Collection[int]) -> list[Pair]:
+    found: list[Pair] = []
+    for row in rows:
+        above = found[-1] if found else ()
+        if len(above) == 1 and _agree(above[0], row) and not _any(above[0], alone) and not _any(row, alone):
+            found[-1] = (*above, row)
+        else:
+            found.append((row,))
+    return found
+
+
+def _agree(above: Row, row: Row) -> bool:
+    """Whether rows may share a line: ranks of one node, or whole nodes."""
+    return not row.nodes or bool(above.nodes)
+
+
+def _any(row: Row, ranks: Collection[int]) -> bool:
+    return any(rank in ranks for rank in row.ranks)
 
 
 def _opened(node: str, ranks: Sequence[int], apart: Collection[int], *, every: bool) -> list[Row]:

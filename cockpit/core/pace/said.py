@@ -1,9 +1,29 @@
-"""Steps that logs tell of, of ranks that do not note them themselves."""
+"""Steps that logs tell of: of ranks that do not note them themselves, and of a run that was resumed."""
 
 from __future__ import annotations
 
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
+
+OFF = 100
+"""From how many steps on the log counts further, and not just by chance."""
+
+
+def resumed(pace: Pace, said: float | None) -> bool:
+    """Whether ranks count their steps from the start of the program, and the log counts further.
+
+    :param said: the last step that the log tells; None: it tells none
+    """
+    front = pace.front
+    return pace.relative and said is not None and front is not None and said - front[0] > OFF
+
+
+def run_step(pace: Pace, said: float | None) -> float | None:
+    """The step that a run is at: what its ranks count, or, if that is from the program's start, its log says.
+
+    :param said: the last step that the log tells; None: it tells none
+    """
+    return said if pace.front is None or (pace.relative and said is not None) else pace.front[0]
 
 
 class SaidSteps:

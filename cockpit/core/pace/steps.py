@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from statistics import median
@@ -66,7 +66,7 @@ class Step:
 
     def _medians(self) -> tuple[float, float, float, float]:
         if self._typical is None:
-            first = min((end for end in self.ends if not math.isnan(end)), default=_NAN)
+            first = min(_known(self.ends), default=_NAN)
             self._typical = (_middle(self.ends), _middle(self.spans), _middle(self.works), first)
         return self._typical
 
@@ -109,8 +109,11 @@ class Step:
     def slowest(self) -> tuple[float, int]:
         """What is compared, of the rank that took longest, and that rank's place; NaN: not known of any."""
         if self._slowest is None:
-            known = ((value, place) for place, value in enumerate(self.compared[0]) if not math.isnan(value))
-            self._slowest = max(known, default=(_NAN, 0))
+            values = self.compared[0]
+            most = max(_known(values), default=_NAN)
+            # The last of equals, as in the order of pairs.
+            last = len(values) - 1 - values[::-1].index(most) if most == most else 0
+            self._slowest = most, last
         return self._slowest
 
     @property
@@ -121,16 +124,16 @@ class Step:
         """
         if self._excesses is None:
             values, typical = self.compared
-            typicals = [typical] * len(values)
+            middles = [typical] * len(values)
             if self.stages:
                 of_stage: dict[int, list[float]] = {}
                 for value, stage in zip(values, self.stages, strict=True):
                     of_stage.setdefault(stage, []).append(value)
-                middles = {stage: _middle(some) for stage, some in of_stage.items()}
-                typicals = [middles[stage] for stage in self.stages]
-            pairs = zip(values, typicals, strict=True)
+                of_stages = {stage: _middle(some) for stage, some in of_stage.items()}
+                middles = [of_stages[stage] for stage in self.stages]
+            pairs = zip(values, middles, strict=True)
             self._excesses = array(
-                "f", (value / middle - 1 if middle > 0 else _NAN for value, middle in pairs)
+                "f", [value / middle - 1 if middle > 0 else _NAN for value, middle in pairs]
             )
         return self._excesses
 
@@ -245,7 +248,14 @@ class Steps:
         return array("f", [_NAN]) * len(self.ranks)
 
 
-def _middle(values: Iterable[float]) -> float:
+def _known(values: Sequence[float]) -> Sequence[float]:
+    """The known values."""
+    total = sum(values)
+    # What is not known is NaN, which is not equal to itself; mostly all are known.
+    return values if total == total else [value for value in values if value == value]
+
+
+def _middle(values: Sequence[float]) -> float:
     """The median of the known values; NaN if there are none."""
-    known = [value for value in values if not math.isnan(value)]
+    known = _known(values)
     return median(known) if known else _NAN

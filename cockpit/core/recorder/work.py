@@ -22,13 +22,12 @@ often.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from cockpit.base.recorder.trace import Call
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.spans import Span, union, within, without
+from cockpit.core.recorder.spans import Cursor, Span, union, without
 
 CLOCKS_US = 5000
 """How far two clocks may differ, microseconds: who is released by the last arrival goes on right after it."""
@@ -77,16 +76,13 @@ def work(
     timed = [one for one in look.collectives if one.members.bit_count() > 1]
     stage_of = stages if stages is not None else parts(timed)
     piped = len(set(stage_of.values())) > 1
-    of_rank: dict[int, list[Collective]] = {}
-    for one in timed:
-        for rank in one.arrivals:
-            of_rank.setdefault(rank, []).append(one)
-    places = _Places()
-    ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of, places) for rank, own in steps.items()]
-    shortest, beside = _shortest(ranks), _beside(ranks)
-    for each in ranks:
-        each.measure(shortest, beside)
-    return [each.work(step, piped) for each in ranks for step in each.steps]
+    ranks = {rank: _Rank(rank, own) for rank, own in steps.items()}
+    _enter(timed, ranks)
+    sweep = _Sweep()
+    for each in ranks.values():
+        sweep.over(each, stage_of.get(each.rank, 0))
+    sweep.compare(ranks.values())
+    return [one for each in ranks.values() for one in each.works(look, sweep, piped=piped)]
 
 
 def parts(collectives: Iterable[Collective]) -> dict[int, int]:
@@ -109,71 +105,206 @@ def parts(collectives: Iterable[Collective]) -> dict[int, int]:
 
 
 _NEVER = 1 << 62
+_STEP = 32
+"""Bits of a key that are the place; those above are the step."""
+
+_Entered = tuple[int, str, int]
+"""When, what (empty: a step has ended), and when the last one entered it; 0 if that is not known."""
+
+_Next = dict[str, tuple[int, Any]]
+"""For what may be entered next: the number of the place, and what may follow there."""
 
 
-class _Places:
-    """Numbers for places in the program, so that each is compared and looked up quickly.
+_Gap = tuple[int, int, int, int]
+"""From one moment at which a rank is seen to go on to the next, with something to wait for: begin, end, when
+the last one arrived in what it may wait for, and the key of its place and its step."""
 
-    A place is the same on all ranks of a stage: the stage, what was entered, for which time in that step.
+
+class _Rank:
+    """What one rank entered."""
+
+    __slots__ = ("alone", "entered", "gaps", "lag", "partners", "rank", "steps", "unsure")
+
+    def __init__(self, rank: int, steps: Sequence[Step]) -> None:
+        self.rank = rank
+        self.steps = steps
+        self.entered: list[_Entered] = []
+        self.gaps: list[_Gap] = []
+        self.alone: list[Span] = []
+        """When others waited for it alone."""
+        self.unsure: list[int] = []
+        """When it entered what not all are known to have entered: one of those may be whom all wait for."""
+        self.partners = 0
+        self.lag = False
+
+    def works(self, look: Look, sweep: _Sweep, *, piped: bool) -> Iterator[Work]:
+        """Its work in each of its steps."""
+        waits = sweep.waits(self)
+        waited, cost = Cursor(waits), Cursor(without(union(self.alone), waits))
+        from_us, silent = look.complete_from(self.partners), self.partners & ~look.heard
+        for step in self.steps:
+            length = step.end_us - step.begin_us
+            why = self._unknown(step, from_us, silent, piped)
+            if why:
+                yield Work(self.rank, step.number, length, None, 0, self.lag, why)
+                continue
+            own = length - waited.within(step.begin_us, step.end_us)
+            yield Work(self.rank, step.number, length, own, cost.within(step.begin_us, step.end_us), self.lag)
+
+    def _unknown(self, step: Step, from_us: int, silent: int, piped: bool) -> str:
+        if not self.entered:
+            return "no collectives on record"
+        if piped and not self.lag:
+            return "gloo does not record what stages of a pipeline send to each other"
+        if silent:
+            return "some of its partners did not answer"
+        if from_us > step.begin_us:
+            return "a recorder does not reach back that far"
+        if any(step.begin_us <= at < step.end_us for at in self.unsure):
+            return "not all of its partners have entered"
+        return ""
+
+
+def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> None:
+    """Hand each rank what it entered."""
+    together: dict[int, set[int]] = {}
+    lagging: set[int] = set()
+    for one in collectives:
+        together.setdefault(one.members, set()).update(one.arrivals)
+        if not one.group.timed:
+            lagging.update(one.arrivals)
+        calls, complete, (before, last) = one.calls, one.complete, one.last_two
+        released = last if complete else 0
+        op = shapes = what = ""
+        for rank, at in one.arrivals.items():
+            each = ranks.get(rank)
+            if each is None:
+                continue
+            call = calls[rank][0]
+            if call.shapes != shapes or call.op != op:  # nearly always all call the same
+                op, shapes = call.op, call.shapes
+                what = f"{op} {shapes}"
+            each.entered.append((at, what, released))
+            if not complete:
+                each.unsure.append(at)
+            elif at == last:
+                each.alone.append((before, last))
+    for members, some in together.items():
+        for rank in some & ranks.keys():
+            ranks[rank].partners |= members
+    for rank in lagging & ranks.keys():
+        ranks[rank].lag = True
+
+
+class _Sweep:
+    """Goes over the moments of one rank after the other, and compares the gaps between them.
+
+    A place is the same on all ranks of a stage: the stage, what was entered, for which time in that step. The
+    programs of ranks are nearly always the same, so places are found by following what came before.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, str, int], int] = {}
-        self._calls: dict[tuple[str, str], str] = {}
+        self._programs: dict[int, _Next] = {}
+        self._least: dict[int, int] = {}
+        """For each gap, the shortest time of those ranks that did not wait there."""
+        self._alone: set[int] = set()
+        """Those that only one such rank got through, and that are not the end of a step."""
+        self._beside: set[int] = set()
 
-    def number(self, stage: int, entered: str, time: int) -> int:
-        """Of a place, whichever the step."""
-        return self._numbers.setdefault((stage, entered, time), len(self._numbers))
+    def over(self, rank: _Rank, stage: int) -> None:
+        """Find the gaps of a rank."""
+        ends = [step.end_us for step in rank.steps]
+        moments = sorted([*((at, "", 0) for at in ends), *rank.entered])
+        times = [at for at, _, _ in moments]
+        times.append(_NEVER)
+        self._gaps(rank, stage, moments, times, _released(moments, times), ends)
 
-    def call(self, call: Call) -> str:
-        """What is entered; the end of a step is empty."""
-        key = call.op, call.shapes
-        return self._calls.get(key) or self._calls.setdefault(key, " ".join(key))
-
-
-class _Gap(NamedTuple):
-    """From one moment at which a rank is seen to go on to the next.
-
-    :param place: where that is in the program
-    :param step: the number of the step
-    :param released: when the last one arrived in what it may wait for here; ``begin`` if in nothing
-    :param last: whether a step ends with it
-    """
-
-    begin: int
-    end: int
-    place: int
-    step: int
-    released: int
-    last: bool
-
-    @property
-    def free(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self.released - self.begin <= CLOCKS_US
-
-    @property
-    def busy(self) -> int:
-        """How long it computed at least."""
-        return self.end - max(self.begin, min(self.released, self.end))
-
-
-def _shortest(ranks: Iterable[_Rank]) -> dict[tuple[int, int], int]:
-    """The shortest time for each gap, by place and step, of those ranks that did not wait there."""
-    free: dict[tuple[int, int], tuple[int, int]] = {}
-    alone: dict[tuple[int, int], int] = {}
-    for each in ranks:
-        for gap in each.gaps:
-            if not gap.free:
+    def _gaps(
+        self,
+        rank: _Rank,
+        stage: int,
+        moments: Sequence[_Entered],
+        times: Sequence[int],
+        released: Sequence[int],
+        ends: Sequence[int],
+    ) -> None:
+        least, alone, gaps = self._least, self._alone, rank.gaps
+        program = follows = self._programs.setdefault(stage, {})
+        coming, final = iter([*ends, _NEVER]), set(ends)
+        end, begun = next(coming), 0
+        step = (rank.steps[0].number if rank.steps else 0) << _STEP
+        for index, (at, what, _) in enumerate(moments):
+            if end <= at:
+                while end <= at:
+                    end = next(coming)
+                    step += 1 << _STEP
+                follows, begun = program, index
+            place = follows.get(what)
+            if place is None:
+                time = sum(other == what for _, other, _ in moments[begun:index])
+                number = self._numbers.setdefault((stage, what, time), len(self._numbers))
+                place = follows[what] = (number, {})
+            number, follows = place
+            key, until, last = step | number, times[index + 1], released[index]
+            if last - at > CLOCKS_US:
+                gaps.append((at, until, last, key))
                 continue
-            key, busy = (gap.place, gap.step), gap.busy
-            many, least = free.get(key, (0, busy))
-            free[key] = many + 1, min(least, busy)
-            if gap.last:
-                alone[key] = busy
-    # A single one may be the slow one, which works on while the others wait. At the end of a step it counts,
-    # because gradients are still computed there when the last ones that are ready have been sent off.
-    return {**alone, **{key: least for key, (many, least) in free.items() if many > 1}}
+            # Nothing to wait for.
+            busy = until - at
+            if last > at:
+                gaps.append((at, until, last, key))
+                busy = max(0, until - last)
+            shortest = least.get(key)
+            if shortest is None:
+                least[key] = busy
+                if until not in final:
+                    alone.add(key)
+            else:
+                alone.discard(key)
+                if busy < shortest:
+                    least[key] = busy
+
+    def compare(self, ranks: Iterable[_Rank]) -> None:
+        """Find what is only known from all ranks together; call it after :meth:`over`, once."""
+        # A single one may be the slow one, which works on while the others wait. At the end of a step it
+        # counts, because gradients are still computed there when the last that are ready were sent off.
+        for key in self._alone:
+            del self._least[key]
+        self._beside = _beside(ranks)
+
+    def waits(self, rank: _Rank) -> list[Span]:
+        """When a rank waited, knowing how long each gap takes at least, and in which nobody waits."""
+        least, beside, places = self._least, self._beside, (1 << _STEP) - 1
+        return union(
+            (begin, min(released, begin + max(0, end - begin - least.get(key, 0))))
+            for begin, end, released, key in rank.gaps
+            if key & places not in beside
+        )
+
+
+def _released(moments: Sequence[_Entered], times: Sequence[int]) -> list[int]:
+    """For each moment, until when one may have to wait from then on: for the last one to enter something.
+
+    :param times: of the moments, and one after all of them
+    """
+    released = list(times)
+    own, before = 0, -1
+    for index, (at, _, last) in enumerate(moments):
+        if at != before:
+            own, before = index, at
+        if last <= at:
+            continue
+        until = last - CLOCKS_US
+        if until <= at:
+            number = own
+        elif times[index + 1] >= until:
+            number = index
+        else:
+            number = bisect_left(times, until, index + 1) - 1
+        if last > released[number]:
+            released[number] = last
+    return released
 
 
 def _beside(ranks: Iterable[_Rank]) -> set[int]:
@@ -182,20 +313,20 @@ def _beside(ranks: Iterable[_Rank]) -> set[int]:
     Who begins such a gap later, compared with others that would wait for the same and with itself in other
     steps, ends it later by as much: by more than half of it, as a line through all of them says.
     """
-    places: dict[int, dict[tuple[int, int], list[tuple[int, int, int]]]] = {}
+    together: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for each in ranks:
-        for gap in each.gaps:
-            if not gap.free and gap.end < _NEVER:
-                steps = places.setdefault(gap.place, {})
-                steps.setdefault((gap.step, gap.released), []).append((each.rank, gap.begin, gap.end))
+        for begin, end, released, key in each.gaps:
+            if released - begin > CLOCKS_US and end < _NEVER:
+                together.setdefault((key, released), []).append((each.rank, begin, end))
+    places: dict[int, dict[int, list[tuple[float, float]]]] = {}
+    for (key, _), those in together.items():
+        if len(those) < 2:
+            continue
+        of_rank = places.setdefault(key & ((1 << _STEP) - 1), {})
+        for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
+            of_rank.setdefault(rank, []).append(pair)
     found = set()
-    for place, steps in places.items():
-        of_rank: dict[int, list[tuple[float, float]]] = {}
-        for those in steps.values():
-            if len(those) < 2:
-                continue
-            for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
-                of_rank.setdefault(rank, []).append(pair)
+    for place, of_rank in places.items():
         pairs = [pair for some in of_rank.values() for pair in _centred(some)]
         if len(pairs) >= ENOUGH and _goes_along(pairs):
             found.add(place)
@@ -215,98 +346,3 @@ def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The differences from the means."""
     first, second = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
     return [(one - first, other - second) for one, other in pairs]
-
-
-class _Rank:
-    """The waits of one rank."""
-
-    def __init__(
-        self,
-        rank: int,
-        look: Look,
-        around: Sequence[Collective],
-        steps: Sequence[Step],
-        stage_of: Mapping[int, int],
-        places: _Places,
-    ) -> None:
-        self.rank = rank
-        self.steps = steps
-        self._around = around
-        self._lag = any(not one.group.timed for one in around)
-        partners = 0
-        for one in around:
-            partners |= one.members
-        self._from_us = look.complete_from(partners)
-        self._silent = partners & ~look.heard
-        # Whoever has not been heard of may be the one that all wait for.
-        self._unsure = [one.arrivals[rank] for one in around if not one.complete]
-        self._first = steps[0].number if steps else 0
-        self.gaps = self._gaps(stage_of.get(rank, 0), places)
-        self._waits: list[Span] = []
-        self._costs: list[Span] = []
-
-    def _gaps(self, stage: int, places: _Places) -> list[_Gap]:
-        ends = [step.end_us for step in self.steps]
-        rank = self.rank
-        entered = [(one.arrivals[rank], places.call(one.calls[rank][0])) for one in self._around]
-        moments = sorted([*((at, "") for at in ends), *entered])
-        times = [at for at, _ in moments]
-        released = times.copy()
-        for one in self._around:
-            if one.complete:
-                last = one.last_two[1]
-                own = bisect_left(times, one.arrivals[rank])
-                number = max(own, bisect_left(times, last - CLOCKS_US, own) - 1)
-                if last > released[number]:
-                    released[number] = last
-        gaps = []
-        final = set(ends)
-        step, ended = self._first, 0
-        counts: dict[str, int] = {}
-        for (at, what), until, last in zip(moments, [*times[1:], _NEVER], released, strict=True):
-            while ended < len(ends) and ends[ended] <= at:
-                ended += 1
-                step += 1
-                counts = {}
-            count = counts.get(what, 0)
-            counts[what] = count + 1
-            gaps.append(_Gap(at, until, places.number(stage, what, count), step, last, until in final))
-        return gaps
-
-    def measure(self, shortest: Mapping[tuple[int, int], int], beside: set[int]) -> None:
-        """Find the waits, knowing how long each gap takes at least, and in which nobody waits."""
-        waits = []
-        for gap in self.gaps:
-            if gap.released <= gap.begin or gap.place in beside:
-                continue
-            longer = gap.end - gap.begin - shortest.get((gap.place, gap.step), 0)
-            waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))
-        alone = [
-            one.last_two
-            for one in self._around
-            if one.complete and one.arrivals[self.rank] == one.last_two[1]
-        ]
-        self._waits = union(waits)
-        self._costs = without(union(alone), self._waits)
-
-    def work(self, step: Step, piped: bool) -> Work:
-        length = step.end_us - step.begin_us
-        why = self._unknown(step, piped)
-        if why:
-            return Work(self.rank, step.number, length, None, 0, self._lag, why)
-        waited = within(self._waits, step.begin_us, step.end_us)
-        cost = within(self._costs, step.begin_us, step.end_us)
-        return Work(self.rank, step.number, length, length - waited, cost, self._lag)
-
-    def _unknown(self, step: Step, piped: bool) -> str:
-        if not self._around:
-            return "no collectives on record"
-        if piped and not self._lag:
-            return "gloo does not record what stages of a pipeline send to each other"
-        if self._silent:
-            return "some of its partners did not answer"
-        if self._from_us > step.begin_us:
-            return "a recorder does not reach back that far"
-        if any(step.begin_us <= at < step.end_us for at in self._unsure):
-            return "not all of its partners have entered"
-        return ""

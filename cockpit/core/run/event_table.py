@@ -16,8 +16,10 @@ from cockpit.base.events import Fact
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
+from cockpit.core.run.failure import how
 from cockpit.core.run.notices import words
-from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run
+from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run, renewed
+from cockpit.core.text import one_line
 
 NOTES = 200
 """Notes kept per node; further ones are only counted."""
@@ -30,6 +32,9 @@ EVIDENCE = 200
 
 NOTICES = 256
 """Notices kept at a time; further ones are only told."""
+
+ALIKE = 32
+"""How many warnings of filling memory are printed one by one: a whole cluster may fill up at once."""
 
 STAGES = {
     "term": "asked its ranks to end (SIGTERM)",
@@ -150,11 +155,11 @@ def _each_rank(run: Run, node: Node, before: Iterable[RankState], **changes: Any
 
 
 def _sample(run: Run, node: Node, at: float, fact: events.Sample) -> Iterator[Node | Rank]:
-    yield replace(node, sample=fact.sample, gpus=fact.gpus, sampled_at=at)
+    yield renewed(node, sample=fact.sample, gpus=fact.gpus, sampled_at=at)
     for number, sample in fact.ranks.items():
         rank = _rank(run, node, number)
         if rank is not None and rank.state in LIVE:
-            yield replace(rank, sample=sample)
+            yield renewed(rank, sample=sample)
 
 
 def _filling(run: Run, node: Node, at: float, fact: events.Filling) -> Iterator[Node]:
@@ -211,7 +216,8 @@ def _rank_exited(run: Run, node: Node, at: float, fact: events.RankExited) -> It
     rank = _rank_of(run, node, fact)
     if rank is not None:
         state = RankState.EXITED if fact.signal is None else RankState.KILLED
-        yield replace(rank, state=state, code=fact.code, signal=fact.signal, ended_at=at, why="")
+        ended = replace(rank, state=state, code=fact.code, signal=fact.signal, ended_at=at, why="")
+        yield replace(ended, oom_kills=fact.oom_kills)
 
 
 def _rank_gone(run: Run, node: Node, at: float, fact: events.RankGone) -> Iterator[Rank]:
@@ -335,11 +341,12 @@ def _tell_ended(
     rank = run.ranks.get(fact.rank)
     if rank is None or rank.state in LIVE:
         return None
-    text = f"rank {rank.rank} on {rank.node} {rank.text}"
     # Clocks settle its place in time: records of earlier failures may still arrive.
     if run.first_failure() is rank:
-        return Entry(at, f"{text}: first failure so far", "error", rank.node, rank.rank)
+        first = f"rank {rank.rank} on {rank.node} {how(rank)}"
+        return Entry(at, f"{first}: first failure so far", "error", rank.node, rank.rank)
     level = "warning" if rank.failed else "info"
+    text = f"rank {rank.rank} on {rank.node} {rank.text}"
     return Entry(at, text, level, rank.node, rank.rank, aside=True, common=rank.text)
 
 
@@ -398,18 +405,24 @@ def _tell_note(run: Run, said: set[str], node: str, at: float, fact: events.Note
         # A node may write endless notes: say once that they are no longer shown.
         text = f"{node}: more than {NOTES} notes; the others are not shown"
         return Entry(at, text, "warning", node) if known.notes_dropped == 1 else None
-    return _of_node(at, node, fact.text, "warning")
+    return _of_node(at, node, fact.text, "warning") if node else Entry(at, fact.text, "warning")
 
 
 def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.Filling) -> Entry | None:
     text = memory.sentence(node, fact, at)
     before = f"filling {node} {fact.of} "
+    told = {each.rpartition(" ")[0] for each in said if each.startswith("filling ")}
+    if fact.full_at is not None and len(told) >= ALIKE and before[:-1] not in told:
+        more = "memory of more nodes heads for its limit; cockpit ps with the run's name lists them all"
+        return Entry(at, more, "warning") if _first(said, "more filling") else None
     if fact.full_at is None:
         known = {each for each in said if each.startswith(before)}
         said -= known
         return Entry(at, text, "info", node) if known else None
     # Again when a quarter of the time is left.
     left = _quarters(fact.full_at - at)
+    if not fact.of.startswith(memory.GPU):
+        text = one_line(f"{text}; on {node}: {memory.LARGEST}", limit=600)
     return Entry(at, text, "warning", node) if _first(said, f"{before}{left}") else None
 
 
@@ -423,7 +436,11 @@ def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.No
     left = "" if fact.due is None else _quarters(fact.due - at)
     if not _first(said, f"{before}{left}"):
         return None
-    return Entry(at, words.sentence(fact, at), fact.severity, name)
+    text = words.sentence(fact, at)
+    if fact.steps:
+        first = fact.steps[0]
+        text = one_line(f"{text}; {f'on {first.node}' if first.node else 'see'}: {first.command}", limit=600)
+    return Entry(at, text, fact.severity, name)
 
 
 def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:

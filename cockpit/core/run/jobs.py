@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cockpit.base.answers import FoundRank, SeekAnswer, Stuck
+from cockpit.base.answers import FoundRank, OtherJob, SeekAnswer, Stuck
 from cockpit.core import inferred
 from cockpit.core.masks import mask_of, ranks_of
 from cockpit.core.ranks import nodes_text, ranks_named
@@ -135,11 +135,19 @@ class Jobs(list[Job]):
 
     :param others: jobs that we may not look at
     :param nodes: every node that answered
+    :param programs: Python programs that we may not look at
     """
 
-    def __init__(self, jobs: Iterable[Job], others: Sequence[Other], nodes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        others: Sequence[Other],
+        nodes: Sequence[str],
+        programs: Sequence[Other] = (),
+    ) -> None:
         super().__init__(jobs)
         self.others = tuple(others)
+        self.programs = tuple(programs)
         self.nodes = tuple(nodes)
         self.why: dict[str, str] = {}
         """By node, why a program that was named is no job there."""
@@ -161,6 +169,7 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
     """
     claims: defaultdict[Key, list[_Claim]] = defaultdict(list)
     others: list[Other] = []
+    programs: list[Other] = []
     stuck: list[str] = []
     seen: set[tuple[str, int, int]] = set()
     machines: set[str] = set()
@@ -173,15 +182,14 @@ def group(answers: Mapping[str, SeekAnswer]) -> Jobs:
                 seen.add(process)
                 claims[claim.job.key].append(claim)
         if machine not in machines:
-            others += [
-                Other(node, _text(one.user), one.pid, one.count, _text(one.command)) for one in answer.others
-            ]
+            others += [_other(node, one) for one in answer.others]
+            programs += [_other(node, one) for one in answer.pythons]
             stuck += [_stuck(node, one) for one in answer.stuck]
         machines.add(machine)
     jobs = [_job(found, stuck) for found in claims.values()]
     # Minutes: the clocks of nodes differ, and ranks of one launch do not start at once.
     jobs.sort(key=lambda job: (-int(job.started // 60), -len(job.ranks), job.key))
-    found = Jobs(jobs, others, list(answers))
+    found = Jobs(jobs, others, list(answers), programs)
     found.why = {node: _text(answer.why) for node, answer in answers.items() if answer.why}
     return found
 
@@ -354,6 +362,10 @@ def _claim(node: str, machine: str, told: FoundRank) -> _Claim:
     return _Claim(told.rank, told.attempt, found, job)
 
 
+def _other(node: str, told: OtherJob) -> Other:
+    return Other(node, _text(told.user), told.pid, told.count, _text(told.command))
+
+
 def _stuck(node: str, told: Stuck) -> str:
     which = f"process {told.pid} ({_text(told.name)}, state {_text(told.state)})"
     return f"{which} on {node} cannot be looked at: it holds the lock of its memory; it may be a rank"
@@ -441,21 +453,30 @@ def _twice(rank: int, claims: Sequence[_Claim]) -> str:
 
 def _none(jobs: Sequence[Job]) -> CockpitError:
     """Why there is no job, and what to do about it."""
-    others = jobs.others if isinstance(jobs, Jobs) else ()
+    others, programs = (jobs.others, jobs.programs) if isinstance(jobs, Jobs) else ((), ())
     nodes = nodes_text(jobs.nodes) if isinstance(jobs, Jobs) and jobs.nodes else "these nodes"
-    if others:
-        first = others[0]
-        users = list(dict.fromkeys(one.user for one in others))
+    if theirs := others or programs:
+        first = theirs[0]
+        users = list(dict.fromkeys(one.user for one in theirs))[:5]
         which = f"process {first.pid} on {first.node}: {first.command}"
-        what = f"no job of yours on {nodes}, but of {', '.join(users[:5])} ({which})"
-        hint = f"only {' or '.join(dict.fromkeys((*users[:5], 'root')))} may look at it"
-        return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+        may = f"only {' or '.join(dict.fromkeys((*users, 'root')))} may look"
+        if others:
+            what = f"no job of yours on {nodes}, but of {', '.join(users)} ({which})"
+            return CockpitError(what, hint=f"{may} at it", code=Exit.NODE_UNFIT)
+        run = _run_python(users, programs)
+        what = f"no job of yours on {nodes}; {', '.join(users)} {run} there ({which})"
+        return CockpitError(what, hint=f"{may} into it", code=Exit.NODE_UNFIT)
     what = f"no job on {nodes}: no process was started with RANK and WORLD_SIZE, or those of MPI or Slurm"
     hint = (
         "ranks of torch.multiprocessing.spawn, notebooks, Ray, or scripts started on each node by hand are "
-        "found once they are connected"
+        "found once they are connected; to watch any other Python program: --pid N or --match REGEX"
     )
     return CockpitError(what, hint=hint, code=Exit.NODE_UNFIT)
+
+
+def _run_python(users: Sequence[str], programs: Sequence[Other]) -> str:
+    one = sum(program.count for program in programs) == 1
+    return f"{'runs' if len(users) == 1 else 'run'} {'a Python program' if one else 'Python programs'}"
 
 
 def _described(job: Job, users: bool) -> str:

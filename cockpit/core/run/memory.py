@@ -18,21 +18,27 @@ from statistics import median
 
 from cockpit.base.events import Filling, MemorySample, Sample
 from cockpit.base.shell import quote
-from cockpit.core.doctor.looks import size
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.states import LIVE, Rank, Run
-from cockpit.core.text import one_line
+from cockpit.core.text import one_line, size
 
 GPU = "GPU "
 """How what is said about a GPU's memory begins; its number follows."""
+
+LARGEST = "ps -eo pid,rss,args --sort=-rss | head"
+"""What to type on a node whose memory fills."""
 
 LIMITS = 128
 """Limits of one node that are watched."""
 
 FRESH_S = 180.0
 """A trend that was seen longer ago is not told any more: nobody watches."""
+
+
+AGAIN_S = 60.0
+"""A trend that goes on is reported again after so long: the journal keeps each report."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,10 @@ class Watch:
             return
         if told is None and not self._lasts((node, memory.of), trend):
             return
-        self._told[node, memory.of] = _Told()
+        if told is not None and 0 <= at - told.at < AGAIN_S:
+            told.missing = 0
+            return
+        self._told[node, memory.of] = _Told(at)
         yield Filling(
             memory.of,
             gauge.used,
@@ -304,8 +313,9 @@ class Watch:
 
 @dataclass
 class _Told:
-    """A trend that was reported, and the number of points since it was last seen."""
+    """A trend that was reported, when, and the number of points since it was last seen."""
 
+    at: float
     missing: int = 0
 
 
@@ -359,7 +369,7 @@ def _finding(run: Run, name: str, now: float, node: str, at: float, fact: Fillin
         evidence.append("what torch keeps for later counts as used: it may come to rest by itself")
     steps = (
         Step(f"cockpit ps {quote(name)}", "what each rank has now"),
-        Step("ps -eo pid,rss,args --sort=-rss | head", "its largest processes", node),
+        Step(LARGEST, "its largest processes", node),
     )
     return Finding(
         "gpu_memory_filling" if gpu else "memory_filling",

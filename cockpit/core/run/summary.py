@@ -6,7 +6,7 @@ import time
 
 from cockpit.base.shell import quote
 from cockpit.core.ranks import nodes_text, ranks_named
-from cockpit.core.run.failure import WITHOUT_PROBE, failure, probe_is_suspect
+from cockpit.core.run.failure import WITHOUT_PROBE, failure, how, oom_kills, oom_step, probe_is_suspect
 from cockpit.core.run.model import LIVE, Rank, RankState, RunModel
 from cockpit.core.text import one_line
 from cockpit.errors import Exit
@@ -24,9 +24,11 @@ def summary(model: RunModel, run: str, *, logs: bool = True) -> list[str]:
             lines.append(f"its stacks: cockpit stacks {quote(run)}")
     first = model.first_failure()
     if first is not None:
-        lines.append(f"first to fail: rank {first.rank} on {first.node}, {first.text}{_moment(model, first)}")
+        lines.append(f"first to fail: rank {first.rank} on {first.node}, {how(first)}{_moment(model, first)}")
         if logs:
             lines.append(f"its output: cockpit logs {quote(run)} --rank {first.rank}")
+        if kills := oom_kills(model, first):
+            lines += [kills, oom_step(first).text]
         if probe_is_suspect(model, first):
             lines.append(f"to rule out cockpit's probe in it, start it again with {WITHOUT_PROBE.command}")
     ended = endings(model, without=first)

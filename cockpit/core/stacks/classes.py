@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from cockpit.base.stacks.dump import Dump, Frame
+from cockpit.base.stacks.dump import Dump, Frame, Process
 from cockpit.base.stacks.kinds import WAITING, Doing, of_dump, python_frames, user_frame
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.snapshot import Snapshot
@@ -37,6 +37,25 @@ MOVES_DATA = frozenset(
     )
 )
 """Calls that end because data has come or gone: who is woken in one of them moves."""
+
+COUNTED = frozenset(("read", "pread64", "readv", "write", "pwrite64", "writev"))
+"""Those of them whose bytes the kernel counts, whatever they read."""
+
+OTHER_LOOKS = 6
+"""Somebody else who looks wakes a thread as well, twice each time: so few wakeups need not bring data."""
+
+BELOW_SHARE = 0.05
+"""Processes below a rank that use more than this share of a core, together, are at work."""
+
+_FOR_CHILDREN = re.compile(
+    r"^(python/(subprocess|multiprocessing/|concurrent/futures/)"
+    r"|(multiprocess|joblib|loky|billiard)/|torch/(utils/data|multiprocessing|_inductor)/)"
+)
+"""Code that waits for processes below, or for what they send."""
+
+AWAIT_CHILD = frozenset(("wait4", "waitid", "vfork"))
+"""System calls that wait for a process below."""
+
 
 ASKS = re.compile(r"\bis_(completed|success|done|ready)\(|\.(query|done|check)\(")
 """Loops that ask whether something is over that others do; without a pause they use a whole core."""
@@ -100,10 +119,41 @@ def _between(before: Dump, after: Dump) -> str:
     # CPU time is counted in hundredths of a second: a single one is not work.
     if cpu > max(0.015, (POLL_SHARE if woken else CPU_SHARE) * span) and not _asks(after):
         return "moving"
+    if _at_work_below(before, after):
+        return "moving"
     if not woken:
         return "frozen"
-    moved = last.io_bytes - first.io_bytes > POLL_BYTES
-    return "moving" if moved or last.call in MOVES_DATA else "polls"
+    moved = last.io_bytes - first.io_bytes
+    return "moving" if moved > POLL_BYTES or _moves_data(first, last, moved) else "polls"
+
+
+def _moves_data(first: Process, last: Process, moved: int) -> bool:
+    """Whether a call that moves data woke up because data arrived or left."""
+    if last.call not in MOVES_DATA:
+        return False
+    if last.call in COUNTED and first.io_bytes:
+        return moved > 0
+    return first.switches_after < 0 or last.switches - first.switches_after > OTHER_LOOKS
+
+
+def _at_work_below(before: Dump, after: Dump) -> bool:
+    """Whether a rank waits for processes below it, and these are at work."""
+    first, last = before.process, after.process
+    if first is None or last is None or not (first.children or last.children):
+        return False
+    main = after.main
+    if (main is None or main.call not in AWAIT_CHILD) and not _waits_below(after.frames):
+        return False
+    used, moved = last.below_s - first.below_s, last.below_bytes - first.below_bytes
+    # Less than before: some of them have ended.
+    enough = max(0.025, BELOW_SHARE * (after.at - before.at))
+    return abs(used) > enough or abs(moved) > POLL_BYTES
+
+
+def _waits_below(frames: tuple[Frame, ...]) -> bool:
+    user = user_frame(frames)
+    inner = takewhile(lambda frame: frame != user, reversed(python_frames(frames)))
+    return any(_FOR_CHILDREN.match(frame.file) for frame in inner)
 
 
 def places(dump: Dump) -> tuple[object, ...]:

@@ -60,7 +60,7 @@ def moments(all_of_them: Iterable[Testimony]) -> list[list[Round]]:
     """What belongs together, the earliest first: rounds in which nothing had moved since the one before."""
     rounds: list[Round] = []
     for one in sorted(all_of_them, key=lambda one: (one.at, one.node)):
-        if rounds and one.at - rounds[-1][0].at <= ONE_MOMENT_S:
+        if rounds and one.at - rounds[-1][0].at <= ONE_MOMENT_S and not _has_looked(rounds[-1], one):
             rounds[-1].append(one)
         else:
             rounds.append([one])
@@ -82,12 +82,17 @@ def _same_stall(before: Round, after: Round) -> bool:
     )
 
 
+def _has_looked(round_: Round, again: Testimony) -> bool:
+    """Whether a node looks again at what it has looked at in this round."""
+    return any(one.node == again.node and _same_stall([one], [again]) for one in round_)
+
+
 def snapshot(rounds: Sequence[Round], model: RunModel, run: str) -> Snapshot:
     """One snapshot of what was kept in one moment, or of the first and the last of several.
 
     :param model: what is known of the run by now
     """
-    rounds = [rounds[0], rounds[-1]] if len(rounds) > 1 else rounds
+    rounds = [rounds[0], *_last(rounds)]
     samples = [_sample(each, model) for each in rounds]
     newest = rounds[-1]
     at = newest[0].at
@@ -111,6 +116,17 @@ def snapshot(rounds: Sequence[Round], model: RunModel, run: str) -> Snapshot:
         :100
     ]
     return made
+
+
+def _last(rounds: Sequence[Round]) -> list[Round]:
+    """The last round after the first one; of one that has just begun, not all nodes may be here yet."""
+    nodes, begun = {one.node for one in rounds[0]}, rounds[0][0].at
+    whole = (
+        each
+        for each in reversed(rounds[1:])
+        if nodes <= {one.node for one in each} or each[0].at - begun > ONE_MOMENT_S
+    )
+    return [each for each in (next(whole, None),) if each is not None]
 
 
 def reason(newest: Round) -> str:

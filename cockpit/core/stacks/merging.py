@@ -96,6 +96,12 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
             for rank, one in parts[name].closer.items()
             if source.get(rank) == name
         },
+        stood={
+            rank: since
+            for name in by_age
+            for rank, since in parts[name].stood.items()
+            if source.get(rank) == name
+        },
     )
     return Merged(snapshot, tuple(notes), tuple(doubts))
 

@@ -31,6 +31,15 @@ GRACE = 3.0
 GRACE_S = 2.0
 """A step is not late before this, however short steps usually are."""
 
+SURE_S = 4.0
+"""No step for less than this is no standstill for sure, however short steps usually are."""
+
+LONGEST = 1.5
+"""Nor less than so many times the longest of the last steps: a rank may be slow in each.
+
+If the last two have taken long, the next one is not late before this.
+"""
+
 UNKNOWN_S = 10.0
 """The same where it is not known how long a step usually takes."""
 
@@ -46,6 +55,7 @@ class SlowRank:
     :param waits: the share of a step that the others wait, 0 to 1; None: not known
     :param work: whether these are seconds of work, and not of whole steps
     :param lag: whether it is the lag of a CPU that enqueues for a GPU
+    :param steps: in so many steps, the last ones, which are too few to be sure; None: it is known to be slow
     """
 
     rank: int = bound(RANK)
@@ -54,6 +64,7 @@ class SlowRank:
     waits: float | None = maybe(Number(0, 1))
     work: bool = bound(FLAG, True)
     lag: bool = bound(FLAG, False)
+    steps: int | None = maybe(COUNT)
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,9 @@ class Progress:
     :param exact: whether ranks note their steps themselves; else they are read from logs
     :param ranks: the last step of each rank of which one is known
     :param before: the furthest step when the snapshot was begun; None: not known
+    :param longest_s: seconds of the longest of the last steps; None: not known
+    :param lately_s: seconds of the shorter one of the last two steps, or from one line about a step to the
+        next; None: not known
     """
 
     at: float = bound(TIME)
@@ -84,6 +98,8 @@ class Progress:
     ranks: dict[int, Done] = bound(MapOf(Digits(RANK), Of(Done), RANK_LIMIT), {})
     slow: tuple[SlowRank, ...] = bound(ListOf(Of(SlowRank), 1000), ())
     before: int | None = maybe(COUNT)
+    longest_s: float | None = maybe(_SECONDS)
+    lately_s: float | None = maybe(_SECONDS)
 
     @property
     def front(self) -> int | None:
@@ -103,7 +119,9 @@ class Progress:
     @property
     def patience_s(self) -> float:
         """A step that takes longer than this is late."""
-        return UNKNOWN_S if self.usual_s is None else max(GRACE_S, GRACE * self.usual_s)
+        if self.usual_s is None:
+            return UNKNOWN_S
+        return max(GRACE_S, GRACE * self.usual_s, LONGEST * (self.lately_s or 0.0))
 
     @property
     def goes_on(self) -> bool | None:
@@ -112,6 +130,23 @@ class Progress:
         if age is None or front is None:
             return None
         return age <= self.patience_s
+
+    @property
+    def slowest_s(self) -> float:
+        """No slow step takes longer than this."""
+        return max(SURE_S, self.patience_s, LONGEST * (self.longest_s or 0.0))
+
+    @property
+    def lasts(self) -> bool:
+        """Whether there has been no step for longer than any slow one would take."""
+        return self.age_s is not None and self.age_s > self.slowest_s
+
+    @property
+    def left_behind(self) -> int:
+        """Ranks that have made no step for so long, though others have, as a mask."""
+        behind = self.behind if self.exact else 0
+        late = (rank for rank, done in self.ranks.items() if self.at - done.at > self.slowest_s)
+        return mask_of(late) & behind
 
     @property
     def behind(self) -> int:
@@ -136,7 +171,8 @@ def of_pace(pace: Pace, now: float, before: int | None = None) -> Progress:
         known = pace.of(rank)
         if known.step is not None and known.at is not None:
             ranks[rank] = Done(known.step, known.at)
-    return Progress(now, pace.usual(), pace.exact, ranks, tuple(_slow(pace)), before)
+    slow = tuple(_slow(pace) or _slow_lately(pace))
+    return Progress(now, pace.usual(), pace.exact, ranks, slow, before, pace.longest(), pace.lately())
 
 
 def _slow(pace: Pace) -> list[SlowRank]:
@@ -157,4 +193,18 @@ def _slow(pace: Pace) -> list[SlowRank]:
         SlowRank(one.rank, known[one.rank], usual, waits, pace.works, pace.lag)
         for one in slow
         if one.rank in known
+    ]
+
+
+def _slow_lately(pace: Pace) -> list[SlowRank]:
+    return [
+        SlowRank(
+            one.rank,
+            one.took_s,
+            max(0.0, one.usual_s),
+            max(0.0, min(1.0, 1 - one.usual_s / one.step_s)) if one.step_s > 0 and pace.works else None,
+            pace.works,
+            steps=one.steps,
+        )
+        for one in pace.slow_lately()
     ]

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump, LockFile
-from cockpit.base.stacks.kinds import Doing, doing, of_dump
+from cockpit.base.stacks.kinds import Doing, at_end, doing, of_dump
 from cockpit.core.finding import Step
-from cockpit.core.stacks.evidence import DEAD, Case, ClassPart, bad_child, duration, place_text
+from cockpit.core.stacks.classes import AWAIT_CHILD
+from cockpit.core.stacks.evidence import Case
+from cockpit.core.stacks.parts import DEAD, ClassPart, bad_child
+from cockpit.core.stacks.words import duration, place_text
 
 FILE_LOCKS = frozenset({"flock", "fcntl"})
 """System calls that may wait for the lock of a file."""
-
-AWAIT_CHILD = frozenset({"wait4", "waitid", "vfork"})
-"""System calls that wait for a process below."""
 
 MORE = Step("--samples 3", "what moves", action="sample")
 """The step that shows what moves."""
@@ -69,6 +69,8 @@ def story(case: Case, part: ClassPart, dump: Dump) -> Story:
         return Story("absent", f"It moves{seen}: it is late, or in a loop.", (MORE, native_step(dump.rank)))
     kind = act.kind if act.kind in ("io", "lock") else "absent"
     detail = f"It {_does(act)}." if act.text else ""
+    if dump.deputy is not None and at_end(dump.threads[0].frames):
+        detail = f"Its main thread is at its end, and waits for thread {dump.deputy.thread.name}: {act.text}."
     step = threads_step(dump.rank) if kind == "lock" else native_step(dump.rank)
     if process is not None and process.call in FILE_LOCKS and act.what.startswith("/"):
         step = Step(f"fuser -v {quote(act.what)}", "who has it open", node)

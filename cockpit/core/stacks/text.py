@@ -10,6 +10,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.inferred import with_mark
 from cockpit.core.masks import count, mask_of
 from cockpit.core.stacks.classes import RankClass, classes
+from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.core.stacks.tree import StackTree
 from cockpit.core.stacks.tree_lines import TreeRow, rows
@@ -49,7 +50,7 @@ def as_lines(snapshot: Snapshot, verdict: Finding, *, threads: str = "", command
     return lines
 
 
-_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-"})
+_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "·": "-", "…": "...", "–": "-", "×": "x"})
 
 
 def ascii_text(text: str) -> str:
@@ -80,7 +81,11 @@ def _class_lines(snapshot: Snapshot, one: RankClass, threads: str) -> Iterator[s
         return
     for title, thread in titled_threads(snapshot, one, None if threads == "all" else 1):
         yield f"    {title}"
-        for number, frame in enumerate(thread.frames):
+        for number, circle in folded(thread.frames):
+            if circle is not None:
+                yield f"      … {circle.text}"
+                continue
+            frame = thread.frames[number]
             yield f"      {frame.name}  {frame.place}"
             for name, value in (thread.locals[number] if number < len(thread.locals) else {}).items():
                 yield f"          {name} = {value}"

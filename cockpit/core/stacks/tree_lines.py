@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from cockpit.base.stacks.dump import Frame
 from cockpit.base.stacks.kinds import kind
+from cockpit.core.stacks.recursion import recursion
 from cockpit.core.stacks.tree import Branch, StackTree
 
 Key = int
@@ -69,8 +71,8 @@ def rows(
 ) -> list[TreeRow]:
     """The lines of a tree, parents before their children.
 
-    What is folded: chains of library frames that the same ranks go through, and what the branches of one call
-    have in common: the second one says "as above".
+    What is folded: chains of library frames that the same ranks go through; deep recursion; and what the
+    branches of one call have in common: the second one says "as above".
 
     :param opened: keys of folded lines that are shown unfolded
     :param odd: ranks that the verdict names; frames of these ranks only are never folded as common
@@ -126,7 +128,11 @@ class _Walk:
         """Draw one branch and note what comes below it."""
         chain = step.chain or (() if self._library else _chain(step.branch))
         if not step.chain and len(chain) >= FOLD:
-            self._fold(step, chain)
+            self._fold(step, chain, f"{len(chain)} library frames")
+            return
+        circle = None if step.chain or self._library else recursion(_frames(step.branch))
+        if circle is not None:
+            self._fold(step, tuple(islice(_straight(step.branch), circle.frames)), circle.text)
             return
         branch, key = step.branch, _below_key(step.key, step.branch.frame)
         self._row(step, key, branch.frame, 0, kind(branch.frame), "")
@@ -143,9 +149,9 @@ class _Walk:
                 return
         self.level(branch.branches(), branch.ranks, key, below)
 
-    def _fold(self, step: _Step, chain: tuple[Branch, ...]) -> None:
+    def _fold(self, step: _Step, chain: tuple[Branch, ...], note: str) -> None:
         key = _below_key(step.key, step.branch.frame)
-        self._row(step, key, None, len(chain), "", f"{len(chain)} library frames")
+        self._row(step, key, None, len(chain), "", note)
         if key in self._opened:
             self.todo.append(_Step(step.branch, step.branch.ranks, step.key, _below(step), True, chain))
             return
@@ -176,16 +182,22 @@ def _below(step: _Step) -> str:
 
 def _chain(branch: Branch) -> tuple[Branch, ...]:
     """This branch and those below it, as long as they are library frames of the same ranks."""
-    found = []
-    while kind(branch.frame) == "library":
-        found.append(branch)
-        if len(branch.below) != 1:
-            break
+    return tuple(takewhile(lambda one: kind(one.frame) == "library", _straight(branch)))
+
+
+def _straight(branch: Branch) -> Iterator[Branch]:
+    """This branch and those below it, as long as the same ranks go on to a single one."""
+    yield branch
+    while len(branch.below) == 1:
         (below,) = branch.below.values()
         if below.ranks != branch.ranks:
-            break
+            return
         branch = below
-    return tuple(found)
+        yield branch
+
+
+def _frames(branch: Branch) -> Iterator[Frame]:
+    return (one.frame for one in _straight(branch))
 
 
 def _shapes(tree: StackTree) -> tuple[dict[int, int], dict[int, int]]:

@@ -15,10 +15,13 @@ from typing import NamedTuple
 from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
-from cockpit.core.stacks.evidence import PEERS, Case, kept, number_text, ranks_words, serves, union
+from cockpit.core.stacks.doubts import WAITED_FOR, reasons, serving, went_on
+from cockpit.core.stacks.evidence import Case, kept
+from cockpit.core.stacks.parts import PEERS, ROOTS, union
 from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
+from cockpit.core.stacks.words import number_text, ranks_words
 
 KINDS = {
     "ended": "ranks were killed, crashed or exited with an error",
@@ -46,13 +49,6 @@ KINDS = {
 
 GOOD = frozenset({"moving", "over"})
 """Those that find nothing wrong."""
-
-
-ENDS = frozenset({"ended", "exited", "over", "missing", "moving", "slow"})
-"""What steps that were made a moment ago do not put in doubt."""
-
-WAITED_FOR = frozenset({"absent", "io", "lock", "loader", "build", "gil", "mismatch", "order", "loop"})
-"""Where a rank is named because others wait for it."""
 
 
 def verdict(snapshot: Snapshot) -> Finding:
@@ -85,23 +81,24 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
     doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
-    if found.ranks and case.goes_on and found.id not in ENDS:
-        doubts.append("steps are still made")
-    elif found.certainty == "sure" and found.id in WAITED_FOR and not case.lasts:
-        doubts.append(f"no longer than {case.span_s:.1f} s is known: a step may just be slow")
+    doubts += reasons(case, found)
     doubts += [text for text in case.snapshot.problems if found.id != "twice"][:2]
     inferred = (found.ranks or case.snapshot.world) & case.snapshot.inferred
     if inferred:
         doubts.append(_inferred_fact(case, inferred))
     certainty = "likely" if doubts and found.certainty == "sure" else found.certainty
-    serving = union(one for one in [*case.waits, *case.others] if serves(one))
-    if found.ranks and not found.ranks & ~serving:
+    moved = went_on(case, found)
+    if moved:
+        doubts.append(f"{ranks_words(moved)} went on between the samples")
+        certainty = "likely" if certainty == "sure" else certainty
+    if serving(case, found.ranks):
         doubts.append("it waits for requests, as a server does: nothing need be wrong")
         certainty = "unsure"
     certainty = "unsure" if failed else certainty
     nodes = dict.fromkeys(case.snapshot.ranks[rank].node for rank in ranks_of(found.ranks))
-    # Who moves may only be late.
+    # A rank that moves may only be late, and what the others wait for may have happened a moment ago.
     moves = found.id in WAITED_FOR and bool(found.ranks) and not found.ranks & ~case.going
+    moves = moves or bool(moved)
     blamed = found.ranks and certainty != "unsure" and found.id != "slow" and not moves
     wrong = "error" if blamed else "warning"
     return replace(
@@ -134,6 +131,7 @@ RULES = tuple(
         ends.nothing,
         ends.ended,
         ends.stopped,
+        pace.left_behind,
         pace.slow,
         pace.goes_on,
         ends.not_there,
@@ -142,6 +140,7 @@ RULES = tuple(
         recorder.order,
         recorder.differ,
         recorder.circle,
+        recorder.roots,
         recorder.missing,
         suspects.absent,
         suspects.unheard,
@@ -200,11 +199,13 @@ CLOSER = 8
 def wanted(snapshot: Snapshot) -> dict[int, str]:
     """Which ranks a closer look would say more about, and with what: ``native`` frames, or ``locals``."""
     case = Case(snapshot)
-    if case.looks < 2 or case.passing or case.goes_on:
+    if case.looks < 2 or (case.waits and case.passing) or case.goes_on:
         return {}
-    if case.presumed is not None and case.presumed.kind == "library" and not snapshot.options.get("native"):
-        return {case.presumed.found.sample_rank: "native"}
-    pairs = [one for one in case.waits if one.what in PEERS and one.frozen]
-    if snapshot.options.get("locals") or (case.recorded is not None and case.recorded.transfers):
+    if case.unnamed is not None and not snapshot.options.get("native"):
+        return {case.unnamed.found.sample_rank: "native"}
+    if snapshot.options.get("locals"):
         return {}
-    return dict.fromkeys(list(ranks_of(union(pairs)))[:CLOSER], "locals")
+    known = case.recorded is not None and case.recorded.transfers
+    calls = {*ROOTS, *(() if known else PEERS)}
+    told = union(one for one in case.waits if one.what in calls and one.frozen)
+    return dict.fromkeys(list(ranks_of(told))[:CLOSER], "locals")

@@ -53,6 +53,8 @@ def judge(looked: Looked, *, steps: bool = True, front: bool = True) -> tuple[st
     """
     found = looked.finding
     accused = 0 if found.id in CALM else found.ranks
+    if accused and not steps and found.certainty == "unsure":
+        return "quiet", found
     if accused:
         stands = found.id in GONE or not accused & ~looked.still
         return ("stalled" if stands else "quiet"), _modest(found, front=front and stands)

@@ -31,10 +31,11 @@ class Progress:
     :param runs: whether it is to make any: ranks run, nobody has asked to stop it, none of them has failed
     :param known: whether what is known is of this moment: some node is linked, and those that are tell
     :param source: ``steps`` that ranks note themselves; ``log``; ``activity``: of their CPUs and logs;
-        empty: nothing tells
+        ``sleep``: the same of ranks that have hardly worked yet; empty: nothing tells
     :param mark: changes whenever there is progress
     :param age_s: seconds since the last progress; None: not known
     :param usual_s: seconds between two steps, usually; None: not known yet
+    :param longest_s: the longest time to a step so far, that to the first included; 0: not known
     :param step: the last one of the front; None: there was none, or it is not known
     :param noting: whether some rank notes its steps, or will
     :param age_of_start_s: seconds since the last of the ranks began
@@ -49,6 +50,7 @@ class Progress:
     mark: Any = None
     age_s: float | None = None
     usual_s: float | None = None
+    longest_s: float = 0.0
     step: int | None = None
     noting: bool = False
     age_of_start_s: float = 0.0
@@ -71,8 +73,13 @@ class Tracker:
         self._active = 0
         self._last_active: float | None = None
         self._measured: dict[str, float] = {}
+        self._measured_at: float | None = None
+        """When these ranks were measured first."""
         self._first_at: float | None = None
         """When most ranks had made their first step."""
+        self._came: tuple[Any, float] | None = None
+        """The last step and when it ended; or that there was none, and when the ranks began."""
+        self._longest_s = 0.0
 
     def said(self, step: int, at: float) -> None:
         """A log told of a step.
@@ -102,7 +109,9 @@ class Tracker:
         self._said = None
         self._gaps.clear()
         self._active = 0
+        self._measured_at = self._last_active = None
         self._first_at = None
+        self._came, self._longest_s = None, 0.0
 
     def look(self, at: float, run: Run, pace: Pace) -> Progress:
         """What there is to say now.
@@ -127,7 +136,10 @@ class Tracker:
         behind, behind_s = self._behind(at, run, ranks, pace) if runs and known else (0, 0.0)
         source, mark, age, usual, step = self._front(at, run, ranks, pace)
         # No step is older than the process that made it, whatever a node says.
-        front = source, mark, age if age is None else min(age, max(0.0, at - began)), usual, step
+        age = age if age is None else min(age, max(0.0, at - began))
+        if ranks:
+            self._mind_longest(mark if source in ("steps", "log") else None, at, age, began)
+        front = source, mark, age, usual, self._longest_s, step
         return Progress(runs, known, *front, noting, at - began, behind, behind_s, lost)
 
     def _front(
@@ -145,10 +157,19 @@ class Tracker:
         if self._said is not None:
             step, when = self._said
             return "log", ("log", attempts, step, when), max(0.0, at - when), self._usual_gap, step
-        if self._active < ACTIVE or self._last_active is None:
+        if self._measured_at is None:
             return "", None, None, None, None
-        last = max(self._last_active, self._spoke)
-        return "activity", ("activity", last), max(0.0, at - last), None, None
+        last = max(self._measured_at, self._last_active or 0.0, self._spoke)
+        source = "sleep" if self._active < ACTIVE else "activity"
+        return source, (source, last), max(0.0, at - last), None, None
+
+    def _mind_longest(self, mark: Any, at: float, age_s: float | None, began: float) -> None:
+        """Steps may take so long that a few of them say nothing of what is usual for an hour."""
+        ended = began if mark is None or age_s is None else at - age_s
+        if self._came is not None and mark is not None and mark != self._came[0]:
+            self._longest_s = max(self._longest_s, ended - self._came[1])
+        if self._came is None or mark != self._came[0]:
+            self._came = mark, ended
 
     def _age(self, at: float, run: Run, rank: Rank) -> float:
         """Seconds since the last step of a rank that notes them."""
@@ -165,7 +186,11 @@ class Tracker:
                 fresh.add(node.name)
         for rank in ranks:
             used = rank.sample.cpu_percent if rank.sample is not None else None
-            if rank.node in fresh and used is not None and used > IDLE_PERCENT:
+            if rank.node not in fresh or used is None:
+                continue
+            if self._measured_at is None:
+                self._measured_at = at
+            if used > IDLE_PERCENT:
                 self._active += 1
                 self._last_active = at
 

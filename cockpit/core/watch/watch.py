@@ -31,7 +31,12 @@ HANG_AFTER_S = 30.0
 STEPS = 6
 """So many usual steps are waited for as well."""
 FIRST = 10
-"""Before it is known how long a step takes, such as while the first one compiles: so many times as long."""
+"""Before it is known how long a step takes, such as while the first one compiles: so many times as long.
+
+Also where ranks sleep that have hardly worked yet: a slow file server may keep them from it.
+"""
+LONGEST = 2
+"""And so many times as long as the longest step so far, such as the first one."""
 ASLEEP = 4
 """Where only CPUs tell that all ranks sleep: so many times as long."""
 BLIND = 10
@@ -141,7 +146,11 @@ class StallWatch:
         least = self._terms.hang_after_s
         if seen.source == "activity":
             return least * ASLEEP
-        return least * FIRST if seen.usual_s is None else max(least, STEPS * seen.usual_s)
+        if seen.source == "sleep":
+            return least * FIRST
+        if seen.usual_s is None:
+            return max(least * FIRST, LONGEST * seen.longest_s)
+        return max(least, STEPS * seen.usual_s)
 
     @property
     def due(self) -> bool:
@@ -257,4 +266,4 @@ class StallWatch:
 
 def _stepless(seen: Progress) -> bool:
     """Whether no step is known at all."""
-    return seen.source in ("", "activity")
+    return seen.source in ("", "activity", "sleep")

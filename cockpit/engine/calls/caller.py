@@ -78,8 +78,9 @@ class Caller:
         self._leaves = leaves
         self._failed = False
         self._running: set[asyncio.Task[None]] = set()
+        known = secret.values({**os.environ, **session.secrets})
         by = f"cockpit, pid {os.getpid()} on {socket.gethostname()}"
-        self._calls = Calls(session.folder.name, since, by, secret.values(os.environ))
+        self._calls = Calls(session.folder.name, since, by, known)
 
     def start(self) -> None:
         """Begin, once the session knows what is known here."""

@@ -35,6 +35,8 @@ def run(command: str, call: Call, limit_s: float = LIMIT_S) -> str:
         return _run(command, json.dumps(call.as_json()).encode() + b"\n", limit_s)
     except OSError as error:
         return f"cannot be started: {error.strerror}"
+    except ValueError as error:  # it has a NUL, or characters that this locale has not
+        return one_line(f"cannot be started: {error}", limit=200)
 
 
 def _run(command: str, data: bytes, limit_s: float) -> str:

@@ -117,7 +117,10 @@ async def _prepared(
     return Prepared(
         plans,
         specs,
-        {name: {**plain(answer), **answer.tools} for name, answer in answers.items()},
+        {
+            name: {**plain(answer), **answer.tools, "boot_id": links[name].hello.boot_id}
+            for name, answer in answers.items()
+        },
         list(dict.fromkeys(notes)),
         await preflight.diagnosis(answers, address),
     )

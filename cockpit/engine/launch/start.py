@@ -17,7 +17,8 @@ from cockpit.engine.links.link import Link
 from cockpit.engine.links.pool import PYTHONS, LinkPool
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.session import Listener, Session
+from cockpit.engine.run.listener import Listener
+from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
@@ -87,6 +88,7 @@ async def start(request: Wanted, stages: Stages) -> Session:
         stages.ready([*pool.roll.take_remarks(), *prepared.notes], prepared.preflight)
         folder = RunFolder.create(_manifest(replace(request, reach=pool.reach), prepared, links, pythons))
         session = Session(folder, stages.listener(folder), pool=pool)
+        session.secrets = {name: job.env[name] for name in job.secrets}
     except BaseException:
         await pool.close()
         if folder is not None:

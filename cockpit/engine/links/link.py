@@ -208,12 +208,7 @@ class Link:
             data = await pipe.read(1 << 16)
             if not data:
                 await asyncio.sleep(0.05)  # let stderr arrive
-                text = noise.decode(errors="replace").strip() or pipe.last_words()
-                raise LinkError(
-                    f"the login shell ended before the agent started{_quoted(text)}",
-                    where=self.node,
-                    hint=f"try: ssh {quote(self.node)} true",
-                )
+                raise self._ended(noise.decode(errors="replace"), pipe.last_words(), nonce)
             noise += data
             found = noise.find(nonce.encode())
             end = noise.find(b"\n", found)
@@ -233,6 +228,19 @@ class Link:
             if not data:
                 await asyncio.sleep(0.05)
                 raise LinkError(f"the agent did not start{_quoted(pipe.last_words())}", where=self.node)
+
+    def _ended(self, said: str, last_words: str, nonce: str) -> LinkError:
+        """Why no agent has started where the shell has ended."""
+        _, _, started = said.rpartition(payload.tried_mark(nonce) + " ")
+        python, _, after = started.partition("\n")
+        if python in self._pythons:
+            what = f"its {python} ended before the agent started{_quoted(after.strip() or last_words)}"
+            return LinkError(what, where=self.node, hint="give a python that works there: --python PATH")
+        return LinkError(
+            f"the login shell ended before the agent started{_quoted(said.strip() or last_words)}",
+            where=self.node,
+            hint=f"try: ssh {quote(self.node)} true",
+        )
 
     def _check_python(self, answer: list[str]) -> None:
         tried = ", ".join(self._pythons)
@@ -425,6 +433,20 @@ class Stream(Generic[Answer, Item]):
         while isinstance(part := await self._pending.next(), tuple):
             yield part
         self._done = part
+
+    async def part(self, within_s: float) -> tuple[Item, bytes] | None:
+        """The next part with its bytes; None if the answer arrived instead.
+
+        :raises CockpitError: the agent says no, the link broke, or nothing came within ``within_s`` seconds
+        """
+        try:
+            part = await asyncio.wait_for(self._pending.next(), within_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise LinkError(f"no answer within {within_s:g} s", where=self._link.node) from None
+        if isinstance(part, tuple):
+            return part
+        self._done = part
+        return None
 
     async def result(self) -> Answer:
         """The final answer; parts are skipped.

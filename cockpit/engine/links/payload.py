@@ -68,6 +68,8 @@ main()
 def boot_line(nonce: str, pythons: list[str]) -> bytes:
     """The first line to send: tries each python, and answers ``nonce (ok|old X.Y|nopython)`` on stdout.
 
+    Before, it says which one it starts, after :func:`tried_mark`: that one may be broken.
+
     :raises CockpitError: a path that does not fit on a line
     """
     for python in pythons:
@@ -76,10 +78,16 @@ def boot_line(nonce: str, pythons: list[str]) -> bytes:
     tries = " ".join(map(quote_posix, pythons))
     boot = f"exec({json.dumps(_BOOT.replace('@NONCE@', nonce))})"
     line = (
-        f'for p in {tries}; do command -v "$p" >/dev/null 2>&1 && exec "$p" -I -S -c \'{boot}\'; done; '
+        f'for p in {tries}; do command -v "$p" >/dev/null 2>&1 && '
+        f'{{ printf "\\n%s %s\\n" {tried_mark(nonce)} "$p"; exec "$p" -I -S -c \'{boot}\'; }}; done; '
         f"echo; echo '{nonce} nopython'"
     )
     return line.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def tried_mark(nonce: str) -> str:
+    """What the line says before the path of a python that it starts."""
+    return "starts-" + nonce.rpartition("-")[2]
 
 
 _building = threading.Lock()

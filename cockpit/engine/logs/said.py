@@ -132,7 +132,7 @@ def last_steps(
         if found is None:
             continue
         times = times or list(last_times(folder, node))
-        at = _written(times, rank_log(rank), found[1])
+        at = written(times, rank_log(rank), found[1])
         if at is not None:
             yield rank, found[0], at - model.nodes[node.name].offset_s
 
@@ -140,18 +140,24 @@ def last_steps(
 def _last_step(logs: SpooledLogs, number: int) -> tuple[int, int] | None:
     """The last step at the end of a log, and the offset where its line ends."""
     end = logs.size(number)
-    data = logs.read(number, max(0, end - LATEST), LATEST)
+    return next(steps_back(logs.read(number, max(0, end - LATEST), LATEST), end), None)
+
+
+def steps_back(data: bytes, end: int) -> Iterator[tuple[int, int]]:
+    """The steps that the last bytes of a log tell, the last one first, and the offsets where their lines end.
+
+    :param end: the size of the log
+    """
     *whole, rest = data.replace(b"\r", b"\n").split(b"\n")
     end -= len(rest)
     for line in reversed(whole):
         reading = read_line(line) if hinted(line) else None
         if reading is not None and reading.step is not None:
-            return reading.step, end
+            yield reading.step, end
         end -= len(line) + 1
-    return None
 
 
-def _written(times: Iterable[tuple[float, Mapping[str, int]]], name: str, end: int) -> float | None:
+def written(times: Iterable[tuple[float, Mapping[str, int]]], name: str, end: int) -> float | None:
     """When a file had so many bytes, if these entries of a time index have that moment."""
     before = False
     for t, sizes in times:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.base.record import EVENTS, LAUNCHER_LOG, SIZES
 from cockpit.config import Quotas
-from cockpit.engine.files import OpenFiles, append
+from cockpit.engine.files import OpenFiles, append, open_regular
 from cockpit.engine.quotas import QuotaReached, Space, exceeded
 from cockpit.errors import CockpitError, os_error
 
@@ -93,6 +93,17 @@ class Spool:
             raise _refused(kind, "cannot write the spool", path, error) from None
         self._sizes[name] = size + len(fresh)
         return fresh
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """What somebody else, who writes it, has added to a file; empty if it cannot be read."""
+        try:
+            number = open_regular(self.folder / name, os.O_RDONLY)
+        except OSError:
+            return b""
+        try:
+            return os.pread(number, length, offset)
+        finally:
+            os.close(number)
 
     def cut(self, name: str, size: int) -> None:
         """Take back what a file has beyond this many bytes: nobody has noted where that came from.

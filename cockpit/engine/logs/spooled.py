@@ -174,7 +174,7 @@ def time_index(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapp
 
     :raises CockpitError: it cannot be read
     """
-    return _entries(lines(folder.spool_dir(node) / SIZES))
+    return entries(lines(folder.spool_dir(node) / SIZES))
 
 
 def last_times(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapping[str, int]]]:
@@ -185,10 +185,11 @@ def last_times(folder: RunFolder, node: NodeEntry) -> Iterator[tuple[float, Mapp
             found = file.read(LAST_TIMES)
     except OSError:
         return iter(())
-    return _entries(found.split(b"\n")[:-1])
+    return entries(found.split(b"\n")[:-1])
 
 
-def _entries(found: Iterable[bytes]) -> Iterator[tuple[float, Mapping[str, int]]]:
+def entries(found: Iterable[bytes]) -> Iterator[tuple[float, Mapping[str, int]]]:
+    """Lines of a time index, as :func:`time_index` gives them."""
     for line in found:
         try:
             entry = read(_Sizes, json.loads(line))

@@ -20,7 +20,7 @@ from typing import Any
 from cockpit import __version__, paths
 from cockpit.base.answers import Launching
 from cockpit.base.events import Damaged, JobEnded, Note, Planned
-from cockpit.base.fields import CALLERS, Caller
+from cockpit.base.fields import Caller
 from cockpit.base.gate import (
     COUNT,
     NODE_NAME,
@@ -164,7 +164,9 @@ class Foreign:
     launchers: Mapping[str, Sequence[Launching]] = bound(
         MapOf(NODE_NAME, ListOf(Of(Launching), RANKS_A_NODE), 1 << 16), {}
     )
-    callers: Mapping[str, Sequence[Caller]] = bound(MapOf(NODE_NAME, CALLERS, 1 << 16), {})
+    callers: Mapping[str, Sequence[Caller]] = bound(
+        MapOf(NODE_NAME, ListOf(Of(Caller), RANK_LIMIT), 1 << 16), {}
+    )
     passed: Sequence[int] = bound(ListOf(RANK, RANK_LIMIT), ())
     away: Sequence[str] = bound(ListOf(NODE_NAME, 1 << 16), ())
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from cockpit.base.events import ClockMeasured, Note
@@ -16,7 +17,7 @@ from cockpit.core.logs.trackers import HEAD
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import our_time, witnessed
 from cockpit.core.run.events import Event
-from cockpit.core.run.failure import TAIL, failure, gone
+from cockpit.core.run.failure import TAIL, at_once, failure, gone
 from cockpit.core.run.model import Rank, RankState, RunModel
 from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
@@ -44,13 +45,19 @@ def last_cause(model: RunModel, folder: RunFolder, logs: SpooledLogs) -> Finding
     first = model.first_failure()
     if first is not None:
         # Without a byte of it here, its log says neither what the cause is nor that there is none.
-        return failure(model, folder.name, logs.tail(source_of(logs, first, foreign=foreign), TAIL) or None)
+        own = _tail(logs, first, foreign=foreign) or None
+        return failure(model, folder.name, own, partial(_tail, logs, foreign=foreign))
 
     def last_words(rank: Rank) -> tuple[bytes, bool]:
         source = source_of(logs, rank, foreign=True)
         return logs.tail(source, TAIL), source[1] is not None
 
     return gone(model, folder.name, last_words) if foreign else None
+
+
+def _tail(logs: SpooledLogs, rank: Rank, *, foreign: bool) -> bytes:
+    """The end of the log that may say why a rank failed."""
+    return logs.tail(source_of(logs, rank, foreign=foreign), TAIL)
 
 
 class Board:
@@ -167,11 +174,13 @@ class Board:
         if first is None:
             self._find_gone()
             return
-        source = source_of(logs, first, foreign=self.manifest.foreign is not None)
-        size = logs.size(logs.number(source))
+        foreign = self.manifest.foreign is not None
+        sources = (source_of(logs, rank, foreign=foreign) for rank in (first, *at_once(self.model, first)))
+        size = sum(logs.size(logs.number(source)) for source in sources)
         if self._cause_of != (first, size):
             self._cause_of = (first, size)
-            self.cause = failure(self.model, self.folder.name, logs.tail(source, TAIL))
+            tail = partial(_tail, logs, foreign=foreign)
+            self.cause = failure(self.model, self.folder.name, tail(first), tail)
 
     def _find_gone(self) -> None:
         """The same where nobody saw how a rank ended; again if more are gone, or their logs have grown."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, WatchItem
-from cockpit.base.fields import Identity, Target
+from cockpit.base.fields import FILES_A_NODE, Identity, Target
 from cockpit.base.gate import Malformed
 from cockpit.base.record import SIZES, logged_rank
 from cockpit.config import Quotas
@@ -26,9 +26,11 @@ from cockpit.engine.links.pool import LinkPool
 from cockpit.engine.logs.spool import RECORD
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Foreign, NodeEntry, RunFolder
+from cockpit.engine.records.lock import other_owner
 from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.outlets import Outlet, Outlets, log_name
-from cockpit.engine.run.session import CREDIT, CREDIT_PORTION, PAUSED_S, Listener, Session
+from cockpit.engine.run.session import CREDIT, CREDIT_PORTION, PAUSED_S, Session
 from cockpit.errors import CockpitError
 
 _AGAIN_S = 5.0
@@ -85,6 +87,9 @@ class ForeignSession(Session):
         self._said: dict[str, bytes] = {}
         self._silent: dict[int, str] = {}
         """Why ranks have no output here."""
+        owner = "" if writer else other_owner(folder.path)
+        self._instead = f"; shown here is what {owner}'s cockpit has read of it" if owner else ""
+        """What to say of a file that this user may not read, who may read its owner's state folder."""
 
     async def rejoin(self) -> None:
         """Rebuild the model from what is known here; bytes of unknown origin are taken back."""
@@ -105,6 +110,9 @@ class ForeignSession(Session):
         self.paused.pop(name, None)
         await self._find(name, link)
         files = self._outlets.read_by(name)
+        if len(files) > FILES_A_NODE:
+            self._remark(name, f"its job writes {len(files)} files here; the first {FILES_A_NODE} are read")
+            files = files[:FILES_A_NODE]
         for one in files:
             one.restart()
         request = verbs.Watch(
@@ -150,7 +158,7 @@ class ForeignSession(Session):
                 for event in foreign_jobs.restarts(self.model, name, job):
                     self._emit(event)
             callers = tuple(self._foreign.callers.get(name, ()))
-            answer = await link.call(verbs.Outputs(foreign_jobs.targets(self.model, name), callers))
+            answer = await foreign_jobs.outputs(link, foreign_jobs.targets(self.model, name), callers)
         if answer.launchers:
             self._launchers[name] = foreign_jobs.of_it_alone(self.manifest, answer.launchers)
         for file in answer.files:
@@ -246,9 +254,11 @@ class ForeignSession(Session):
                     f"watch: file {part.number} from {part.offset}, and {one.next} bytes are here"
                 )
             self._take_bytes(name, one, chunk)
-        for number, text in item.trouble.items():
-            self._outlets.numbered(number, name)
-            self._remark(name, text)
+        closed = [self._outlets.numbered(number, name) for number in item.trouble]
+        for text in item.trouble.values():
+            self._remark(name, text + self._instead)
+        if self._instead:
+            self._take_from_spool(name, closed)
         self.behind[name] = sum(
             max(0, item.sizes[one.number] - one.next)
             for one in self._outlets.read_by(name)
@@ -256,6 +266,24 @@ class ForeignSession(Session):
         )
         for event in foreign_jobs.ended(self.model, name, item):
             self._emit(event)
+
+    def _take_from_spool(self, name: str, closed: Sequence[Outlet]) -> None:
+        """What the owner's cockpit has taken of files that this user may not read."""
+        numbers = {one.number for one in closed}
+        for node, rank in {(self._node_of(rank), rank) for one in closed for rank in one.ranks} | {
+            (name, None)
+        }:
+            files = self._outlets.read_by(name) if rank is None else self._outlets.written_by(rank)
+            if not numbers.issuperset(one.number for one in files):
+                continue  # what can be read of it comes from the node
+            start = self._log_size((node, rank))
+            data = self._spools[node].read(log_name((node, rank)), start, CREDIT_PORTION)
+            if data:
+                self._offsets[node][log_name((node, rank))] = start + len(data)
+                self._log(node, rank, start, data)
+
+    def _node_of(self, rank: int) -> str:
+        return self.model.ranks[rank].node
 
     def _take_bytes(self, name: str, one: Outlet, chunk: bytes) -> None:
         before = replace(one)

@@ -15,6 +15,7 @@ from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import Launching, OutputsAnswer, SeekAnswer, WatchItem
 from cockpit.base.fields import CALLERS, Caller, Identity, Target
+from cockpit.base.gate import RANKS_A_NODE
 from cockpit.core.ranks import ranks_named
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event
@@ -31,6 +32,9 @@ GONE = "cockpit did not start it, so how it ended is not known"
 
 _SERVE_OTHERS = ("ray", "notebook")
 """Launchers that go on when a job is over, and may hold other jobs: they are neither awaited nor ended."""
+
+_ANSWER_S = 20.0
+"""For one look at the processes of a job on a node."""
 
 _SHOWN = 20
 """Sentences about outputs of one node."""
@@ -72,7 +76,7 @@ async def make_known(
 
     async def ask(node: str) -> tuple[str, OutputsAnswer]:
         targets = [Target(rank, one.pid, one.ticks) for rank, one in job.ranks.items() if one.node == node]
-        return await _outputs(pool, node, verbs.Outputs(tuple(targets)))
+        return await _outputs(pool, node, targets)
 
     answers, errors = await settle({node: ask(node) for node in job.nodes})
     if errors:
@@ -114,15 +118,58 @@ def _taken_over(pool: LinkPool, manifest: Manifest) -> LinkPool | None:
     return pool
 
 
-async def _outputs(pool: LinkPool, node: str, request: verbs.Outputs) -> tuple[str, OutputsAnswer]:
+async def _outputs(
+    pool: LinkPool, node: str, targets: Sequence[Target] = (), callers: Sequence[Caller] = ()
+) -> tuple[str, OutputsAnswer]:
     link = await pool.lend(node)
-    return link.hello.host, await link.call(request)
+    return link.hello.host, await outputs(link, targets, callers)
+
+
+async def outputs(link: Link, targets: Sequence[Target], callers: Sequence[Caller]) -> OutputsAnswer:
+    """What these processes write, and what those who have the near ends of these connections do.
+
+    :raises CockpitError: the node cannot say
+    """
+    portions = _portions(callers)
+    answer = await link.call(verbs.Outputs(tuple(targets), tuple(chain(*portions[:1]))))
+    for portion in portions[1:]:
+        more = await link.call(verbs.Outputs(callers=tuple(portion)))
+        answer = replace(
+            answer,
+            files=(*answer.files, *more.files),
+            why={**answer.why, **more.why},
+            launchers=tuple(_united(chain(answer.launchers, more.launchers))),
+        )
+    return answer
+
+
+def _portions(callers: Iterable[Caller]) -> list[list[Caller]]:
+    """As many as one request may have, for no more ranks than one answer may tell of."""
+    found: list[list[Caller]] = []
+    ranks = RANKS_A_NODE
+    for one in callers:
+        ranks += len(one.ranks)
+        if ranks > RANKS_A_NODE or len(found[-1]) >= CALLERS.most:
+            found.append([])
+            ranks = len(one.ranks)
+        found[-1].append(one)
+    return found
+
+
+def _united(told: Iterable[Launching]) -> list[Launching]:
+    """The same launchers, each once, with all of its ranks."""
+    found: dict[int, Launching] = {}
+    for one in told:
+        known = found.get(one.pid)
+        ranks = one.ranks if known is None else tuple(sorted({*known.ranks, *one.ranks}))
+        found[one.pid] = replace(one, ranks=ranks)
+    return list(found.values())
 
 
 def _callers(job: Job, answers: Answers) -> list[Caller]:
     """The connections by which output leaves its node; a node speaks of its own ranks only.
 
-    All nodes are asked for all of them in one request, which one node must not fill.
+    All nodes are asked for all of them, and one node must not make them many.
     """
     found: list[Caller] = []
     for node, (_, answer) in answers.items():
@@ -131,7 +178,7 @@ def _callers(job: Job, answers: Answers) -> list[Caller]:
             replace(one, ranks=tuple(rank for rank in one.ranks if rank in own)) for one in answer.callers
         ]
         found += [one for one in told if one.ranks][: WAYS_A_RANK * len(own)]
-    return found[: CALLERS.most]
+    return found
 
 
 async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterable[str]) -> Answers:
@@ -139,25 +186,24 @@ async def _started_from(pool: LinkPool, callers: Sequence[Caller], asked: Iterab
 
     Each is on one machine: this one is believed first, then the nodes in their order.
     """
-    request = verbs.Outputs(callers=tuple(callers))
     names = list(dict.fromkeys(asked))
-    told, _ = await settle({node: _outputs(pool, node, request) for node in names})
+    told, _ = await settle({node: _outputs(pool, node, (), callers) for node in names})
     own = {name for name, here in zip(names, await asyncio.gather(*map(is_here, names)), strict=True) if here}
     answers: Answers = {}
     here = socket.gethostname() if pool.reach.kind == "auto" else pool.reach.options.get("here", "")
     if here and not own:
-        answers, _ = await settle({here: _outputs(pool, here, request)})
+        answers, _ = await settle({here: _outputs(pool, here, (), callers)})
     # By name: what a node says it is called may be anything.
     order = sorted((node for node in names if node in told), key=lambda node: node not in own)
     answers.update({node: told[node] for node in order})
     left = {rank for caller in callers for rank in caller.ranks}
     found: Answers = {}
     for node, answer in answers.items():
-        host, outputs = answer
-        launchers = [replace(one, ranks=tuple(sorted(left & {*one.ranks}))) for one in outputs.launchers]
+        host, said = answer
+        launchers = [replace(one, ranks=tuple(sorted(left & {*one.ranks}))) for one in said.launchers]
         launchers = [one for one in launchers if one.ranks]
         if launchers:
-            found[node] = host, replace(outputs, launchers=tuple(launchers))
+            found[node] = host, replace(said, launchers=tuple(launchers))
         left.difference_update(*(one.ranks for one in launchers))
     return found
 
@@ -216,8 +262,8 @@ def _manifest(
 
 def _launchers(node: str, *answers: Answers) -> list[Launching]:
     """What started ranks on this node, or on others from here; a script may have started both."""
-    told = [one for each in answers if node in each for one in each[node][1].launchers]
-    return list({one.pid: one for one in told}.values())
+    found = _united(one for each in answers if node in each for one in each[node][1].launchers)
+    return [replace(one, ranks=one.ranks[:RANKS_A_NODE]) for one in found]
 
 
 def slurm_job(job: Job) -> str:
@@ -319,11 +365,12 @@ async def look(link: Link, manifest: Manifest, node: NodeEntry) -> list[Event]:
     launchers = tuple(Identity(one.pid, one.ticks) for one in started_by)
     stream = await link.stream(verbs.Watch(targets(model, node.name), launchers))
     try:
-        async for item, _ in stream.parts():
+        part = await stream.part(_ANSWER_S)
+        if part is not None:
+            item, _ = part
             take(ended(model, node.name, item))
             if not item.ranks and not item.launchers and not model.nodes[node.name].ended:
                 take([witnessed(model, time.time(), node.name, events.Ended())])
-            break
     finally:
         await stream.close()
     await link.measure_clock()
@@ -342,9 +389,14 @@ def remarks(reasons: Mapping[int, str], *, every: bool) -> list[str]:
         alike.setdefault(why, []).append(rank)
     if len(alike) == 1 and every:
         # The same words for every such node: they are said once.
-        return [f"no output here: each rank {why}" for why in alike]
-    found = [f"{ranks_named(ranks)}: no output here: it {why}" for why, ranks in alike.items()]
+        return [f"no output here: each rank {_advised(why)}" for why in alike]
+    found = [f"{ranks_named(ranks)}: no output here: it {_advised(why)}" for why, ranks in alike.items()]
     return found[:_SHOWN]
+
+
+def _advised(why: str) -> str:
+    """With what to do about it, if a node has not said that."""
+    return why if "; " in why else f"{why}; next time, send it to a file: … >train.log 2>&1"
 
 
 def launchers_of(manifest: Manifest, node: str) -> Sequence[Launching]:

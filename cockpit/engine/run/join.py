@@ -19,13 +19,17 @@ from cockpit.engine.links.pool import LinkPool, link_state, settle
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.engine.run import foreign_jobs
+from cockpit.engine.run.boots import why_lost
 from cockpit.errors import CockpitError, Exit
-from cockpit.transport.base import Reach, Reclaimed
+from cockpit.transport.base import LinkError, Reach, Reclaimed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from cockpit.engine.run.paces import PaceBook
+
+_SAMPLE_S = 10.0
+"""For one look at all processes of a node."""
 
 T = TypeVar("T")
 Errors = dict[str, CockpitError]
@@ -111,7 +115,13 @@ async def model_now(
     """
 
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
-        found, alive = await recorded(link, manifest, node)
+        try:
+            found, alive = await recorded(link, manifest, node)
+        except RemoteError as error:
+            if error.kind != "gone":
+                raise
+            why = why_lost(link, manifest, node, error.what)
+            raise RemoteError("gone", why, where=node.name) from None
         if measure and alive:
             model = RunModel.of([planned(manifest), *found])
             targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
@@ -196,15 +206,19 @@ def still_there(model: RunModel, name: str, gone: Remains) -> list[Event]:
 async def _samples(link: Link, request: verbs.Samples) -> list[Event]:
     """Two: the first has the last steps of all ranks, the second their CPU shares since.
 
-    :raises CockpitError: the node cannot measure
+    :raises RemoteError: the node refused
     """
     stream = await link.stream(request)
     found: list[Event] = []
     try:
-        async for item, _ in stream.parts():
+        while len(found) < 2 and (part := await stream.part(_SAMPLE_S)) is not None:
+            item, _ = part
             found.append(Event(time.time(), link.node, events.Sample(item.node, item.ranks, item.gpus)))
-            if len(found) == 2:
-                break
+    except Reclaimed:
+        raise
+    except LinkError as error:
+        # What the node reported about its ranks still holds.
+        return [*found, Event(time.time(), link.node, events.Note(f"no measurements: {error.what}"))]
     finally:
         await stream.close()
     return found or [Event(time.time(), link.node, events.Note("no measurements"))]
@@ -271,7 +285,16 @@ def _manifest(name: str, parts: list[_Part], pool: LinkPool) -> Manifest:
     return Manifest(
         run=name,
         created=record.t,
-        nodes=[NodeEntry(part.node, part.dir, list(part.record.ranks), host=part.host) for part in parts],
+        nodes=[
+            NodeEntry(
+                part.node,
+                part.dir,
+                list(part.record.ranks),
+                host=part.host,
+                facts={"boot_id": part.record.boot_id},
+            )
+            for part in parts
+        ],
         launcher=record.launcher,
         program=["(found on its nodes)"],
         cwd="",

@@ -24,8 +24,10 @@ from cockpit.base.fields import FILES_A_JOB, Opened
 from cockpit.base.gate import (
     FLAG,
     PATH,
-    RANKS,
+    RANK,
+    RANK_LIMIT,
     SIZE,
+    ListOf,
     Malformed,
     MapOf,
     Text,
@@ -334,7 +336,7 @@ class _Line:
     path: str = bound(PATH, "/")
     device: int = bound(SIZE, 0)
     inode: int = bound(Whole(0, (1 << 64) - 1), 0)
-    ranks: Sequence[int] = bound(RANKS, ())
+    ranks: Sequence[int] = bound(ListOf(RANK, RANK_LIMIT), ())
     shared: bool = bound(FLAG, False)
     file: int | None = maybe(Whole(0, FILES_A_JOB))
     offset: int = bound(SIZE, 0)

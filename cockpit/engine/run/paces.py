@@ -12,6 +12,7 @@ from cockpit.base.events import Progress, RankStarted, RankSteps, Sample
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, past, past_of, recall
+from cockpit.core.pace.said import OFF
 from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
@@ -68,16 +69,22 @@ def last_kept(folder: RunFolder) -> PastStep | None:
 def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
     """The furthest step of a run that is known without asking anybody, as fields of JSON.
 
-    That is the last in the file of its pace; if there is none, the last that the logs here of its lowest or
-    its highest rank tell: one of them speaks for all.
+    That is the last in the file of its pace; if there is none, or the run was resumed and counts further in
+    its log, the last that the logs here of its lowest or its highest rank tell: one of them speaks for all.
     """
     last = last_kept(folder)
-    if last is not None:
-        return {"step": last.step, "step_t": last.at, "step_estimated": not last.exact}
+    if last is None or last.relative:
+        step, at = said_here(folder, model) or (None, None)
+        if last is None or (step is not None and step - last.step > OFF):
+            return {"step": step, "step_t": at, "step_estimated": step is not None}
+    return {"step": last.step, "step_t": last.at, "step_estimated": not last.exact}
+
+
+def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:
+    """The last step that logs here of a run's lowest or highest rank tell, and when; None: neither does."""
     pace = Pace({min(model.ranks), max(model.ranks)} if model.ranks else ())
     estimate(folder, model, pace)
-    step, at = pace.front or (None, None)
-    return {"step": step, "step_t": at, "step_estimated": step is not None}
+    return pace.front
 
 
 def estimate(folder: RunFolder, model: RunModel, pace: Pace) -> None:
@@ -104,6 +111,7 @@ class PaceBook:
         self._kept: Key = (-1, -1)
         self._looked = 0.0
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
+        self._counting: dict[bool, set[int]] = {True: set(), False: set()}
 
     async def recall(self) -> None:
         """Take in the steps that the file has; damaged lines are ignored."""
@@ -124,6 +132,7 @@ class PaceBook:
             self.pace.restarted(fact.rank, fact.attempt)
         elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
             # What no sample has told of: the rank had ended before the next one.
+            self._counts(fact.rank, fact.source)
             for step in fact.steps:
                 self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
@@ -133,9 +142,17 @@ class PaceBook:
             self._keep(our_time(model, event))
 
     def _stepped(self, rank: int, progress: Progress, offset_s: float) -> None:
-        self.pace.relative = progress.source == "optimizer"
+        self._counts(rank, progress.source)
         for step in progress.steps:
             self.pace.stepped(rank, step.step, step.t - offset_s, span=step.seconds)
+
+    def _counts(self, rank: int, source: str) -> None:
+        """Who counts a rank's steps: an optimizer's hook does so from the start of the program."""
+        relative = source == "optimizer"
+        self._counting[relative].add(rank)
+        self._counting[not relative].discard(rank)
+        # One node alone does not say it for all.
+        self.pace.relative = len(self._counting[True]) > len(self._counting[False])
 
     def _keep(self, now: float) -> None:
         """Write the steps that are old enough, now and then."""
@@ -163,7 +180,7 @@ class PaceBook:
                 yield found
 
     def _past(self, step: Step) -> PastStep | None:
-        return past(step, self.pace.steps.ranks, lag=self.pace.lag)
+        return past(step, self.pace.steps.ranks, lag=self.pace.lag, relative=self.pace.relative)
 
     def _write(self, until: float) -> None:
         found = list(self._settled(until)) if self._writer else []

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from cockpit import slurm
 from cockpit.base import events, verbs
-from cockpit.base.answers import FollowItem, Remains, StopAnswer
+from cockpit.base.answers import FollowItem, Remains, SamplesItem, StopAnswer
 from cockpit.base.events import Fact
 from cockpit.base.gate import Malformed
 from cockpit.base.record import EVENTS, SIZES, logged_rank
 from cockpit.base.verbs import Answer, Item, Request
 from cockpit.config import Quotas, load
-from cockpit.core.pace.pace import Pace
 from cockpit.core.run.event_table import witnessed
 from cockpit.core.run.events import Event, RecordReader
-from cockpit.core.run.memory import Watch
 from cockpit.core.run.model import LIVE, Rank, RunModel
-from cockpit.core.run.notices.limit import NEAR_S, TimeLimit
-from cockpit.core.run.notices.rule import About
-from cockpit.core.run.notices.watch import Watch as Notices
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.links.pool import InternalError, LinkPool, link_state, pause_s, retried, settle
 from cockpit.engine.logs.spool import RECORD, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
+from cockpit.engine.run import job_end
+from cockpit.engine.run.boots import why_lost
+from cockpit.engine.run.failures import FailurePolicy
+from cockpit.engine.run.job_end import JobEnd
 from cockpit.engine.run.join import pool_for, still_there
+from cockpit.engine.run.listener import Listener
+from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.paces import PaceBook
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
@@ -51,42 +51,8 @@ _LOGS_FIRST_S = 2.0
 _CLOSE_S = 10.0
 """For work in progress to end when the session is closed."""
 
-_JOB_LOOK_S = 0.5
-"""Between two looks at what SLURM has said of the step that holds the run."""
-
-_JOB_REPORTS_S = 5.0
-"""For nodes without a link to come back, once their job was ended."""
-
-_JOB_OVER_S = 1.0
-"""From the last step of a job to its state."""
-
-_LOOK_S = 1.0
-"""Between two looks at what may be wrong."""
-
-_LIMIT_FIRST_S = 12.0
-"""Nobody has to wait for its turn then, who has just asked SLURM to start the run."""
-
-_LIMIT_S, _LIMIT_NEAR_S = 600.0, 120.0
-"""Between two questions for the time that is left to a job: it may be changed."""
-
 _NO_RUN_THERE = ("gone", "folder", "shrunk")
 """Answers after which nothing more can come from a node."""
-
-
-class Listener(Protocol):
-    """Who wants to know what happens; called on the event loop, must not block."""
-
-    def joined(self, model: RunModel, pace: Pace) -> None:
-        """The model of the session, and how far its ranks are; called once, before all else."""
-        return
-
-    def log(self, node: str, rank: int | None, offset: int, data: bytes) -> None:
-        """New bytes of a rank's log, or of the launcher's console (``rank`` is None), in order, once."""
-        return
-
-    def event(self, event: Event, changed: set[str | int]) -> None:
-        """An event was applied to the model; ``changed`` are names of nodes and numbers of ranks."""
-        return
 
 
 class Session:
@@ -128,8 +94,14 @@ class Session:
         self._nodes = {entry.name: entry for entry in self.manifest.nodes}
         settings = load()
         shelf = Shelf(folder.path, quotas or settings.quotas)
-        self._memory = Watch() if settings.notices.memory else None
-        self._notices = Notices(self._about(), settings.notices.off)
+        self._noticing = Noticing(folder, self.model, self.pace, self._note, settings.notices)
+        self._failures = FailurePolicy(
+            self.model,
+            self.manifest.failure_wait_s,
+            stop=self._stop_after,
+            stopping=lambda: self._stop is not None,
+        )
+        self._job_end = JobEnd(folder, self.model, self.pool, self._note, self._emit)
         self._spools = {name: Spool(folder.spool_dir(entry), shelf) for name, entry in self._nodes.items()}
         self._offsets: dict[str, dict[str, int]] = {}
         self._records = {name: RecordReader(name, entry.ranks) for name, entry in self._nodes.items()}
@@ -141,17 +113,12 @@ class Session:
         """What goes on beside the watch, also while that has failed and begins again."""
         self._taken: asyncio.Task[None] | None = None
         """Finds out why the nodes were taken back, where they were lent."""
-        self._signalled = False
-        """Whether a supervisor got a stop signal, as SLURM sends it."""
-        self._unheld = ""
-        """Why a supervisor stops its ranks by itself: what it depended on is gone."""
         self.behind: dict[str, int] = {}
         """Bytes a node has that are not here yet."""
         self.paused: dict[str, QuotaReached] = {}
         """Nodes whose logs wait there because there is no room here, and why; their states still arrive."""
-        self.stops_at: float | None = None
-        """When the failure policy will stop the run (unix seconds); None: it will not."""
-        self._kept = False
+        self.secrets: Mapping[str, str] = {}
+        """Variables of the ranks that are secrets, if this process has started the run; on no disk."""
         self._policy = True
 
     # Beginning
@@ -181,14 +148,12 @@ class Session:
         """
         self._policy = policy
         self._tasks = [asyncio.create_task(self._watch(entry)) for entry in self.manifest.nodes]
-        self._tasks.append(asyncio.create_task(self._look()))
-        if self._notices.limit is not None:
-            self._tasks.append(asyncio.create_task(self._mind_limit(self._notices.limit)))
+        self._tasks += [asyncio.create_task(work) for work in self._noticing.works()]
         if TRANSPORTS[self.manifest.transport].ending is not None and not self.model.job_end:
-            self._taken = asyncio.create_task(self._mind_job())
+            self._taken = asyncio.create_task(self._job_end.mind())
             self._tasks.append(self._taken)
         if policy and self.writer and self.manifest.on_failure == "stop":
-            self._tasks.append(asyncio.create_task(self._mind_failures()))
+            self._tasks.append(asyncio.create_task(self._failures.mind()))
 
     async def resume(self) -> None:
         """Watch again after :meth:`wait` has raised: the nodes send from the end of our spool on."""
@@ -231,7 +196,8 @@ class Session:
                     self._note(name, events.NodeLost(error.what))
                 elif isinstance(error, RemoteError) and error.kind in _NO_RUN_THERE:
                     self._link_event(name, "ok")
-                    self._note(name, events.NodeLost(error.what))
+                    why = why_lost(link, self.manifest, entry, error.what) if link else error.what
+                    self._note(name, events.NodeLost(why))
                 else:
                     # Even a refused key may be accepted again: the run goes on, and so do we, only slower.
                     self._lose(name, link, error)
@@ -387,18 +353,22 @@ class Session:
     async def _sample(self, entry: NodeEntry, link: Link) -> None:
         try:
             stream = await link.stream(self._measured(entry))
-            async for item, _ in stream.parts():
-                sample = events.Sample(item.node, item.ranks, item.gpus, item.memory)
-                self._note(entry.name, sample, record=False)
-                if self._memory is not None:
-                    for fact in self._memory.take(time.time(), entry.name, sample, self.model):
-                        self._note(entry.name, fact)
-                self._notices.sampled(time.time(), entry.name, sample, self.model)
+            try:
+                async for item, _ in stream.parts():
+                    self._take_sample(entry.name, item)
+            finally:
+                # Samples that nobody takes would hold up all that comes over the link.
+                await stream.close()
         except LinkError:
             return  # the loss of the link shows elsewhere
         except RemoteError as error:
             # A node without measurements still runs.
             self._note(entry.name, events.Note(f"no measurements: {error}"), record=False)
+
+    def _take_sample(self, name: str, item: SamplesItem) -> None:
+        sample = events.Sample(item.node, item.ranks, item.gpus, item.memory)
+        self._note(name, sample, record=False)
+        self._noticing.sampled(name, sample)
 
     def _measured(self, entry: NodeEntry) -> verbs.Samples:
         return verbs.Samples(entry.dir)
@@ -439,9 +409,8 @@ class Session:
         if record and self.writer:
             self.folder.write(event)
         if isinstance(event.fact, events.StopRequested):
-            self._signalled = self._signalled or event.fact.by == "signal"
-            if event.fact.by == "supervisor":
-                self._unheld = f"{event.node}: {event.fact.reason}"
+            self._job_end.stopped(event.fact)
+            self._failures.stopped(event.node, event.fact)
         changed = self.model.apply(event)
         try:
             self._paces.event(self.model, event)
@@ -451,7 +420,7 @@ class Session:
         self.changed.set()
 
     def _log(self, name: str, rank: int | None, offset: int, data: bytes) -> None:
-        self._notices.log(time.time(), name, rank, data)
+        self._noticing.log(name, rank, data)
         self._tell(name, lambda listener: listener.log(name, rank, offset, data))
 
     def _tell(self, name: str, tell: Callable[[Listener], None]) -> None:
@@ -469,74 +438,22 @@ class Session:
 
     @property
     def said_step(self) -> tuple[int, float] | None:
-        """The last step that a log has told of, and when (unix seconds)."""
-        return self._notices.said_step
+        """The last step printed in a log, and when (unix seconds)."""
+        return self._noticing.said_step
+
+    @property
+    def saves(self) -> Sequence[float]:
+        """When logs named a checkpoint, unix seconds: of what was seen since the run is watched from here."""
+        return self._noticing.saves
 
     def remark(self, text: str) -> None:
-        """Say something that concerns whoever watches, and nobody later; it is shown with the first node."""
-        self._note(self.manifest.nodes[0].name, events.Note(text), record=False)
-
-    # What is wrong while it goes on
-
-    def _about(self) -> About:
-        """What the rules of notices know of the run."""
-        foreign = self.manifest.foreign
-        job = self.folder.slurm_job if foreign is None else foreign.slurm
-        return About(self.folder.name, {name: entry.dir for name, entry in self._nodes.items()}, job)
-
-    async def _look(self) -> None:
-        """Once a second: what the rules of notices see."""
-        while not self.model.over:
-            await asyncio.sleep(_LOOK_S)
-            for fact in self._notices.look(time.time(), time.monotonic(), self.model, self.pace):
-                self._note("", fact)
-
-    async def _mind_limit(self, limit: TimeLimit) -> None:
-        """Ask SLURM for the time that is left, seldom."""
-        await asyncio.sleep(_LIMIT_FIRST_S)
-        while not self.model.over:
-            left_s: float | None = None
-            with suppress(CockpitError):
-                left_s = await asyncio.to_thread(slurm.time_left, limit.about.job)
-            limit.told(time.time(), left_s)
-            near = left_s is not None and left_s < 2 * NEAR_S
-            await asyncio.sleep(_LIMIT_NEAR_S if near else _LIMIT_S)
-
-    # The end of a job that lent the nodes
-
-    async def _mind_job(self) -> None:
-        """Once the job that the run is in was ended: why, in the words of whoever did it."""
-        since = 0.0
-        while not self.model.over:
-            await asyncio.sleep(_JOB_LOOK_S)
-            known = self.folder.job_ended()
-            since = (since or time.monotonic()) if known else 0.0
-            # A node with a link still records how its ranks end; of the others nothing more will come.
-            if known and time.monotonic() - since > _JOB_REPORTS_S:
-                for name, node in self.model.nodes.items():
-                    if not node.over and node.link != "ok":
-                        self._note(name, events.NodeLost("its job has ended"))
-        if not self._ended_by_itself():
-            while not self.model.done:  # noqa: ASYNC110 (its last logs are on their way)
-                await asyncio.sleep(_JOB_LOOK_S)
-            # A job is over once no step of ours is in it either, and its srun's last words take a moment.
-            await self.pool.let_go()
-            await asyncio.sleep(_JOB_OVER_S)
-            vanished = any(node.supervisor_gone for node in self.model.nodes.values())
-            for event in await asyncio.to_thread(self.folder.job_ended, ask=True, vanished=vanished):
-                self._emit(event)
-
-    def _ended_by_itself(self) -> bool:
-        """Whether the run has ended without anybody's doing, or as we asked it to."""
-        nodes = self.model.nodes.values()
-        if any(node.lost or node.supervisor_gone for node in nodes):
-            return False
-        return not (self._signalled or self.folder.job_ended())
+        """Say something about the run that concerns whoever watches, and nobody later."""
+        self._note("", events.Note(text), record=False)
 
     async def concluded(self) -> None:
         """Wait until it is known why the nodes were taken back, if they were, or cannot be known soon."""
         if self._taken is not None and self.model.done:
-            await asyncio.wait({self._taken}, timeout=_JOB_OVER_S + slurm.PERIOD_S + _CLOSE_S)
+            await asyncio.wait({self._taken}, timeout=job_end.KNOWN_WITHIN_S + _CLOSE_S)
 
     # Stopping
 
@@ -555,6 +472,9 @@ class Session:
         _, errors = await settle({name: self._stop_now(name) for name in names})
         return [*unsaid, *errors.values()]
 
+    async def _stop_after(self, reason: str) -> None:
+        await self.stop(reason, by="the failure policy")
+
     async def _stop_now(self, name: str) -> StopAnswer:
         return await self._send_stop(name, await self.pool.at_hand(name))
 
@@ -568,35 +488,14 @@ class Session:
             self._note(name, events.Survivors(answer.survivors))
         return answer
 
+    @property
+    def stops_at(self) -> float | None:
+        """When the failure policy will stop the run (unix seconds); None: it will not."""
+        return self._failures.stops_at
+
     def keep(self) -> None:
         """Set aside the failure policy: what still runs is left alone until it ends or somebody stops it."""
-        self._kept = True
-        self.stops_at = None
-
-    async def _mind_failures(self) -> None:
-        """The failure policy: some time after a rank's recorded failure, the rest is stopped."""
-        # Whoever comes back to a run that failed long ago gets as much time to decide as anyone else.
-        joined = time.time()
-        while not self.model.over:
-            first = self.model.first_failure()
-            if self._unheld and self._stop is None:
-                await self.stop(self._unheld, by="the failure policy")
-            if first is None:
-                await asyncio.sleep(0.2)
-                continue
-            due = max(self.model.ended_at(first), joined) + self.manifest.failure_wait_s
-            self.stops_at = None if self._kept or self._stop else due
-            if self._kept:
-                return
-            if time.time() < due:
-                await asyncio.sleep(min(0.2, self.manifest.failure_wait_s))
-                continue
-            self.stops_at = None
-            if self._stop is None:
-                reason = f"rank {first.rank} on {first.node} {first.text}"
-                await self.stop(reason, by="the failure policy")
-            return
-        self.stops_at = None
+        self._failures.set_aside()
 
     async def ask(self, node: str, request: Request[Answer, Item]) -> Answer:
         """One call to a node with an open link.

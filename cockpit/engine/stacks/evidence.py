@@ -10,7 +10,7 @@ import asyncio
 import glob
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +34,11 @@ from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
 from cockpit.engine.files import open_regular
 from cockpit.engine.links.link import Link, RemoteError
+from cockpit.engine.links.reading import read_part
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.probes import clean
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
 
 A_NODE = 20 << 20
 """Bytes that are taken from one node, all its files together."""
@@ -49,8 +49,6 @@ A_RUN = 512 << 20
 SNAPSHOTS = 50
 """Moments of one run that are put together, the newest ones."""
 
-_CREDIT = 1 << 20
-_SILENCE_S = 20.0
 _TEXT = 250
 
 
@@ -147,30 +145,11 @@ async def fetch(link: Link, folder: RunFolder, node: NodeEntry) -> int:
         left -= size
         if size > kept.LIMIT or room < 0 or left < 0:
             raise RemoteError("protocol", f"{EVIDENCE}/{name}: more than may be kept", where=node.name)
-        data = await _read(link, place, name, size)
+        data = await read_part(link, place, name, 0, size)
         await asyncio.to_thread(_check, data, node)
         await asyncio.to_thread(depot.add, node, name, data)
         count += 1
     return count
-
-
-async def _read(link: Link, place: str, name: str, size: int) -> bytes:
-    stream = await link.stream(verbs.Read(place, name, 0, _CREDIT, named=True, size=size))
-    data = bytearray()
-    try:
-        parts = stream.parts()
-        while True:
-            item, more = await asyncio.wait_for(anext(parts), _SILENCE_S)
-            if item.offset != len(data) or len(data) + len(more) > size:
-                raise RemoteError("protocol", f"sent another part of {name} than asked for", where=link.node)
-            data += more
-            await stream.credit(len(more))
-    except StopAsyncIteration:
-        return bytes(data)
-    except (TimeoutError, asyncio.TimeoutError):
-        raise LinkError(f"no answer within {_SILENCE_S:g} s", where=link.node) from None
-    finally:
-        await stream.close()
 
 
 def _check(data: bytes, node: NodeEntry) -> None:
@@ -300,6 +279,19 @@ def lacking(folder: RunFolder, model: RunModel) -> list[str]:
         if entry.name in model.nodes
         and {fact.file for _, fact in model.nodes[entry.name].evidence} - set(depot.names(entry))
     ]
+
+
+def amiss(
+    folder: RunFolder, model: RunModel, asked: Iterable[str], errors: Mapping[str, CockpitError]
+) -> list[str]:
+    """Why evidence that nodes say to have kept is not here, a sentence for each node.
+
+    :param asked: nodes that it was fetched from
+    :param errors: what :func:`gather` said of them
+    """
+    told = [f"{name}: its evidence cannot be had: {errors[name].what}" for name in sorted(errors)]
+    absent = {*lacking(folder, model)} & {*asked} - errors.keys()
+    return told + [f"{name}: its run record names evidence that is not there" for name in sorted(absent)]
 
 
 def none_of(folder: RunFolder, model: RunModel) -> str:

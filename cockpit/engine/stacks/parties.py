@@ -23,8 +23,8 @@ from cockpit.engine.run.foreign_jobs import job_on
 from cockpit.engine.run.join import pool_for, recorded
 from cockpit.engine.stacks import saved
 from cockpit.engine.stacks.ask import RankProcess
-from cockpit.engine.stacks.evidence import gather, lacking
-from cockpit.errors import CockpitError, Exit
+from cockpit.engine.stacks.evidence import amiss, gather, lacking
+from cockpit.errors import CockpitError, Exit, ManyErrors
 
 
 class RunParty:
@@ -137,14 +137,25 @@ async def open_run(folder: RunFolder, roll: Roll | None = None) -> AsyncIterator
         pool.roll.call(asked)
         model, errors = await now()
         if model.over:
-            await gather(folder, model, pool.lend, lacking(folder, model))
+            unseen = await _fetched(folder, model, pool)
             kept = saved.newest(folder.path / "stacks")
             hint = f"cockpit stacks {quote(str(kept))}" if kept else f"cockpit logs {quote(folder.name)}"
             what = f"the run has ended: {endings(model)}"
-            raise CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
+            over = CockpitError(what, where=folder.name, hint=f"see: {hint}", code=Exit.NODE_UNFIT)
+            raise ManyErrors([over, *unseen]) if unseen else over
         if errors and len(errors) == len(asked):
             raise next(iter(errors.values()))
         yield RunParty(manifest, model, pool.lend, again)
+
+
+async def _fetched(folder: RunFolder, model: RunModel, pool: LinkPool) -> list[CockpitError]:
+    """Fetch what the nodes of a run that is over have kept; why some of it is not here."""
+    wanted = lacking(folder, model)
+    try:
+        _, errors = await gather(folder, model, pool.lend, wanted)
+    except CockpitError as error:
+        return [error]
+    return [CockpitError(text) for text in amiss(folder, model, wanted, errors)]
 
 
 class JobParty:

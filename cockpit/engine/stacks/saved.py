@@ -150,6 +150,12 @@ def new_folder(root: Path, snapshot: Snapshot) -> Path:
         raise CockpitError(f"cannot make a folder: {error.strerror}", where=str(root)) from None
 
 
+def writable(root: Path) -> bool:
+    """Whether this user may make folders below ``root``, which need not be there yet."""
+    there = next((path for path in (root, *root.parents) if path.exists()), root)
+    return os.access(there, os.W_OK | os.X_OK)
+
+
 def save(snapshot: Snapshot, folder: Path) -> None:
     """Write all files of a snapshot; each is whole or as it was before.
 
@@ -225,7 +231,9 @@ def _opened(head: _Head) -> Snapshot:
     ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
     more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives}
     more |= {"problems": head.problems, "by_nodes": head.by_nodes}
-    more["stood"] = head.stood
+    # Nobody has stood still since a time that was still to come.
+    begun = samples[0].at if samples else 0.0
+    more["stood"] = {rank: at for rank, at in head.stood.items() if rank in ranks and at <= begun}
     return Snapshot(head.name, head.title, head.run, ranks, samples, head.options, **more)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cockpit.base.shell import quote
 from cockpit.base.stacks.dump import Dump
@@ -24,6 +25,8 @@ from cockpit.engine.stacks.ask import Ask, Party, RankProcess
 from cockpit.engine.stacks.probes import PROBES, clean
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError
+
+T = TypeVar("T")
 
 EARLIER_S = 3600.0
 """A look before this one counts if it is no older: a person looks, thinks, and looks again."""
@@ -42,6 +45,49 @@ class More(Protocol):
     async def look_closer(self, sampler: Sampler) -> None:
         """Look once more at the ranks of which more would tell for whom they wait."""
         ...
+
+
+class _InTurn:
+    """Runs functions in a thread, one after the other: all that wait in one visit.
+
+    A visit to a thread costs some milliseconds while the loop has much to draw, and a thousand nodes answer
+    at once.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._visits: asyncio.Task[None] | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """What it returns, or raises."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((function, done))
+        if self._visits is None:
+            self._visits = asyncio.create_task(self._visit())
+        return await done
+
+    async def _visit(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            outcomes = await asyncio.to_thread(_outcomes, [function for function, _ in waiting])
+            for (_, done), (result, error) in zip(waiting, outcomes, strict=True):
+                if done.cancelled():
+                    continue
+                if error is not None:
+                    done.set_exception(error)
+                else:
+                    done.set_result(result)
+        self._visits = None
+
+
+def _outcomes(functions: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | None]]:
+    found: list[tuple[Any, Exception | None]] = []
+    for function in functions:
+        try:
+            found.append((function(), None))
+        except Exception as error:
+            found.append((None, error))
+    return found
 
 
 class Sampler:
@@ -75,7 +121,7 @@ class Sampler:
         self._used = [0]
         """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
         # One at a time: computing threads keep the loop waiting, and each takes memory.
-        self._unpacking = asyncio.Lock()
+        self._thread = _InTurn()
 
     @property
     def busy(self) -> bool:
@@ -293,8 +339,7 @@ class Sampler:
         :raises RemoteError: it is no such part
         """
         before = room.used
-        async with self._unpacking:
-            dumps, why = await asyncio.to_thread(self._probe.decode, data, wanted, room)
+        dumps, why = await self._thread.run(partial(self._probe.decode, data, wanted, room))
         if any(one is sample for one in self.snapshot.samples[-1:]):
             self._used[-1] += room.used - before
         sample.dumps.update(dumps)

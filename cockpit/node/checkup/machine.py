@@ -9,6 +9,7 @@ import resource
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import openfiles, verbs
+from cockpit.base.gate import SIZE
 from cockpit.node import cgroups, private_folder, procfs, users
 from cockpit.node.checkup.within import Silent, within
 
@@ -146,10 +147,10 @@ def _disk(role: str, path: str, mounts: Dict[str, str]) -> Optional[Dict[str, An
         "role": role,
         "path": path,
         "type": mounts.get(real, "")[:100],
-        "total_bytes": room.f_blocks * room.f_frsize,
-        "free_bytes": room.f_bavail * room.f_frsize,
-        "inodes": room.f_files,
-        "inodes_free": room.f_favail,
+        "total_bytes": SIZE.nearest(room.f_blocks * room.f_frsize),
+        "free_bytes": SIZE.nearest(room.f_bavail * room.f_frsize),
+        "inodes": SIZE.nearest(room.f_files),
+        "inodes_free": SIZE.nearest(room.f_favail),  # CephFS says 2**64 - 1
         "writable": os.access(place, os.W_OK | os.X_OK),
     }
 

@@ -128,7 +128,9 @@ def _listener(number: int) -> socket.socket:
 
 def _resolved(name: str) -> List[str]:
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        # As bytes: for text, Python loads all that it knows of names in other scripts.
+        asked = name.encode("ascii") if name.isascii() else name
+        found = socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
         return []
     return sorted({str(info[4][0]) for info in found})[:256]

@@ -23,6 +23,8 @@ MEASURED_S, MEASURED = 0.3, 16
 SPARE_S = 2.0
 """A rank gives up by itself so long before it is killed: then it says why."""
 
+NEVER = float("inf")
+
 
 def die_with(parent: int) -> None:
     """End when the parent does, whatever happens to it."""
@@ -113,8 +115,8 @@ def serve(commands: int, replies: int) -> None:
         waited: Dict[int, Optional[Rank]] = {orders.number: None}
         for each in ranks.values():
             waited.update({number: each for number in (each.reports.number, each.said) if number not in mute})
-        due = min([each.deadline for each in ranks.values()], default=None)
-        timeout = None if due is None else max(0.0, due - time.monotonic())
+        due = min([each.deadline for each in ranks.values()], default=NEVER)
+        timeout = None if due == NEVER else max(0.0, due - time.monotonic())
         for number in select.select(list(waited), [], [], timeout)[0]:
             rank = waited[number]
             if rank is None:
@@ -144,7 +146,7 @@ def serve(commands: int, replies: int) -> None:
                     send(replies, n=rank.number, **report)
         for late in ranks.values():
             if time.monotonic() >= late.deadline:
-                late.deadline = float("inf")
+                late.deadline = NEVER
                 send(replies, n=late.number, over=True, error="no end within its time")
 
 

@@ -43,7 +43,12 @@ _UNREAD = "to a pipe that no process of this user reads"
 _DAEMON = re.compile(r"orted|prted|hydra_")
 """Programs that pass on what their node's ranks write to mpirun, elsewhere."""
 
-_TERMINALS = re.compile(r"mpirun|mpiexec|orterun|prterun|script\Z|" + _DAEMON.pattern)
+_MPI = re.compile(r"mpirun|mpiexec|orterun|prterun|" + _DAEMON.pattern)
+
+_RANK_FILE = re.compile(r"/rank\.([0-9]{1,6})/std(?:out|err)\Z")
+"""What ``mpirun --output-filename`` calls the files of a rank (Open MPI 4)."""
+
+_TERMINALS = re.compile(r"script\Z|" + _MPI.pattern)
 """Programs that write on what they read from terminals that they make; others have them for a person."""
 
 
@@ -99,6 +104,8 @@ class _Search:
         self._speaks: Dict[int, List[int]] = {}
         """Launchers that write what ranks elsewhere write, with those."""
         self._readers: Optional[Dict[int, List[Tuple[int, int]]]] = None
+        self._made: Dict[int, Dict[int, List[_Place]]] = {}
+        """By daemon of mpirun, the files that it has made for each rank."""
 
     def told(self) -> Dict[str, Any]:
         for one in self._launchers.values():
@@ -125,9 +132,12 @@ class _Search:
     def rank(self, target: Target) -> None:
         """Look at what a rank has open, and who started it."""
         reasons = []
-        found = False
         self._leaves = []
-        for fd in (1, 2):
+        kept = self._kept(target)
+        for place in kept:
+            self._add(place, [target.rank])
+        found = bool(kept)
+        for fd in () if found else (1, 2):
             places, why = self._ends(target.pid, fd, 0)
             for place in places:
                 self._add(place, [target.rank])
@@ -135,7 +145,7 @@ class _Search:
             if why and why not in reasons:
                 reasons.append(why)
         if not found:
-            self._why[target.rank] = "writes " + ", its errors ".join(reasons)
+            self._why[target.rank] = "writes " + " and its errors ".join(reasons)
         if self._leaves:
             self._passed.add(target.rank)
         self._called([target.rank])
@@ -143,6 +153,20 @@ class _Search:
         above = launchers.launcher(target.pid)
         if above is not None:
             self._started(above, [target.rank])
+
+    def _kept(self, target: Target) -> List[_Place]:
+        """The files of this rank that mpirun's ``--output-filename`` makes, in the daemon above the rank."""
+        daemon = next((one.pid for one in launchers.above(target.pid) if _MPI.match(one.name)), 0)
+        if daemon not in self._made:
+            self._made[daemon] = {}
+            for fd in _descriptors(daemon) if daemon else ():
+                path = "/proc/%d/fd/%d" % (daemon, fd)
+                link = procfs.link(path)
+                name = _RANK_FILE.search(link)
+                if name is not None and os.path.isfile(path) and writes(daemon, fd):
+                    place = _Place(daemon, fd, os.stat(path), link, False)
+                    self._made[daemon].setdefault(int(name[1]), []).append(place)
+        return self._made[daemon].get(target.rank, [])
 
     def _called(self, ranks: Sequence[int]) -> None:
         """Note the connections by which the output of these ranks, or of their launcher, leaves."""
@@ -157,9 +181,7 @@ class _Search:
             several = False
             places, why = self._by_srun(pid)
             if not places:
-                self._why.update(
-                    dict.fromkeys(ranks, "writes to srun (pid %d), which writes %s" % (pid, why))
-                )
+                self._why.update(dict.fromkeys(ranks, "writes " + _through("srun", pid, why)))
         else:
             several = _has_several(pid)
             places = [] if several else [place for fd in (1, 2) for place in self._ends(pid, fd, 0)[0]]
@@ -236,7 +258,7 @@ class _Search:
         process = procfs.stat(readers[0][0])
         if process is None:
             return [], _UNREAD
-        return self._by(process, depth, "a pipe")
+        return self._by(process, depth)
 
     def _through_terminal(self, pid: int, link: str, depth: int) -> Tuple[List[_Place], str]:
         """The files to which a launcher passes on what it reads from a terminal that it has made: mpirun."""
@@ -245,10 +267,10 @@ class _Search:
             if _TERMINALS.match(above.name) and any(
                 _is_master(above.pid, fd, int(number)) for fd in _descriptors(above.pid)
             ):
-                return self._by(above, depth, "a terminal")
+                return self._by(above, depth)
         return [], ""
 
-    def _by(self, process: procfs.Stat, depth: int, what: str) -> Tuple[List[_Place], str]:
+    def _by(self, process: procfs.Stat, depth: int) -> Tuple[List[_Place], str]:
         """The files to which a process passes on what it reads."""
         reader, name = process.pid, process.name
         found: List[_Place] = []
@@ -260,7 +282,7 @@ class _Search:
             why = why or reason
         if not found and _DAEMON.match(name):
             self._leaves.append(())
-        return found, "" if found else "to %s of %s (pid %d), which writes %s" % (what, name, reader, why)
+        return found, "" if found else _through(name, reader, why)
 
     def _written(self, pid: int, name: str) -> List[int]:
         """The descriptors that a process which reads a pipe may pass it on by."""
@@ -283,7 +305,8 @@ class _Search:
         if daemon.name.startswith("sshd"):
             ends = _variable(pid, b"SSH_CONNECTION").decode("ascii", "replace").split()
             self._leaves.append(_caller(ends))
-            return [], "over ssh to %s" % (ends[0] if ends else "another machine")
+            where = ends[0] if ends else "another machine"
+            return [], "over ssh to %s; to have it here, attach on that machine" % where
         return self._through_srun(pid)
 
     def _through_srun(self, pid: int) -> Tuple[List[_Place], str]:
@@ -299,7 +322,7 @@ class _Search:
             hint = "to have it here, attach on that machine, or start it with srun --output=FILE"
             return [], "to srun at %s; %s" % (host, hint)
         places, why = self._by_srun(here)
-        return places, "" if places else "to srun (pid %d), which writes %s" % (here, why)
+        return places, "" if places else _through("srun", here, why)
 
     def _by_srun(self, pid: int) -> Tuple[List[_Place], str]:
         """The files to which srun writes what its tasks do."""
@@ -322,6 +345,12 @@ class _Search:
                     if link[:6] == "pipe:[" and not writes(pid, fd):
                         self._readers.setdefault(int(link[6:-1]), []).append((pid, fd))
         return self._readers.get(inode, [])
+
+
+def _through(name: str, pid: int, why: str) -> str:
+    """Where something gets by a process that passes it on."""
+    word, _, rest = why.partition(" ")
+    return "through %s (pid %d) %s" % (name, pid, "and " + rest if word == "through" else why)
 
 
 def writes(pid: int, fd: int) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from contextlib import suppress
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from cockpit.base import verbs
 from cockpit.base.fields import Opened
@@ -13,6 +14,7 @@ from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call
 from cockpit.node.jobs.outputs import is_ours, writes
 from cockpit.node.run.follow import BATCH, BEAT_S, BULK, BUSY_S, IDLE_S
+from cockpit.node.users import name as user_name
 
 
 def watch(call: Call) -> Dict[str, Any]:
@@ -24,7 +26,8 @@ def watch(call: Call) -> Dict[str, Any]:
     are sent from their start again; ``trouble`` {number: why it cannot be read}.
     """
     asked = call.asked(verbs.Watch)
-    files = [_File(one) for one in asked.files]
+    users = _users(asked)
+    files = [_File(one, users) for one in asked.files]
     last = 0.0
     turn = 0
     try:
@@ -79,7 +82,7 @@ def _batch(files: List[_File], room: int, turn: int) -> Tuple[List[Tuple[int, in
 class _File:
     """A file of a job, kept open: its process may end, and its name may go to another."""
 
-    def __init__(self, asked: Opened) -> None:
+    def __init__(self, asked: Opened, users: Set[int]) -> None:
         self.number = asked.number
         self.offset = asked.offset
         self.size = 0
@@ -88,9 +91,9 @@ class _File:
         self._looked = 0.0
         self._open: Optional[int] = None
         try:
-            self._open = _opened(asked)
+            self._open = _opened(asked, users)
         except OSError as error:
-            self.trouble = "%s cannot be read: %s" % (asked.path, error.strerror or error)
+            self.trouble = _why_not(asked, users, error)
 
     @property
     def behind(self) -> int:
@@ -139,26 +142,46 @@ class _File:
         self._open = None
 
 
-def _opened(one: Opened) -> int:
+def _users(asked: verbs.Watch) -> Set[int]:
+    """The ids of this user, and of those whose ranks are watched."""
+    found = {os.geteuid()}
+    for one in asked.targets:
+        if procfs.alive(one.pid, one.ticks):
+            with suppress(OSError):
+                found.add(os.stat("/proc/%d" % one.pid).st_uid)
+    return found
+
+
+def _why_not(one: Opened, users: Set[int], error: OSError) -> str:
+    """Why a file cannot be read: to whom it is closed."""
+    others = sorted(users - {os.geteuid()})
+    if isinstance(error, PermissionError) and others:
+        return "only %s can read %s" % (" or ".join(map(user_name, others)), one.path)
+    return "%s cannot be read: %s" % (one.path, error.strerror or error)
+
+
+def _opened(one: Opened, users: Set[int]) -> int:
     """A descriptor of the very file that was asked for.
 
     While its process lives it is opened through that, whatever its name is by now, and only if the process
-    may write to it; later by its name.
+    may write to it; later, or if the process is another user's, by its name.
 
+    :param users: whose it may be: an inode whose file is gone may be a stranger's by now
     :raises OSError: it is not there, may not be read, or is something else
     """
     path = "/proc/%d/fd/%d" % (one.pid, one.fd)
-    living = is_ours(one.pid, one.ticks) and writes(one.pid, one.fd) and _is(os.stat(path), one)
-    if living:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    else:
-        number = safefiles.opened(one.path)
+    living = None
+    if is_ours(one.pid, one.ticks) and writes(one.pid, one.fd):
+        with suppress(OSError):  # it ends at this moment
+            if _is(os.stat(path), one):
+                living = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    number = safefiles.opened(one.path) if living is None else living
     info = os.fstat(number)
-    mine = living or os.geteuid() in (0, info.st_uid)
-    if mine and _is(info, one):
+    theirs = living is not None or os.geteuid() == 0 or info.st_uid in users
+    if theirs and _is(info, one):
         return number
     os.close(number)
-    raise OSError("another file has its name" if mine else "it is another user's")
+    raise OSError("another file has its name" if theirs else "it is another user's")
 
 
 def _is(info: os.stat_result, one: Opened) -> bool:

@@ -8,7 +8,8 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from cockpit.base import record, verbs
-from cockpit.node import cgroups, procfs, safefiles
+from cockpit.base.gate import SIZE
+from cockpit.node import procfs, rooms, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
 from cockpit.node.measure.progress import Rings
@@ -70,7 +71,7 @@ class _Sampler:
         free = whole = None
         try:
             disk = os.statvfs(self._folder)
-            free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+            free, whole = (SIZE.nearest(blocks * disk.f_frsize) for blocks in (disk.f_bavail, disk.f_blocks))
         except OSError as error:
             if not self._targets:
                 raise NodeError("gone", "run folder %s: %s" % (self._folder, error.strerror)) from None
@@ -189,7 +190,7 @@ def _memory(
     for rank, process in processes.items():
         groups.setdefault(procfs.contents("/proc/%d/cgroup" % process.pid), []).append(rank)
     for ranks in groups.values():
-        for room in cgroups.rooms(str(processes[ranks[0]].pid), total):
+        for room in rooms.rooms(str(processes[ranks[0]].pid), total):
             sizes = {"of": room.path, "used_bytes": room.used, "limit_bytes": room.limit, "ranks": []}
             found.setdefault(room.path, sizes)["ranks"] += ranks
     return list(found.values())[:LIMITS]

@@ -19,6 +19,7 @@ from cockpit.base.gate import (
     Maybe,
     Whole,
     bound,
+    maybe,
     plain,
     read,
 )
@@ -73,6 +74,7 @@ class End:
     maxrss_kb: int = bound(COUNT)
     utime_s: float = bound(SECONDS)
     stime_s: float = bound(SECONDS)
+    oom_kills: Optional[int] = maybe(COUNT)
 
     def __post_init__(self) -> None:
         """Refuse an end with neither, or both."""

@@ -155,6 +155,8 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
             events.append(dict(end.told(), e="rank_exited"))
         elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start.pid, start.ticks):
             why = "it ended while neither its wrapper nor the supervisor lived"
+            if facts["boot_id"] != procfs.boot_id():
+                why = "its node was rebooted, and nobody saw how it ended"
             events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
     if unseen:
         events += _unseen(folder, facts, unseen)

@@ -27,13 +27,15 @@ class Limits:
     :param steps: so many usual steps without one; the longer of the two counts
     :param idle_s: without a byte in any log and with no rank busy, where steps are not known
     :param quiet_s: without a byte in any log, however busy: waiting for others may keep a core busy
-    :param every_s: between two times that evidence is kept; while nothing moves, twice as long each time
+    :param again_s: from the first time that evidence is kept to the second: one look does not tell what moves
+    :param every_s: between two times after that; while nothing moves, twice as long each time
     """
 
     after_s: float = 30.0
     steps: float = 6.0
     idle_s: float = 45.0
     quiet_s: float = 300.0
+    again_s: float = 10.0
     every_s: float = 600.0
 
 
@@ -134,14 +136,14 @@ class Stillness:
 
     def due(self, now: float) -> Optional[float]:
         """Since when they stand still, if evidence of that is to be kept now."""
-        if self._kept_at is not None and now - self._kept_at < max(self._limits.every_s, self._gap_s):
+        if self._kept_at is not None and now - self._kept_at < (self._gap_s or self._limits.every_s):
             return None
         return self.since(now)
 
     def keep(self, now: float) -> None:
         """Evidence is kept, now."""
         self._kept_at = now
-        self._gap_s = self._limits.every_s * 2**self.kept
+        self._gap_s = self._limits.every_s * 2 ** (self.kept - 1) if self.kept else self._limits.again_s
         self.kept += 1
 
     def _moved(self) -> None:

@@ -20,6 +20,8 @@ WRAPPERS_S = 2.0
 """Seconds wrappers and launcher have to record and end by themselves after the ranks were killed."""
 SWEEP_S = 2.0
 """Seconds between SIGTERM and SIGKILL for what a run left behind."""
+SLOW_S = 30.0
+"""Seconds that a process may take to die of a SIGKILL: on a busy node it may wait long for a processor."""
 GIVE_UP_S = 5.0
 """Seconds after the last SIGKILL; whatever still lives then cannot be killed."""
 
@@ -201,8 +203,8 @@ def sweep(
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         for process in found:
             procfs.send(process.pid, process.ticks, number)
-        deadline = time.monotonic() + SWEEP_S
-        while any(procfs.alive(one.pid, one.ticks) for one in found) and time.monotonic() < deadline:
+        began = time.monotonic()
+        while any(_awaited(one, number, time.monotonic() - began) for one in found):
             reap()
             time.sleep(0.02)
         found = left(run, node, above, folder)
@@ -211,6 +213,16 @@ def sweep(
     reap()
     if found and emit:
         emit("survivors", procs=[remains.named(one) for one in found])
+
+
+def _awaited(process: procfs.Stat, number: int, for_s: float) -> bool:
+    """Whether a process lives that has got this signal, and may still end of it."""
+    now = procfs.stat(process.pid)
+    if now is None or now.ticks != process.ticks or now.state in "ZX":
+        return False
+    # Nothing but a wait in the kernel keeps SIGKILL from it.
+    slow = number == signal.SIGKILL and now.state != "D"
+    return for_s < (SLOW_S if slow else SWEEP_S)
 
 
 def left(run: str, node: str, above: int = 0, folder: str = "") -> List[procfs.Stat]:

@@ -15,7 +15,7 @@ import signal
 import time
 
 from cockpit.base import record
-from cockpit.node import procfs
+from cockpit.node import cgroups, procfs
 
 FORWARDED = (
     signal.SIGHUP,
@@ -87,6 +87,7 @@ def main(argv: list[str]) -> int:
     wrapper = os.getpid()
     supervisor = _supervisor()
     _keep_room(folder, record.rank_exit(rank))
+    kills_before = cgroups.oom_kills()
     pid = os.fork()
     if pid == 0:
         _child(command, rank, wrapper, log, user_umask, mask)
@@ -120,6 +121,7 @@ def main(argv: list[str]) -> int:
         "maxrss_kb": usage.ru_maxrss,
         "utime_s": usage.ru_utime,
         "stime_s": usage.ru_stime,
+        "oom_kills": _oom_kills(kills_before) if status else None,
     }
     _write(folder, record.rank_exit(rank), _json(facts))
     if status and not told_to_end:
@@ -353,6 +355,16 @@ def _hold(folder: str, supervisor: tuple[int, int]) -> None:
         if signal.sigtimedwait({*_ENDINGS, RELEASE}, min(left, _LOOK_S)) is not None:
             return
         left = end - time.monotonic()
+
+
+def _oom_kills(before: tuple[str, int]) -> int | None:
+    """How many processes of the rank's cgroup, which is ours too, the kernel has killed for lack of memory.
+
+    :param before: what :func:`cgroups.oom_kills` said before the rank was started
+    :return: None: not known, or we were moved to another cgroup
+    """
+    after = cgroups.oom_kills()
+    return after[1] - before[1] if after[0] and after[0] == before[0] and after[1] >= before[1] else None
 
 
 def _end_like(status: int) -> int:

@@ -209,7 +209,8 @@ class _Look:
             what = "its process has ended"
             return Dump(rank, at, error="gone", what=what)
         below = kernel.children(pid)
-        process = facts.process._replace(children=below)
+        below_s, below_bytes = kernel.work(below)
+        process = facts.process._replace(children=below, below_s=below_s, below_bytes=below_bytes)
         # Only who waits in a futex may wait for another thread.
         slept = kernel.thread_switches(pid) if process.call == "futex" else {}
         seen = self.see(facts, native=wish.native, variables=wish.locals)

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import struct
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from cockpit.node import procfs
 from cockpit.node.stacks import idle
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CHILDREN = 200
 """Processes below one rank that are reported."""
+
+CHILDREN_READ = 64
+"""Of these, as many whose CPU time is read."""
 
 THREADS = 100
 """Threads of one rank whose switches are read."""
@@ -71,10 +74,15 @@ _ON_FD = frozenset(
             "recvmsg",
             "recvmmsg",
         ),
-        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "fstat"),
+        "fstat",
     )
 )
 """Calls whose first argument is a file descriptor."""
+
+_EPOLL = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
+
+AWAITED = 8
+"""Descriptors of one wait that are looked at."""
 
 _PATH_AT = {"open": 0, "stat": 0, "lstat": 0, "openat": 1, "newfstatat": 1, "statx": 1}
 """Calls with a path, and which argument it is."""
@@ -175,7 +183,11 @@ def thread_switches(pid: int) -> Dict[int, int]:
 
 def _io_bytes(pid: int, tid: int) -> int:
     """What a thread has read and written so far; 0 where the kernel does not count that."""
-    told = dict(line.split(": ") for line in _text(pid, "task/%d/io" % tid).splitlines() if ": " in line)
+    return _moved(_text(pid, "task/%d/io" % tid))
+
+
+def _moved(text: str) -> int:
+    told = dict(line.split(": ") for line in text.splitlines() if ": " in line)
     return _number(told.get("rchar", "")) + _number(told.get("wchar", ""))
 
 
@@ -222,6 +234,20 @@ def children(pid: int) -> Tuple[Child, ...]:
                 found.append(Child(number, child.name, child.state))
                 parents.append(number)
     return tuple(found)
+
+
+def work(children: Sequence[Child]) -> Tuple[float, int]:
+    """CPU seconds that processes have used, with those they have waited for, and bytes they have moved.
+
+    Of the first :data:`CHILDREN_READ`: nobody needs to know more than whether some of them are at work.
+    """
+    ticks = moved = 0
+    for child in children[:CHILDREN_READ]:
+        fields = _fields(child.pid)
+        if fields is not None:
+            ticks += sum(map(int, fields[11:15]))
+            moved += _moved(_text(child.pid, "io"))
+    return ticks / _TICKS_A_SECOND, moved
 
 
 def program(pid: int) -> str:
@@ -283,6 +309,8 @@ def _call(pid: int, letter: str, wchan: str, file: str = "syscall") -> Tuple[str
     else:
         call = _WAITS.get(machine, {}).get(number, "syscall %d" % number)
     arguments = [int(word, 16) for word in words[1:7]]
+    if call in _EPOLL:
+        return call, _files(pid, _epolled(pid, arguments[0]))
     if call in _ON_FD:
         return call, _file(pid, arguments[0])
     # A thread in an uninterruptible wait may hold the lock of its memory: a reader would wait with it.
@@ -290,6 +318,9 @@ def _call(pid: int, letter: str, wchan: str, file: str = "syscall") -> Tuple[str
         return call, ""
     if call in ("poll", "ppoll"):
         return call, _polled(pid, arguments[0], arguments[1])
+    if call in ("select", "pselect6"):
+        read = _selected(pid, arguments[0], arguments[1])
+        return call, _files(pid, read or _selected(pid, arguments[0], arguments[2]))
     if call in _PATH_AT:
         return call, _path(pid, arguments[_PATH_AT[call]])
     if call == "wait4" or call == "waitid":
@@ -336,9 +367,25 @@ _ACCEPTS = "00010000"
 
 def _polled(pid: int, address: int, count: int) -> str:
     """What a poll waits for; one entry of struct pollfd is 8 bytes."""
-    count = min(count, 8)
-    data = _memory(pid, address, 8 * count)
-    files = [_file(pid, struct.unpack_from("=i", data, place)[0]) for place in range(0, len(data) - 7, 8)]
+    data = _memory(pid, address, 8 * min(count, AWAITED))
+    return _files(pid, (struct.unpack_from("=i", data, place)[0] for place in range(0, len(data) - 7, 8)))
+
+
+def _selected(pid: int, count: int, address: int) -> List[int]:
+    """The descriptors that are set in a fd_set."""
+    data = _memory(pid, address, (min(count, 1024) + 7) // 8)
+    return [number for number in range(8 * len(data)) if data[number // 8] >> number % 8 & 1]
+
+
+def _epolled(pid: int, number: int) -> List[int]:
+    """The descriptors that an epoll waits for."""
+    lines = _text(pid, "fdinfo/%d" % number).splitlines() if number < 1 << 31 else []
+    return [_number(line.partition(":")[2].strip()) for line in lines if line.startswith("tfd:")]
+
+
+def _files(pid: int, numbers: Iterable[int]) -> str:
+    """What is behind some file descriptors, each once."""
+    files = [_file(pid, number) for number in list(numbers)[:AWAITED] if number >= 0]
     return ", ".join(sorted(set(filter(None, files))))
 
 

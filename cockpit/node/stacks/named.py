@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from cockpit.node import procfs, users
 from cockpit.node.stacks import kernel, launchers
-from cockpit.node.stacks.pythons import is_ours, only_helps, only_wraps
+from cockpit.node.stacks.pythons import is_cockpit, only_helps, only_wraps
 
 COMMAND_LIMIT = 100
 """Characters of a command line in a sentence."""
@@ -43,7 +43,7 @@ def by_pid(pid: int, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Named:
     if os.geteuid() not in (0, owner):
         user = users.name(owner)
         return Named([], "%s is of %s: only %s or root may look at it" % (what, user, user))
-    if _is_cockpit(words):
+    if is_cockpit(words):
         return Named([], "%s is cockpit's own" % what)
     rank = next((one.pid for one in launchers.above(pid) if one.pid in ranks), None)
     if rank is not None:
@@ -73,17 +73,12 @@ def by_words(match: str, stats: Dict[int, procfs.Stat], ranks: Set[int]) -> Name
     for pid, stat in stats.items():
         words = procfs.arguments(pid)
         line = launchers.command_line(words, 2 * 4096)
-        if pattern.search(line) and not _is_cockpit(words) and not only_helps(pid):
+        if pattern.search(line) and not is_cockpit(words) and not only_helps(pid):
             hits[pid] = stat
     # What is above such a program, or a rank, is not meant by the words of what it has started.
     tops = [one for one in hits.values() if not any(each.pid in hits for each in launchers.above(one.pid))]
     free = [one for one in tops if one.pid not in ranks and not _has(one.pid, ranks)]
     return Named([_through(one, stats) for one in free[:MOST]])
-
-
-def _is_cockpit(words: List[bytes]) -> bool:
-    """Whether this is the command line of a cockpit, which has the words too, or of a part of it."""
-    return is_ours(words) or any(os.path.basename(word) == b"cockpit" for word in words[:4])
 
 
 def _has(pid: int, ranks: Set[int]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -26,7 +25,11 @@ BINARY_LIMIT = 256 << 20
 """Bytes of a binary that are taken in, unpacked."""
 
 SEARCH_S = 3.0
-"""Time limit for finding the node's own py-spy: PATH may have folders on a silent server."""
+"""How long the look for the node's own py-spy is waited for, before another one is used: PATH may have
+folders on a silent server."""
+
+SEARCH_LAST_S = 20.0
+"""The same where there is no other one; also the time limit of ``py-spy --version`` on a busy node."""
 
 
 class _Known:
@@ -34,7 +37,24 @@ class _Known:
 
     lock = threading.Lock()
     spy: Optional[str] = None
-    searched = False
+    search: Optional[_Search] = None
+
+
+class _Search:
+    """The look for the node's own py-spy, in its own thread: a call on a silent file server never returns."""
+
+    def __init__(self) -> None:
+        self.found: Optional[str] = None
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        self.found = _own()
+
+    def wait(self, within_s: float) -> Optional[str]:
+        """What it has found by then."""
+        self._thread.join(within_s)
+        return self.found
 
 
 def spy(call: Call) -> Dict[str, Any]:
@@ -52,7 +72,7 @@ def spy(call: Call) -> Dict[str, Any]:
         if call.payload:
             _Known.spy = _take_in(call.payload, wanted)
         elif _Known.spy is None:
-            _Known.spy = _own_once() or (_cached(wanted) if wanted else None)
+            _Known.spy = _searched() or (_cached(wanted) if wanted else None)
         return {"ready": _Known.spy is not None}
 
 
@@ -63,7 +83,7 @@ def ready() -> str:
     """
     with _Known.lock:
         if _Known.spy is None:
-            _Known.spy = _own_once()
+            _Known.spy = _searched(SEARCH_LAST_S)
         if _Known.spy is None:
             raise NodeError("py-spy", "py-spy is not installed on this node", "python3 -m pip install py-spy")
         return _Known.spy
@@ -74,7 +94,7 @@ def kept() -> str:
 
     :raises NodeError: there is none
     """
-    found = _own_once()
+    found = _searched()
     for digest in () if found else _digests():
         found = found or _cached(digest)
     if found is None:
@@ -94,20 +114,12 @@ def _digests() -> List[str]:
     return sorted(times, key=lambda digest: -times[digest])
 
 
-def _own_once() -> Optional[str]:
-    if _Known.searched:
-        return None
-    _Known.searched = True
-    found: List[Optional[str]] = [None]
-
-    def search() -> None:
-        found[0] = _own()
-
-    # In its own thread: a call on a silent file server never returns.
-    thread = threading.Thread(target=search, daemon=True)
-    thread.start()
-    thread.join(SEARCH_S)
-    return found[0]
+def _searched(within_s: float = 0.0) -> Optional[str]:
+    """The node's own py-spy, if it is known by now; the first who asks waits for ``SEARCH_S``."""
+    if _Known.search is None:
+        _Known.search = _Search()
+        within_s = max(within_s, SEARCH_S)
+    return _Known.search.wait(within_s)
 
 
 def _own() -> Optional[str]:
@@ -137,7 +149,7 @@ def _version(path: str) -> Optional[Tuple[int, ...]]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=SEARCH_S,
+            timeout=SEARCH_LAST_S,
             check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -148,6 +160,12 @@ def _version(path: str) -> Optional[Tuple[int, ...]]:
 
 def _place(digest: str) -> str:
     return os.path.join(private_folder.base(), "bin", "py-spy-" + digest[:16])
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib  # it brings OpenSSL: a sixth of an agent's memory, for nothing where the node has a py-spy
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _cached(digest: str) -> Optional[str]:
@@ -162,7 +180,7 @@ def _cached(digest: str) -> Optional[str]:
     except OSError:
         return None
     with os.fdopen(os.dup(number), "rb") as file:
-        if hashlib.sha256(file.read()).hexdigest().startswith(digest):
+        if _sha256(file.read()).startswith(digest):
             found = _tried(_held(number))
             if found is not None:
                 return found
@@ -182,7 +200,7 @@ def _take_in(payload: bytes, digest: str) -> str:
         whole = inflater.eof
     except zlib.error:
         data, whole = b"", False
-    if not whole or hashlib.sha256(data).hexdigest() != digest:
+    if not whole or _sha256(data) != digest:
         raise NodeError("protocol", "the py-spy that arrived is not the one that was announced")
     with contextlib.suppress(OSError):
         _store(data, digest)

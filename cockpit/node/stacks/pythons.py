@@ -58,6 +58,11 @@ def is_ours(words: List[bytes]) -> bool:
     return _is_agent(words)
 
 
+def is_cockpit(words: List[bytes]) -> bool:
+    """Whether this is the command line of a cockpit, which may name a program, or of a part of it."""
+    return is_ours(words) or any(os.path.basename(word) == b"cockpit" for word in words[:4])
+
+
 def _is_agent(words: List[bytes]) -> bool:
     return any(mark in word for word in words[:6] for mark in _AGENTS)
 

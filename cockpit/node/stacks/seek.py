@@ -33,7 +33,7 @@ from cockpit.node import procfs, users
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.stacks import claims, kernel, launchers
 from cockpit.node.stacks.harmless import harmless
-from cockpit.node.stacks.pythons import Pythons, is_ours, only_helps, only_wraps, pythons
+from cockpit.node.stacks.pythons import Pythons, is_cockpit, is_ours, only_helps, only_wraps, pythons
 
 if TYPE_CHECKING:
     from cockpit.node.stacks import infer
@@ -49,6 +49,9 @@ STUCK_S = 0.5
 
 OTHERS = 50
 """How many other people's jobs, and processes that cannot be looked at, are reported."""
+
+PEOPLE = 1000
+"""User ids from this one on are those of people (``UID_MIN`` of login.defs)."""
 
 LEVELS = 10
 """Processes above another person's Python that are looked at."""
@@ -101,7 +104,7 @@ class _Scan(NamedTuple):
 
 
 def seek(call: Call) -> Dict[str, Any]:
-    """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "stuck": […], "machine": …}``.
+    """Ranks here, and jobs of others: ``{"ranks": […], "others": […], "pythons": […], "stuck": […], …}``.
 
     Request: ``run``, ``node`` and ``dir`` (each may be empty): only processes with these tags.
     ``pid`` or ``match``: a Python program that is no rank is taken as the only one of a job; ``why`` says
@@ -109,7 +112,8 @@ def seek(call: Call) -> Dict[str, Any]:
     A rank: ``rank local_rank world_size attempt pid ticks state job {addr port id} net launcher run node
     user python started command above started_by container ns_pid``; ``python`` is empty where none runs (yet)
     below a wrapper, and ``inferred`` says of a rank whose environment is silent how its number was found.
-    Of others, one entry for each user: ``user pid count command``. Stuck are processes that cannot be read
+    Of others, one entry for each user: ``user pid count command``; ``pythons``: of those whose programs show
+    no launcher, and may be ranks all the same. Stuck are processes that cannot be read
     because they wait hard: ``pid name state``. ``machine`` is the same for all names of one machine.
     """
     asked = call.asked(verbs.Seek)
@@ -125,10 +129,12 @@ def seek(call: Call) -> Dict[str, Any]:
         if asked.pid or asked.match:
             named, why = _named(asked, found, ranks)
             ranks = _sorted([*ranks, *named])
+    others, programs = ([], []) if run else _others(scan.refused)
     return {
         "ranks": ranks[:RANKS_A_NODE],
         "why": why,
-        "others": [] if run else _others(scan.refused),
+        "others": others,
+        "pythons": programs,
         "stuck": list(_stuck(scan.stuck[:OTHERS])),
         "machine": "%s %s" % (procfs.boot_id(), procfs.link("/proc/self/ns/pid")),
     }
@@ -530,18 +536,39 @@ def _started(ticks: int) -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _others(refused: List[int]) -> List[Dict[str, Any]]:
-    """What looks like a job among the processes of other people, one entry for each of them."""
-    found: Dict[str, Dict[str, Any]] = {}
-    for pid, data in _read_all(refused, "cmdline")[0]:
+_Others = List[Dict[str, Any]]
+
+
+def _others(refused: List[int]) -> Tuple[_Others, _Others]:
+    """What looks like a job among the processes of other people, and other Python programs of people.
+
+    One entry for each of them.
+    """
+    jobs: Dict[str, Dict[str, Any]] = {}
+    programs: Dict[str, Dict[str, Any]] = {}
+    for pid, data in sorted(_read_all(refused, "cmdline")[0]):
         user, words = _user(pid), data.split(b"\0")[:-1]
         # Even our own processes may be closed to us: root could not do more.
-        if user in ("", users.name(os.geteuid())) or not _is_job(pid, words):
+        if user in ("", users.name(os.geteuid())):
             continue
-        command = launchers.command_line(words, COMMAND_LIMIT)
-        entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
-        entry["count"] += 1
-    return sorted(found.values(), key=lambda one: str(one["user"]))[:OTHERS]
+        found = jobs if _is_job(pid, words) else programs if _is_program(pid, words) else None
+        if found is not None:
+            command = launchers.command_line(words, COMMAND_LIMIT)
+            entry = found.setdefault(user, {"user": user, "pid": pid, "count": 0, "command": command})
+            entry["count"] += 1
+    told = ([one for _, one in sorted(each.items())][:OTHERS] for each in (jobs, programs))
+    return next(told), next(told)
+
+
+def _is_program(pid: int, words: List[bytes]) -> bool:
+    """Whether this is a Python that a person runs, and no helper of one: a machine has such daemons too."""
+    try:
+        owner = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return False
+    if owner < PEOPLE or len(words) < 2 or not _PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+        return False
+    return not (is_cockpit(words) or only_helps(pid))
 
 
 def _is_job(pid: int, words: List[bytes]) -> bool:

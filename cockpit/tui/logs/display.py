@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
+from textwrap import wrap
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -62,6 +64,7 @@ class LogDisplay(Widget):
         & > .log-view--pill { color: $key; text-style: bold reverse; }
     }
     """
+    DEFAULT_CLASSES = "pane"
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "log-view--time",
         "log-view--label",
@@ -407,7 +410,9 @@ class LogDisplay(Widget):
             return ["stopped, no line found so far"]
         if self.filter:
             return [f"no line matches /{self.filter}/ · {self.back_key} clears"]
-        return ["no output yet", *self.empty_text.splitlines()]
+        width = max(1, self.size.width)
+        why = (wrap(line, width, break_on_hyphens=False) for line in self.empty_text.splitlines())
+        return ["no output yet", *chain.from_iterable(why)]
 
     # What is new, and the status
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from functools import lru_cache
+from itertools import groupby, islice, pairwise
+from statistics import median
 
 from rich.cells import cell_len
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.pace.heat import Heat, Window
+from cockpit.core.pace.heat import STALL, Heat, Window
 from cockpit.core.pace.pace import EXCESS, Pace
-from cockpit.core.pace.rows import Row, rows
+from cockpit.core.pace.rows import Pair, Row, pairs, rows
+from cockpit.core.pace.said import resumed
 from cockpit.tui.look.curve import curve
-from cockpit.tui.look.units import number_text
+from cockpit.tui.look.units import number_text, span_text
 from cockpit.tui.pace import map_lines as parts
 from cockpit.tui.pace.map_lines import Frame
 from cockpit.tui.pace.table import COLUMNS, columns_for, heading, seconds
@@ -54,6 +57,9 @@ STRETCHES: Mapping[float | None, str] = {
 POINTS = 4
 """Steps for each column that a curve is drawn from; of more, some are left out."""
 
+BEFORE = 20
+"""Values of which the median says how it was before."""
+
 STEP_TIME = "step time"
 THROUGHPUT = {"tokens_s": "tokens/s", "samples_s": "samples/s"}
 HIGHEST = 4
@@ -71,11 +77,13 @@ class Sight:
     :param nodes: the ranks of each node
     :param chosen: the rank under the cursor
     :param now: unix seconds; of a recorded run, when it ended
-    :param every: a row for each rank
+    :param every: a row for each rank, or as near to that as there is room for
     :param stretch: how much of the past, one of :data:`STRETCHES`
     :param plain: shades instead of colours
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
+    :param saves: when logs named a checkpoint, unix seconds
+    :param left: seconds until the last step, as the log says; None: not known, or the run is over
     """
 
     pace: Pace
@@ -89,6 +97,8 @@ class Sight:
     ascii_only: bool = False
     missing: frozenset[int] = frozenset()
     stalled: bool = False
+    saves: Sequence[float] = ()
+    left: float | None = None
 
 
 EMPTY = (
@@ -106,6 +116,12 @@ LAG = (
 """What is said of it below the map, where there is room for it."""
 
 
+SINCE_START = (
+    "steps since the program started: the log counts further, as after a resume",
+    "steps since the program started",
+)
+
+
 def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
@@ -113,9 +129,14 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     tall = _tall(sight, height)
     late = (*sight.pace.slow(), *sight.pace.late())
     apart = [*sorted(sight.missing), *(one.rank for one in late), *sight.pace.lagging()]
-    about_lag = [text for text in LAG if sight.pace.lags and height >= LOW and len(text) < width][:1]
+    about_lag = [text for text in _about(sight) if height >= LOW and len(text) < width][:1]
     room = height - sum(tall.values()) - 2 - len(about_lag)
-    found = rows(sight.nodes, frozenset(apart), max(3, room), every=sight.every)
+    found = _found(sight, frozenset(apart), max(3, room))
+    if sight.every and len(tall) > 1 and any(len(pair) > 1 for _, pair in found):
+        # Lines for ranks are worth more here than curves.
+        tall = {STEP_TIME: 2}
+        room = height - 4 - len(about_lag)
+        found = _found(sight, frozenset(apart), max(3, room))
     spare = max(0, room - len(found)) // max(1, len(tall))
     tall = {name: min(HIGHEST, lines + spare) for name, lines in tall.items()}
     frame = _frame(sight, width, found)
@@ -133,10 +154,40 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     ]
 
 
-def _frame(sight: Sight, width: int, found: Sequence[Row]) -> Frame:
-    names = max((cell_len(row.name) for row in found), default=0)
-    widest = max((len(row.ranks_text) for row in found), default=0)
-    label = min(parts.LABELS, width // 4, max(len(STEP_TIME) + 2, names + widest + 3))
+def _about(sight: Sight) -> Sequence[str]:
+    """What is said below the map, in many words and in few."""
+    if sight.pace.lags:
+        return LAG
+    return SINCE_START if resumed(sight.pace, sight.metrics.latest.step) else ()
+
+
+def _found(sight: Sight, apart: Collection[int], room: int) -> Sequence[tuple[Row, Pair]]:
+    # Only colours can tell two rows of one line apart.
+    shared = sight.every and not sight.plain and not sight.ascii_only
+    nodes = tuple((node, tuple(ranks)) for node, ranks in sight.nodes.items())
+    return _rows_of(nodes, frozenset(apart), room, sight.every, shared)
+
+
+# Which ranks share a line changes seldom, and is drawn twice a second.
+@lru_cache(maxsize=8)
+def _rows_of(
+    nodes: tuple[tuple[str, tuple[int, ...]], ...],
+    apart: frozenset[int],
+    room: int,
+    every: bool,
+    shared: bool,
+) -> Sequence[tuple[Row, Pair]]:
+    """The lines of the map: all that is in each, and the one or two rows that it shows."""
+    if shared:
+        found = pairs(dict(nodes), apart, room)
+    else:
+        found = [(row,) for row in rows(dict(nodes), apart, room, every=every)]
+    return [(pair[0].with_next(pair[1]) if len(pair) > 1 else pair[0], pair) for pair in found]
+
+
+def _frame(sight: Sight, width: int, found: Sequence[tuple[Row, Pair]]) -> Frame:
+    widest = max((cell_len(row.name) + len(row.ranks_text) for row, _ in found), default=0)
+    label = min(parts.LABELS, width // 3, max(len(STEP_TIME) + 2, widest + 3))
     shown = columns_for(width, lag=sight.pace.lags)
     room = width - label - 1 - sum(COLUMNS[name] for name in shown)
     room = max(1, room)
@@ -157,7 +208,7 @@ def _wide(sight: Sight, columns: int) -> float:
 
 
 def _heading(sight: Sight, frame: Frame) -> Line:
-    notes = [*parts.slowing(sight.pace, frame), *parts.pauses(sight.pace, frame)]
+    notes = [*parts.slowing(sight.pace, frame), *parts.pauses(sight.pace, frame, sight.saves)]
     if sight.stalled:
         notes = [*parts.stopping(sight.pace, frame), *notes]
     warns = sight.stalled or bool(sight.pace.slow() or sight.pace.late())
@@ -199,10 +250,41 @@ def _curves(sight: Sight, frame: Frame, tall: Mapping[str, int]) -> Iterator[Lin
 
 
 def _series(sight: Sight, frame: Frame, name: str) -> _Curve:
-    values = _binned(sight.metrics.series(name), frame)
+    points = sight.metrics.series(name)
+    values = _binned(points, frame)
     newest = next((value for value in reversed(values) if value is not None), None)
-    said = () if newest is None else ((Piece(f" {number_text(newest)}", "title"),),)
+    said: list[tuple[Piece, ...]] = []
+    if newest is not None:
+        said.append((Piece(f" {number_text(newest)}", "title"),))
+        said += _before(sight.pace, points, newest) if name in THROUGHPUT else ()
     return _Curve(THROUGHPUT.get(name, name), values, (), said)
+
+
+def _before(pace: Pace, points: Sequence[tuple[float, float]], newest: float) -> Iterator[tuple[Piece, ...]]:
+    """How much it was until a rank became slow, if that was more."""
+    for one in pace.slow()[:1]:
+        first = pace.apart_since(one.rank)
+        step = pace.step(first)
+        until = -math.inf if step is None else step.typical_end - step.typical_span
+        some = [value for at, value in points if at <= until][-BEFORE:]
+        if some and median(some) >= newest * (1 + EXCESS):
+            yield (Piece(f" {number_text(median(some))} until {first:,}", "label"),)
+
+
+def _without(sight: Sight) -> Iterator[tuple[Piece, ...]]:
+    """How long it would last if the slow ranks worked like the slowest of the others."""
+    pace, slow = sight.pace, {one.rank for one in sight.pace.slow()}
+    usual = pace.usual()
+    if not slow or not usual or not pace.works or sight.left is None or sight.stalled:
+        return
+    works = {rank: work for rank in pace.steps.ranks if (work := pace.of(rank).work) is not None}
+    rest = [work for rank, work in works.items() if rank not in slow]
+    if not rest or not slow & works.keys():
+        return
+    saved = max(works[rank] for rank in slow & works.keys()) - max(rest)
+    if EXCESS * usual <= saved < usual:
+        whom = f"rank {min(slow)}" if len(slow) == 1 else f"{len(slow)} slow ranks"
+        yield (Piece(f" {span_text(sight.left * (1 - saved / usual))} left without {whom}", "label"),)
 
 
 def _step_time(sight: Sight, frame: Frame) -> _Curve:
@@ -234,25 +316,35 @@ def _step_time(sight: Sight, frame: Frame) -> _Curve:
         if bucket.excess >= EXCESS:
             worst.append((bucket.until, bucket.middle * (1 + bucket.excess)))
     usual = next((value for _, value in middle if not math.isnan(value)), None)
-    said = []
+    said: list[tuple[Piece, ...]] = []
     if newest is not None and newest[0] >= middle[0][1] * (1 + EXCESS):
         rank = sight.pace.steps.ranks[newest[1]]
         which = "latest" if sight.pace.lags else "slowest"
         said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(f" {which}, rank {rank}", "label")))
     if usual is not None:
         said.append((Piece(f" {about}{seconds(usual)}", "title"), Piece(" median rank", "label")))
+    said += _without(sight)
     name = "enqueueing" if sight.pace.lags else "work" if works else STEP_TIME
     return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
 
 
 def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float | None]:
-    """Two values for each column: of the last point in it, and of those before it where steps are long."""
+    """Two values for each column: of the last point in it, and back to the one before unless that is far."""
     window = frame.window
     half = window.wide / 2
     values: list[float | None] = [None] * (2 * window.columns)
+    gaps = [later - at for (at, _), (later, _) in pairwise(points) if later > at >= window.since]
+    usual = median(gaps) if gaps else 0.0
+    before = -math.inf
     for at, value in points:
+        since = before if 0 < at - before <= STALL * usual else at - usual
+        before = at
         place = int((at - window.since) // half)
-        if 0 <= place < len(values) and math.isfinite(value):
+        if place < 0 or not math.isfinite(value):
+            continue
+        for each in range(max(0, int((since - window.since) // half) + 1), min(place, len(values))):
+            values[each] = value if values[each] is None else values[each]
+        if place < len(values):
             values[place] = value
     return values
 
@@ -276,7 +368,14 @@ def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
 
 
 def _laid(under: str, over: str, columns: int) -> Iterator[Piece]:
-    """Two curves in one line: where both have dots, the one above."""
+    """Two curves in one line: where both have something, in the colour of the one above."""
     both = zip(under.ljust(columns), over.ljust(columns), strict=True)
     for above, run in groupby(both, key=lambda pair: pair[1] != " "):
-        yield Piece("".join(pair[above] for pair in run), "pace-slow" if above else "spark")
+        yield Piece("".join(_merged(*pair) for pair in run), "pace-slow" if above else "spark")
+
+
+def _merged(under: str, over: str) -> str:
+    """A cell with the dots of two; of other signs the one above."""
+    if over == " ":
+        return under
+    return chr(ord(under) | ord(over)) if "⠀" <= under <= "⣿" and "⠀" <= over <= "⣿" else over

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from cockpit.core.pace.heat import NO_STEP, STALL, Window
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.rows import Row
+from cockpit.core.pace.rows import Pair, Row
 from cockpit.core.text import one_line
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.pace.table import table, told
@@ -20,13 +20,19 @@ from cockpit.tui.panes.text_pane import Line, Piece
 
 DAY_S = 86400.0
 CELL = "▇"
+HALF = "▀"
+"""A cell of one row, and one of two rows that share a line."""
+
 SHADES, ASCII_SHADES = " ·░▒▓█", " .:+#@"
 """A cell of each level, where there are no colours."""
 
 LONGEST = len(SHADES) - 1
 """The level of what takes longest."""
-PAUSES = 40
-"""Steps that began late that are looked for, the newest ones."""
+PAUSES = 100
+"""Labels of steps that began late, of the newest ones, two or three of each: as many as one can read."""
+
+LATE_S = 2.0
+"""Seconds that a line of a log may take until it is here."""
 
 LABELS = 26
 """Columns that names and ranks may take."""
@@ -80,6 +86,12 @@ def cells(levels: Iterable[int], frame: Frame) -> Iterator[Piece]:
             yield Piece(CELL * many, f"pace-{level}")
 
 
+def _halves(upper: Sequence[int], lower: Sequence[int]) -> Iterator[Piece]:
+    """The cells of two rows in one line."""
+    for (above, below), run in groupby(zip(upper, lower, strict=True)):
+        yield Piece(HALF * sum(1 for _ in run), f"pace-{above}/pace-{below}")
+
+
 def stopping(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
     """Where the last step of all ended, if that is on the screen."""
     last = next(iter(pace.steps.newest()), None)
@@ -115,31 +127,45 @@ def placed(texts: Sequence[tuple[int, str]], columns: int) -> str:
     return "".join(line)
 
 
-def pauses(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
-    """Steps that began late, as after a checkpoint or an evaluation: in which column, and by how much."""
+def pauses(pace: Pace, frame: Frame, saves: Sequence[float] = ()) -> list[tuple[int, str]]:
+    """Steps that began late, as after a checkpoint or an evaluation: in which column, and by how much.
+
+    :param saves: when logs named a checkpoint: nothing is called one without that
+    """
     found, usual = [], pace.usual()
     for step in pace.steps.newest():
         start = step.typical_end - (usual or 0.0)
         if usual is None or start < frame.window.since:
             break
         if step.typical_span > STALL * usual and start < frame.window.until:
-            text = f"no step {span_text(step.typical_span - usual)} {_here(frame)}"
-            found.append((_column(start, frame), text))
-            if len(found) == PAUSES:
+            began = step.typical_end - step.typical_span
+            saved = any(began - usual <= at <= step.typical_end + LATE_S for at in saves)
+            long = span_text(step.typical_span - usual)
+            # The shorter ones are for where there is no room for the first.
+            texts = (f"checkpoint {long}", "checkpoint", long) if saved else (f"no step {long}", long)
+            found += [(_column(start, frame), f"{text} {_here(frame)}") for text in texts]
+            if len(found) >= PAUSES:
                 break
     return found
 
 
 def slowing(pace: Pace, frame: Frame) -> list[tuple[int, str]]:
-    """Where ranks that are slow began to be, in which column."""
+    """Where ranks that are slow began to be, in which column; at the left edge if it was before that."""
     found, does = (pace.late(), "late") if pace.lags else (pace.slow(), "slows")
-    steps = ((one.rank, pace.step(one.since)) for one in found[:3])
-    window = frame.window
-    return [
-        (_column(step.typical_end, frame) + 1, f"{rank} {does} {_here(frame)}")
-        for rank, step in steps
-        if step is not None and window.since <= step.typical_end <= window.until
-    ]
+    window, notes = frame.window, []
+    for one in found[:3]:
+        step = pace.step(pace.apart_since(one.rank))
+        if step is None or step.typical_end > window.until:
+            continue
+        column, text = _column(step.typical_end, frame), f"{one.rank} {does}"
+        if column < 0:
+            mark = f"{'<' if frame.ascii_only else '◂'} {text} since {step.step:,}"
+            notes.append((len(mark), mark))
+        elif column > len(text):
+            notes.append((column + 1, f"{text} {_here(frame)}"))
+        else:
+            notes.append((column + len(text) + 2, f"{_here(frame)} {text}"))
+    return notes
 
 
 def _column(at: float, frame: Frame) -> int:
@@ -172,7 +198,7 @@ def _time(at: float, window: Window, every: int) -> str:
 
 def map_lines(
     pace: Pace,
-    rows: Sequence[Row],
+    rows: Sequence[tuple[Row, Pair]],
     columns: Sequence[bytes],
     frame: Frame,
     chosen: int | None,
@@ -181,31 +207,49 @@ def map_lines(
     *,
     stalled: bool = False,
 ) -> Iterator[Line]:
-    """A line for each row.
+    """A line for each row, or for two.
 
+    :param rows: of each line, all that is in it, and the one or two rows that it shows
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
     """
     place = pace.steps.place
     excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
     usual = pace.usual()
-    for row in rows:
+    wall = _wall(pace, frame)
+    for row, pair in rows:
         paces = {rank: pace.of(rank) for rank in row.ranks}
         about = told(row, paces, excess, now)
-        places = [place[rank] for rank in row.ranks if rank in place]
-        levels = [max((column[at] for at in places), default=NO_STEP) for column in columns]
         hot = stalled and missing.issuperset(row.ranks)
+        levels = [_levels(each.ranks, place, columns) for each in pair]
+        if len(pair) > 1:
+            for each, own in zip(pair, levels, strict=True):
+                if stalled and missing.issuperset(each.ranks):
+                    own[wall:] = [LONGEST] * (len(own) - wall)
+            drawn = _halves(*levels)
+        else:
+            drawn = _through(levels[0], wall, frame) if hot else cells(levels[0], frame)
         old = about.age is not None and usual is not None and about.age > max(5.0, 6 * usual)
         yield Line(
             (
                 *labelled(row, chosen, frame.label, frame, hot=hot),
                 Piece(" "),
-                *(_through(levels, _wall(pace, frame), frame) if hot else cells(levels, frame)),
+                *drawn,
                 *table(
                     about, frame.columns, stalled=old and hot, waits=_role(row, missing) if stalled else ""
                 ),
             )
         )
+
+
+def _levels(ranks: Sequence[int], place: Mapping[int, int], columns: Sequence[bytes]) -> list[int]:
+    """In each column the highest level of these ranks."""
+    places = [place[rank] for rank in ranks if rank in place]
+    if not places:
+        return [NO_STEP] * len(columns)
+    # Most columns are alike.
+    highest = {column: max(map(column.__getitem__, places)) for column in set(columns)}
+    return [highest[column] for column in columns]
 
 
 def _role(row: Row, missing: frozenset[int]) -> str:

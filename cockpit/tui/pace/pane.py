@@ -46,7 +46,9 @@ class PacePane(TextPane):
             sign = shades[level] if shades else "■"
             text = _LEGEND[level] if not self.ascii_only else _LEGEND[level].replace("×", "x")
             parts += [(sign, "" if shades else f"${_variable(level)}"), f" {text}  "]
-        self.border_subtitle = Content.assemble(*parts)
+        legend = Content.assemble(*parts)
+        if self.border_subtitle != legend.markup:  # else the whole pane would be drawn anew
+            self.border_subtitle = legend
 
 
 def _variable(level: int) -> str:

@@ -27,10 +27,9 @@ class ListPane(TextPane, Generic[T]):
     DEFAULT_CSS = """
     ListPane { scrollbar-size-horizontal: 0; }
     ListPane > .text-pane--odd { color: $link-stale; text-style: bold; }
-    ListPane > .text-pane--waits { color: $log-rank; }
     ListPane > .text-pane--strong { color: $key; text-style: bold; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in ("odd", "waits", "strong")}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in ("odd", "strong")}
     FOLLOWS: ClassVar[bool] = False
 
     @dataclass

@@ -12,6 +12,7 @@ from textual.scroll_view import ScrollView
 class MovingPane(ScrollView, can_focus=True, inherit_bindings=False):
     """What moves, and how far, is up to the pane."""
 
+    DEFAULT_CLASSES = "pane"  # a class added later has all that a screen shows styled once more
     BINDINGS: ClassVar[list[BindingType]] = [
         ("up", "move(-1)"),
         ("down", "move(1)"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.color import Color
 from textual.geometry import Size
 from textual.selection import Selection
 from textual.strip import Strip
@@ -26,6 +27,7 @@ VARIABLES = {
     "error": "log-error",
     "time": "log-time",
     "rank": "log-rank",
+    "waits": "log-rank",
     **{
         state: f"rank-{state}"
         for state in ("waiting", "starting", "running", "done", "failed", "killed", "lost")
@@ -38,7 +40,7 @@ VARIABLES = {
 
 
 class Piece(NamedTuple):
-    """Some harmless text with one meaning."""
+    """Some harmless text with one meaning; ``pace-3/1`` is in the colour of the one on that of the other."""
 
     text: str
     role: str = ""
@@ -135,10 +137,11 @@ class TextPane(MovingPane):
         &:focus > .text-pane--cursor { background: $foreground 16%; }
         &:ansi > .text-pane--cursor { text-style: reverse; }
     }
-    """ + "".join(
-        f"TextPane > .text-pane--{role} {{ color: ${name}; }}\n" for role, name in VARIABLES.items()
-    )
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"text-pane--{role}" for role in (*VARIABLES, "title", "cursor")}
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"text-pane--title", "text-pane--cursor"}
+    COLOURS: ClassVar[Mapping[str, str]] = VARIABLES
+    """The theme's colour for each meaning that is nothing but a colour: a component class would be worked out
+    anew for each pane whenever a screen is styled, several times before it is first seen."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -229,13 +232,22 @@ class TextPane(MovingPane):
         if style is None:
             style = self.rich_style
             if role:
-                style += self.get_component_rich_style(f"text-pane--{role}", partial=True)
+                over, _, under = role.partition("/")
+                style += self._meaning(over)
+                if under:
+                    style += Style(bgcolor=self._meaning(under).color)
             if marked:
                 full = self.get_component_rich_style("text-pane--cursor")
                 reverse = self.get_component_rich_style("text-pane--cursor", partial=True).reverse
                 style += Style(bgcolor=full.bgcolor, reverse=reverse)
             self._styles_of[key] = style
         return style
+
+    def _meaning(self, role: str) -> Style:
+        name = self.COLOURS.get(role)
+        if name is None:
+            return self.get_component_rich_style(f"text-pane--{role}", partial=True)
+        return Style(color=Color.parse(self.app.theme_variables[name]).rich_color)
 
     # Selecting
 

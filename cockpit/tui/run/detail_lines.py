@@ -17,6 +17,7 @@ from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.pace.said import resumed
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.probes import probe_text
@@ -148,10 +149,13 @@ def _rank(sight: About, node: Node, rank: Rank, paper: _Paper) -> Iterator[Line]
     slow, late = _slow(sight, rank)
     pid = f"  pid {safe(rank.pid)}" if rank.pid else ""
     said = "missing" if rank.rank in standing(sight.model)[0] else None if slow is None else "slow"
+    state = Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank))
+    # That it runs is no news of a rank for which the others wait.
+    plain = said == "missing" and rank.state is RankState.RUNNING
     yield from paper.flow(
         Piece(f"rank {rank.rank}", "title"),
         Piece(f"  {safe(node.name)}:{local}{pid}", "label"),
-        Piece(f"  {paper.glyphs.of(rank)} {safe(rank.text, 500)}", state_name(rank)),
+        *([] if plain else [state]),
         *([] if said is None else [Piece(f"  {paper.glyphs.look} {said}", "pace-slow")]),
     )
     yield from _age(node, rank, sight.now, paper)
@@ -240,20 +244,25 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     about = "~" if pace.estimated else ""
     yield from paper.heading("Pace", "as its log says" if pace.estimated else "as it notes itself")
     age = f", {about}{span_text(max(0.0, sight.now - pace.at))} ago" if rank.state in LIVE else ""
-    yield from paper.row("last step", f"{about}{pace.step:,}{age}")
+    counted = sight.pace is not None and resumed(sight.pace, sight.metrics.latest.step)
+    since = " since it started" if counted and not pace.estimated else ""
+    yield from paper.row("last step", f"{about}{pace.step:,}{since}{age}")
     if pace.behind:
         text = f"{about}{pace.behind:,} step{'s' if pace.behind > 1 else ''} behind the front"
         yield from paper.row("behind", text, "warning" if pace.behind > 1 else "")
     elif pace.behind_s is not None and rank.sample is not None and rank.sample.progress is not None:
         yield from paper.row("behind", f"{seconds(pace.behind_s)} after the first")
+    apart = slow or late
+    more = ""
+    if sight.pace is not None and apart is not None:
+        first = sight.pace.apart_since(apart.rank)
+        more = f"+{100 * apart.excess:.0f} % over the median rank since step {first:,}"
     if slow is not None:
-        more = f"+{100 * slow.excess:.0f} % over the median rank"
-        yield from paper.row("slow", f"{more} since step {slow.since:,}", "pace-slow")
+        yield from paper.row("slow", more, "pace-slow")
     if pace.lag is not None:
         yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
     if late is not None:
-        text = f"+{100 * late.excess:.0f} % over the median rank since step {late.since:,}"
-        yield from paper.row("enqueues late", text, "pace-slow")
+        yield from paper.row("enqueues late", more, "pace-slow")
         yield from paper.row("next", "a profile: NCCL's recorder does not say how long GPUs compute")
 
 

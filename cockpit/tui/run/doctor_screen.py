@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar
 
-from textual import events, work
-from textual.app import ComposeResult
+from textual import work
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
-from textual.widgets import Static
 from textual.worker import Worker
 
 from cockpit.core.doctor.diagnosis import verdict
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.errors import CockpitError
-from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, needs, title
+from cockpit.tui.command_screen import Handler, Pane, bindings, needs
 from cockpit.tui.commands import DOCTOR, Id
-from cockpit.tui.logs.filter_bar import FilterBar
+from cockpit.tui.list_screen import ListScreen
 from cockpit.tui.panes.bar import Bar
-from cockpit.tui.panes.finder import Item
-from cockpit.tui.panes.key_bar import Activity, KeyBar
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.line import Part
 from cockpit.tui.run.finding_list import FindingList
 
@@ -40,7 +36,7 @@ ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class DoctorScreen(CommandScreen):
+class DoctorScreen(ListScreen):
     """All nodes, looked at as it opens.
 
     :param examine: asks them
@@ -53,9 +49,8 @@ class DoctorScreen(CommandScreen):
     ABOUT = ABOUT
     BINDINGS: ClassVar[list[BindingType]] = bindings(DOCTOR)
 
-    DEFAULT_CSS = """
-    DoctorScreen #left { display: none; }
-    """
+    PANE = "findings"
+    HEADING = "nodes: differences and faults"
 
     def __init__(
         self,
@@ -74,30 +69,14 @@ class DoctorScreen(CommandScreen):
         self._looking: Worker[None] | None = None
         self._found: Diagnosis | None = None
 
-    def compose(self) -> ComposeResult:
-        yield Bar(id="top")
-        yield Static("", id="notice", markup=False)
-        with Container(id="body"):
-            yield Vertical(id="left")
-            with Vertical(id="right"):
-                yield FindingList(ascii_only=self.app.glyphs.ascii, id="findings")
-        yield FilterBar(lambda text: None, id="filter")
-        yield KeyBar(ascii_only=self.app.glyphs.ascii, id="keys")
-        yield Static("", id="small", markup=False)
+    def make_list(self) -> FindingList:
+        """See :class:`ListScreen`."""
+        return FindingList(ascii_only=self.app.glyphs.ascii, id=self.PANE)
 
-    def on_mount(self) -> None:
-        if self.app.glyphs.ascii:
-            self.add_class("-ascii")
-        for name in ("pane", "-shown"):
-            self._list.add_class(name)
-        self._list.border_title = title("", "nodes: differences and faults")
-        self._list.focus()
+    def begin(self) -> None:
+        """See :class:`ListScreen`."""
         self._look()
-        self.set_interval(TICK_S, self._draw)
-        self.call_after_refresh(self._draw)
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.check_size(*event.size)
+        self.set_interval(TICK_S, self.draw)
 
     @property
     def _list(self) -> FindingList:
@@ -117,7 +96,8 @@ class DoctorScreen(CommandScreen):
         except CockpitError as error:
             self.app.complain(error)
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """See :class:`ListScreen`."""
         if not self.app.holds(self):
             return
         self.query_one(Bar).tell([Part(((self._state(), "strong"),))])
@@ -138,26 +118,17 @@ class DoctorScreen(CommandScreen):
         """Those of the findings."""
         one = needs(lambda: self._list.current, "nothing is wrong")
         return {
+            **super().own_handlers(),
             "look_again": Handler(
                 self._look, needs(lambda: not self._is_looking, "the nodes are being asked")
             ),
             "open": Handler(lambda: self.action_command("copy"), one),
             "copy_command": Handler(lambda: self.app.copy(self._command)),
-            "zoom": Handler(self.zoom, lambda: "there is one pane only"),
         }
 
     def renamed(self, pane: Pane) -> Mapping[Id, str]:
         """What opening is called here."""
         return {"open": "copy step"}
-
-    def places(self) -> Iterator[Item]:
-        """There is nowhere to go."""
-        return iter(())
-
-    @property
-    def on_the_right(self) -> str:
-        """The one pane."""
-        return "findings"
 
     def undoable(self) -> Sequence[tuple[object, Callable[[], object]]]:
         """What esc undoes: the screen."""
@@ -172,7 +143,7 @@ class DoctorScreen(CommandScreen):
         if self._root:
             self.app.leave()
         else:
-            self.dismiss()
+            super().ask_to_leave()
 
     def activity(self) -> Activity | None:
         """Who is awaited."""

@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.failure import failure
+from cockpit.core.run.failure import blamed, failure
 from cockpit.core.run.model import Rank, RunModel
 from cockpit.core.run.notices.words import findings
 from cockpit.core.text import one_line
@@ -33,6 +33,7 @@ AGES = 1e9
 class FailureBanner(Banner):
     """Up to three lines; none while nothing has failed, and nothing is about to.
 
+    :param run: the run's name, for what to type
     :param keys: the key of a command, by its id
     """
 
@@ -53,8 +54,9 @@ class FailureBanner(Banner):
     class Pressed(Banner.Pressed):
         """It was clicked: a person wants to see the rank's log."""
 
-    def __init__(self, *, keys: Callable[[str], str] = str, id: str | None = None) -> None:
+    def __init__(self, *, run: str = "", keys: Callable[[str], str] = str, id: str | None = None) -> None:
         super().__init__(keys=keys, id=id)
+        self._run = run
         self._told: tuple[dict[str, list[int]], Part] | None = None
         """The other ranks by how they ended, with the sentence: folding thousands of numbers is slow."""
 
@@ -76,10 +78,15 @@ class FailureBanner(Banner):
     ) -> list[list[Part]]:
         failures = model.failures()
         if not failures and cause is not None and cause.id == "gone":
-            return [self._gone(model, cause), *self._why(cause), *_soon(model, now)]
+            return [self._gone(model, cause), *self._why(cause), *_soon(model, self._run, now)]
         if not failures:
-            return [[Part(((_shown(model.job_end), "bad"),), 0)]] if model.job_end else _soon(model, now)
-        first, others = failures[0], failures[1:]
+            return (
+                [[Part(((_shown(model.job_end), "bad"),), 0)]]
+                if model.job_end
+                else _soon(model, self._run, now)
+            )
+        first = blamed(model, cause) or failures[0]
+        others = [rank for rank in failures if rank is not first]
         lines = [self._who(model, first, others), *self._why(cause or failure(model, "", b""))]
         rest = self._rest(model, others, stops_at, now)
         return [*lines, rest] if rest else lines
@@ -158,15 +165,17 @@ class FailureBanner(Banner):
         return self._told[1]
 
 
-def _soon(model: RunModel, now: float) -> list[list[Part]]:
-    """What is wrong although nothing has failed: one line for each, the worst first."""
-    found = findings(model, "", now)
+def _soon(model: RunModel, run: str, now: float) -> list[list[Part]]:
+    """What is wrong although nothing has failed, and what to type: a line for each, the worst first."""
+    found = findings(model, run, now)
     left = len(found) - SOON
     lines = []
     for each in found[:SOON]:
         more = [Part(((text, "dim"),), 2 - at) for at, text in enumerate(each.evidence[:2])]
+        more.reverse()
+        more += [Part(((step.text, "dim"),), 3) for step in each.steps[:1]]
         colour = "bad" if each.severity == "error" else "warn"
-        lines.append([Part(((each.what, colour),), 0), *reversed(more)])
+        lines.append([Part(((each.what, colour),), 0), *more])
     return [*lines, [Part(((f"and {left:,} more", "warn"),), 0)]] if left > 0 else lines
 
 

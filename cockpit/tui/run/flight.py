@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from cockpit.engine.launch.start import Stages, Wanted, start
+from cockpit.core.watch.options import WatchOptions
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.foreign import session_of
 from cockpit.engine.run.foreign_jobs import Known
 from cockpit.engine.run.session import Session
-from cockpit.engine.watching import WatchOptions
+
+if TYPE_CHECKING:
+    from cockpit.engine.launch.start import Stages, Wanted
 
 
 class Flight(Protocol):
@@ -67,6 +69,9 @@ class Launching:
         return [host.name for host in self.request.job.hosts]
 
     async def take_off(self, stages: Stages) -> Session:
+        # All that plans and starts ranks comes along, which whoever joins a run does without.
+        from cockpit.engine.launch.start import start
+
         return await start(self.request, stages)
 
 

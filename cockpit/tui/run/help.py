@@ -28,7 +28,9 @@ _LOG = (
 _PACE = (
     "Ranks × time: a cell is warm where a rank worked longer than the median rank in the same step.",
     "",
-    "dark: no step went on, as in a checkpoint, an evaluation or a stall.",
+    "dark: no step went on, as in a checkpoint, an evaluation or a stall. It is called a checkpoint if a",
+    "line of the log named one then.",
+    "left without rank 3: until the last step, if it worked like the slowest of the others.",
     "work: seconds of a step without waiting for other ranks; whole steps are alike on all ranks.",
     "behind: when it finished its last step, after the first rank; or by how many steps it is behind.",
     "~: estimated from when lines of the log arrived.",

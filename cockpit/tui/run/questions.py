@@ -44,6 +44,8 @@ def leave_question(leaving: str, *, may_stop: bool) -> Question:
     :param leaving: what leaving does to the run
     """
     answers = [Answer("stay", "stay", "c"), Answer("leave", "leave", "l")]
+    title = "leave or stay?"
     if may_stop:
         answers.append(Answer("stop", "stop the run …", "s"))
-    return Question("leave, stop or stay?", [f"Leaving: {leaving}."], answers)
+        title = "leave, stop or stay?"
+    return Question(title, [f"Leaving: {leaving}."], answers)

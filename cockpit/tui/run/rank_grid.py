@@ -179,7 +179,7 @@ class RankGrid(MovingPane):
                 self._first, changed = first, None
         if changed is None:
             self._slow_s = slow_from(model)
-            self.refresh()
+            self._refresh_aged()
             return
         seen = self._seen()
         rows = {self._rows.get(self._node_of(item), -1) for item in changed}.intersection(seen)
@@ -188,6 +188,20 @@ class RankGrid(MovingPane):
             return
         for row in rows:
             self._refresh_row(row)
+
+    def _refresh_aged(self) -> None:
+        """Redraw the visible lines that are not what was drawn last."""
+        lines = range(self.size.height)
+        aged = [y for y in lines if not self._is_drawn(y)]
+        if len(aged) > len(lines) // 2:
+            self.refresh()
+        elif aged:
+            self.refresh(*[Region(0, y, self.size.width, 1) for y in aged])
+
+    def _is_drawn(self, y: int) -> bool:
+        line, pieces = self._pieces(y)
+        before = self._strips.get(line)
+        return not pieces or (before is not None and before[0] == pieces)
 
     def _seen(self) -> range:
         """The visible nodes, as their places in the order."""
@@ -277,13 +291,19 @@ class RankGrid(MovingPane):
 
     def render_line(self, y: int) -> Strip:
         """The head stays, the rows scroll."""
+        line, pieces = self._pieces(y)
+        width = self._layout.width
+        return self._strip(line, pieces, width) if pieces else Strip.blank(width, self._style(""))
+
+    def _pieces(self, y: int) -> tuple[int, list[Piece]]:
+        """Which line is shown in this row, -1 for the head, and what it says; below the last one: nothing."""
         layout = self._layout
         line = y - 1 + self.scroll_offset.y
         if y == 0:
-            return self._strip(-1, head_line(layout.columns), layout.width)
+            return -1, head_line(layout.columns)
         at = layout.at(line)
         if at is None:
-            return Strip.blank(layout.width, self._style(""))
+            return line, []
         look = Look(
             self.glyphs,
             self._first,
@@ -297,7 +317,7 @@ class RankGrid(MovingPane):
             self._now,
         )
         node = self._model.nodes[self._names[at[0]]]
-        return self._strip(line, node_line(node, at[1], self._model, layout.columns, look), layout.width)
+        return line, node_line(node, at[1], self._model, layout.columns, look)
 
     def _strip(self, line: int, pieces: list[Piece], width: int) -> Strip:
         """A line; the same object as before if nothing changed, so that what is made from it is kept."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import getters
@@ -15,9 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker, WorkerError, WorkerState
 
-from cockpit.core.doctor.diagnosis import told
 from cockpit.core.text import one_line
-from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import Board
@@ -28,6 +27,9 @@ from cockpit.tui.door import explained
 from cockpit.tui.panes.dialogs import Answer, Question
 from cockpit.tui.run.flight import Flight
 from cockpit.tui.run.screen import RunScreen
+
+if TYPE_CHECKING:
+    from cockpit.engine.launch.preflight import Diagnosis
 
 SLOW_S = 1.5
 """After this long, the screen says which nodes it is waiting for, and for what."""
@@ -130,6 +132,8 @@ class StartScreen(Screen[None]):
 
     def ready(self, notes: Sequence[str], preflight: Diagnosis) -> None:
         """All nodes are fit."""
+        from cockpit.core.doctor.diagnosis import told  # not when a run is joined
+
         self._found = told(preflight.findings)
         self._notes = list(notes)
         if self._found:

@@ -49,20 +49,23 @@ class Tabs(Vertical):
         """What was shown before, the newest last."""
 
     def compose(self) -> ComposeResult:
-        yield LogView(id="log")
         yield Detail(ascii_only=self._ascii, id="detail")
         yield EventList(ascii_only=self._ascii, id="events")
         yield CommandList(id="commands")
         yield PacePane(ascii_only=self._ascii, id="pace")
+        yield LogView(id="log")
 
     def on_mount(self) -> None:
         """Every pane has the names of all of them on its frame, to read and to click."""
         for tab in TABS:
-            names = []
-            for name in TABS:
-                action = "b $key" if name == tab else f"@click=screen.command('{name}')"
-                names.append(f"[{action}]{self._keys[name]} {name}[/]")
-            self.query_one(f"#{tab}").border_title = "  ".join(names)
+            self.query_one(f"#{tab}").border_title = self._names(tab)
+
+    def _names(self, shown: str) -> str:
+        names = []
+        for name in TABS:
+            action = "b $key" if name == shown else f"@click=screen.command('{name}')"
+            names.append(f"[{action}]{self._keys[name]} {name}[/]")
+        return "  ".join(names)
 
     @property
     def log_view(self) -> LogView:
@@ -76,6 +79,12 @@ class Tabs(Vertical):
         self.view = view
         for tab in TABS:
             self.query_one(f"#{tab}").set_class(tab == view.tab, "-shown")
+        # Who is slow, and what it prints: the log is below the map where there is room for both.
+        below, key = view.tab == "pace", self._keys["log"]
+        self.log_view.set_class(below, "-below")
+        self.log_view.border_title = (
+            f"[@click=screen.command('log')]{key} log[/]" if below else self._names("log")
+        )
         self.narrow(self._marks)
 
     def narrow(self, marks: Collection[Mark]) -> None:

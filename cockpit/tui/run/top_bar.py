@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.said import run_step
 from cockpit.core.run import standstill
 from cockpit.core.run.model import Node, RankState, RunModel
 from cockpit.core.run.slow_links import slow_from
@@ -128,8 +129,7 @@ def _front(head: Head) -> tuple[float | None, float | None]:
     latest, front = head.metrics.latest, head.pace and head.pace.front
     if head.pace is None or not front or not head.pace.exact:
         return latest.step, latest.step_s
-    # What is counted from the start of a program is not the step that a resumed run is at.
-    return (latest.step if head.pace.relative and latest.step is not None else front[0]), head.pace.usual()
+    return run_step(head.pace, latest.step), head.pace.usual()
 
 
 def _goes_on(head: Head) -> bool:

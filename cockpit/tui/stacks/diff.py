@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar
 
 from cockpit.base.stacks.dump import Dump, Frame, Thread
 from cockpit.base.stacks.kinds import kind
@@ -14,7 +15,7 @@ from cockpit.core.inferred import MARK
 from cockpit.core.masks import count
 from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.tui.look.units import clock_text, span_text
-from cockpit.tui.panes.text_pane import Line, Piece, TextPane
+from cockpit.tui.panes.text_pane import VARIABLES, Line, Piece, TextPane
 from cockpit.tui.stacks.sight import Sight
 from cockpit.tui.stacks.words import STATES, cut
 
@@ -84,9 +85,7 @@ def _side(snapshot: Snapshot, rank: int, number: int, with_sample: bool) -> Side
 class StackDiff(TextPane):
     """Frames of the one with ``-``, of the other with ``+``, common ones folded."""
 
-    DEFAULT_CSS = """
-    StackDiff > .text-pane--warning { color: $link-stale; }
-    """
+    COLOURS: ClassVar[Mapping[str, str]] = {**VARIABLES, "warning": "link-stale"}
     _sides: tuple[Side, Side] | None = None
 
     def show(self, one: Side, other: Side) -> None:

@@ -119,8 +119,6 @@ class StackScreen(CommandScreen):
         yield Static("", id="small", markup=False)
 
     def on_mount(self) -> None:
-        for pane in ("classes", "threads", *RIGHT):
-            self.query_one(f"#{pane}").add_class("pane")
         if self.app.glyphs.ascii:
             self.add_class("-ascii")
         self._show_right("tree")

@@ -9,6 +9,7 @@ from itertools import groupby
 from cockpit.base.stacks.dump import Child, Dump, Frame, Thread
 from cockpit.core.cutting import cut_middle
 from cockpit.core.inferred import MARK
+from cockpit.core.stacks.recursion import folded
 from cockpit.core.stacks.snapshot import Place
 from cockpit.tui.look.units import clock_text, span_text
 from cockpit.tui.panes.list_pane import ListPane
@@ -210,7 +211,9 @@ def _thread_items(
         words.append(Piece(f"  tid {thread.tid}", "label"))
     yield Shown(key, (Line(tuple(words), indent),))
     last = len(thread.frames) - 1
-    places = enumerate(thread.frames)
+    circles = {} if library else {number: one for number, one in folded(thread.frames) if one is not None}
+    shown = range(len(thread.frames)) if library else [number for number, _ in folded(thread.frames)]
+    places = ((number, thread.frames[number]) for number in shown)
     for hidden, group in groupby(places, lambda each: not library and _folds(thread, kinds, *each)):
         found = list(group)
         if hidden and len(found) >= FOLD:
@@ -218,6 +221,10 @@ def _thread_items(
             yield Shown((*key, "hidden", found[0][0]), (line,))
             continue
         for number, frame in found:
+            if number in circles:
+                line = Line.of(f"{pad}  … {circles[number].text}", "label")
+                yield Shown((*key, "circle", number), (line,))
+                continue
             lines = [_frame_line(frame, pad, width, innermost=number == last)]
             for name, value in _locals(thread, number).items():
                 head = (Piece(f"{pad}      {name} ", "label"), Piece("= ", "label"))

@@ -86,6 +86,17 @@ def share_part():
     ),
     _stuck("pair_moving", "read_next", waits=("pair",), sites=("data",)),
     _kind(
+        "wrong_root",
+        code="""
+def share_state(root):
+    dist.broadcast(torch.ones(8), src=root)
+""",
+        call="share_state((RANK + 1) % WORLD)",
+        others="share_state(0)",
+        who="some",
+        sites=("log",),
+    ),
+    _kind(
         "unequal_branch",
         code="""
 def mean_loss():

@@ -38,6 +38,8 @@ HANGS, HANGS_S = 3.0, 60.0
 """A checkpoint is reported as too long after this multiple of the longest one, and this many seconds."""
 STEPS = 20
 """Kept of each."""
+SAVES = 256
+"""Lines that named one whose times are remembered."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Checkpoint(Rule):
         super().__init__(about)
         self._rest: dict[tuple[str, int | None], bytes] = {}
         self._heard: list[float] = []
+        self.saves: deque[float] = deque(maxlen=SAVES)
+        """When lines of logs named one, unix seconds; the newest last."""
         self._step: int | None = None
         self._total: int | None = None
         self._last: _Save | None = None
@@ -110,6 +114,7 @@ class Checkpoint(Rule):
             return
         front = pace.front
         step = self._step if front is None else front[0]
+        self.saves.extend(heard)
         for when in heard:
             self._take(when, step)
         if self._last is None:
@@ -151,7 +156,7 @@ class Checkpoint(Rule):
 
     def _overdue(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
         gap = _alike(self._step_gaps, ALIKE)
-        logs = NoticeStep(f"cockpit logs {quote(self.about.name)} --match checkpoint", "what it said of them")
+        logs = NoticeStep(f"cockpit logs {quote(self.about.name)} --grep checkpoint", "what it said of them")
         before = f"the log named the last one at {clock(last.at)}"
         if gap and step is not None and last.step is not None:
             if step - last.step > OVERDUE * gap + 2:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from cockpit.base.events import NoticeStep, Sample
 from cockpit.base.shell import quote
-from cockpit.core.doctor.looks import size
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.memory import Gauge, Trend
 from cockpit.core.run.memory import Pace as Believed
 from cockpit.core.run.notices.rule import About, Rule, Seen, span
 from cockpit.core.run.states import LIVE, Run
+from cockpit.core.text import size
 
 NEARLY, SHARE = 1 << 30, 0.05
 """Nearly full: less than so many bytes free, and less than this share of a small one."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cockpit.base.events import GpuSample, NoticeStep, Sample
+from cockpit.base.events import GPU_SAMPLES, GpuSample, NoticeStep, Sample
 from cockpit.core.pace.pace import Pace
 from cockpit.core.ranks import ranks_text
 from cockpit.core.run.notices.rule import About, Rule, Seen
@@ -34,8 +34,20 @@ CONSEQUENCES = frozenset({43, 45})
 """Of a program that was ended: these are no news."""
 
 _SLOWED = " slowed"
+XID_S = 3600.0
+"""Seconds for which an Xid is reported: by then, one that matters has had consequences."""
+GPUS = GPU_SAMPLES.most
+"""Of one node that are remembered."""
 KEPT = 64
-"""Numbers of one GPU that are remembered."""
+"""Reports (Xid) of the GPUs of one node that are remembered, the first ones."""
+
+TOLD = 16
+"""Errors of GPUs of one node that have a notice each: two of each of eight. The rest share one, so that no
+node hides what others say."""
+
+_MORE = " more"
+_MEMORY = -1
+"""In the place of an Xid: an error of its memory that was counted."""
 
 
 @dataclass
@@ -45,7 +57,8 @@ class _Gpu:
     errors_before: int | None = None
     errors: int = 0
     errors_since: float = 0.0
-    xids: dict[int, float] = field(default_factory=dict)
+    xids: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """When each was reported first, and last."""
     ranks: tuple[int, ...] = ()
 
 
@@ -57,40 +70,46 @@ class Gpu(Rule):
 
     def __init__(self, about: About) -> None:
         super().__init__(about)
-        self._gpus: dict[tuple[str, int], _Gpu] = {}
+        self._gpus: dict[str, dict[int, _Gpu]] = {}
 
     def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
         """See :class:`Rule`."""
+        known = self._gpus.setdefault(node, {})
+        room = KEPT - sum(len(gpu.xids) for gpu in known.values())
         for told in sample.gpus:
-            gpu = self._gpus.setdefault((node, told.index), _Gpu())
+            if told.index not in known and len(known) >= GPUS:
+                continue
+            gpu = known.setdefault(told.index, _Gpu())
             gpu.ranks = tuple(rank.rank for rank in run.on(node) if rank.pid in told.processes)
             for xid in told.xids:
-                if xid not in CONSEQUENCES and len(gpu.xids) < KEPT:
-                    gpu.xids.setdefault(xid, at)
+                if xid in gpu.xids:
+                    gpu.xids[xid] = gpu.xids[xid][0], at
+                elif xid not in CONSEQUENCES and room > 0:
+                    room -= 1
+                    gpu.xids[xid] = at, at
             _count(at, gpu, told)
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
         slow: dict[str, list[tuple[int, _Gpu]]] = {}
-        for (node, index), gpu in self._gpus.items():
+        errors: dict[str, list[tuple[float, int, int]]] = {}
+        gpus = ((node, *each) for node, known in self._gpus.items() for each in known.items())
+        for node, index, gpu in gpus:
             if run.nodes[node].over:
                 continue
             if gpu.slow_since is not None:
                 slow.setdefault(node, []).append((index, gpu))
-            step = NoticeStep(f"nvidia-smi -q -i {index}", "what its driver says", node)
+            found = errors.setdefault(node, [])
             if gpu.errors:
-                more = "1 memory error" if gpu.errors == 1 else f"{gpu.errors:,} memory errors"
-                what = (
-                    f"GPU {index} on {node} has {more} that could not be corrected, since the run is watched"
-                )
-                of = f"{node} GPU {index} errors"
-                yield Seen(of, what, gpu.errors_since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
-            for xid, since in gpu.xids.items():
-                meaning = f": {XIDS[xid]}" if xid in XIDS else ""
-                what = f"the driver of GPU {index} on {node} reports Xid {xid}{meaning}"
-                kernel = NoticeStep("dmesg -T | grep -i xid", "its words", node)
-                of = f"{node} GPU {index} Xid {xid}"
-                yield Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
+                found.append((gpu.errors_since, index, _MEMORY))
+            gpu.xids = {xid: times for xid, times in gpu.xids.items() if at - times[1] < XID_S}
+            found.extend((first, index, xid) for xid, (first, _) in gpu.xids.items())
+        for node, found in errors.items():
+            found.sort()  # the first errors shown stay the ones shown
+            for since, index, xid in found[:TOLD]:
+                yield _error(node, index, self._gpus[node][index], xid, since)
+            if len(found) > TOLD:
+                yield _rest(node, len(found) - TOLD, found[TOLD][0])
         for node, some in slow.items():
             yield _slowed(node, some)
 
@@ -114,6 +133,26 @@ def _count(at: float, gpu: _Gpu, told: GpuSample) -> None:
         elif told.errors - gpu.errors_before > gpu.errors:
             gpu.errors_since = gpu.errors_since or at
             gpu.errors = told.errors - gpu.errors_before
+
+
+def _error(node: str, index: int, gpu: _Gpu, xid: int, since: float) -> Seen:
+    step = NoticeStep(f"nvidia-smi -q -i {index}", "what its driver says", node)
+    if xid == _MEMORY:
+        more = "1 memory error" if gpu.errors == 1 else f"{gpu.errors:,} memory errors"
+        what = f"GPU {index} on {node} has {more} that could not be corrected, since the run is watched"
+        of = f"{node} GPU {index} errors"
+        return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (step,))
+    meaning = f": {XIDS[xid]}" if xid in XIDS else ""
+    what = f"the driver of GPU {index} on {node} reports Xid {xid}{meaning}"
+    kernel = NoticeStep("dmesg -T | grep -i xid", "its words", node)
+    of = f"{node} GPU {index} Xid {xid}"
+    return Seen(of, what, since, None, (), "sure", "error", (node,), gpu.ranks, (kernel, step))
+
+
+def _rest(node: str, many: int, since: float) -> Seen:
+    what = f"{node} reports {many:,} more error{'s' * (many > 1)} of its GPUs"
+    step = NoticeStep("nvidia-smi -q", "what its driver says", node)
+    return Seen(f"{node}{_MORE}", what, since, None, (), "sure", "error", (node,), (), (step,))
 
 
 def _slowed(node: str, some: list[tuple[int, _Gpu]]) -> Seen:

@@ -23,17 +23,18 @@ class TimeLimit(Rule):
         super().__init__(about)
         self._due: float | None = None
         self._since: float | None = None
+        self._known = False
 
     def told(self, at: float, left_s: float | None) -> None:
         """So much time is left to the job.
 
         :param left_s: None: it has no limit, or SLURM does not say
         """
-        self._due = None if left_s is None else at + left_s
+        self._due, self._known = None if left_s is None else at + left_s, True
 
     def interrupted(self) -> None:
         """See :class:`Rule`."""
-        self._due = None
+        self._due, self._known = None, False
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
@@ -54,4 +55,4 @@ class TimeLimit(Rule):
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
-        return f"the time limit of job {of} is no longer near"
+        return f"the time limit of job {of} is no longer near" if self._known else ""

@@ -21,6 +21,10 @@ IN_A_ROW = 3
 KEPT, LEAST, RECENT = 300, 100, 5
 """Losses that are kept; that it takes to know what is usual; the last ones, which have to be higher."""
 
+HELD_S, LONGER = 60.0, 2.0
+"""A jump is reported once it has lasted this many seconds, and this many times as long as an earlier one that
+recovered: by then most spikes have passed, and so have evaluations that print losses as training does."""
+
 HIGHER, SPREADS = 1.5, 10.0
 """A jump is to so many times the usual loss, so many times the usual spread away from it."""
 
@@ -37,6 +41,7 @@ class Loss(Rule):
     """Reads the losses that a run prints, as they come."""
 
     id = "loss"
+    lasting = True
 
     def __init__(self, about: About) -> None:
         super().__init__(about)
@@ -49,10 +54,16 @@ class Loss(Rule):
         self._nan: tuple[float, int | None, float] | None = None
         self._told_nan = False
         self._jump: _Jump | None = None
+        self._timed = False
+        self._longest_s = 0.0
 
     def restarted(self) -> None:
         """See :class:`Rule`."""
         self._begin()
+
+    def interrupted(self) -> None:
+        """See :class:`Rule`."""
+        self._timed = False  # how long a jump lasts cannot be told
 
     def read(self, at: float, said: Mapping[str, float]) -> None:
         """See :class:`Rule`."""
@@ -78,8 +89,10 @@ class Loss(Rule):
         self._losses.append(loss)
         recent = list(islice(reversed(self._losses), RECENT))
         if self._jump is None:
-            self._jump = self._jumped(at, step, recent)
+            self._jump, self._timed = self._jumped(at, step, recent), True
         elif median(recent) < (self._jump.usual + self._jump.level) / 2:
+            if self._timed:
+                self._longest_s = max(self._longest_s, at - self._jump.since)
             self._jump = None
 
     def _jumped(self, at: float, step: int | None, recent: Sequence[float]) -> _Jump | None:
@@ -95,6 +108,7 @@ class Loss(Rule):
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
+        held_s = max(HELD_S, LONGER * self._longest_s)
         logs = NoticeStep(f"cockpit logs {quote(self.about.name)}", "what was printed then")
         if self._told_nan and self._nan is not None:
             since, step, loss = self._nan
@@ -109,7 +123,7 @@ class Loss(Rule):
             )
             what = f"the loss is {kind}{_from(step)}"
             yield Seen("nan", what, since, None, evidence, "sure", "error", steps=steps)
-        elif self._jump is not None:
+        elif self._jump is not None and not 0 <= at - self._jump.since < held_s:
             jump = self._jump
             what = f"the loss has jumped to {jump.level:.4g}{_from(jump.step)}, from {jump.usual:.4g}"
             evidence = (f"the last {RECENT} are above all of the {LEAST} and more before them",)

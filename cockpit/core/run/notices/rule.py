@@ -53,6 +53,8 @@ class Rule:
 
     id = ""
     """Its name, and that of its switch in the settings."""
+    lasting = False
+    """Whether what it says stays as it was at first: a cockpit that comes later goes on with that."""
     source = ""
     """Where what it goes by is known from; empty: from this project."""
 

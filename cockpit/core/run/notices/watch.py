@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
 
-from cockpit.base.events import Notice, Sample
+from cockpit.base.events import Notice, NoticeStep, Sample
+from cockpit.base.shell import quote
 from cockpit.core.finding import RULE_FAILED
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.pace import Pace
@@ -34,8 +35,24 @@ ALIKE_S = 5.0
 MOST_STEPS = float(1 << 40)
 """A greater number in a log is no step."""
 
+FLOOD = 1 << 14
+"""Of more bytes than this at once, a flood or what was missed, rules are shown the end: looking through all
+of it would take longer than fetching it."""
+
+MOST = 32
+"""Notices of one rule that are told at a time: a whole cluster may have the same trouble."""
+_MORE = "more"
+
 _SPOKEN = ("loss", "samples_s", "tokens_s")
 _Result = TypeVar("_Result")
+
+
+def _end(data: bytes) -> bytes:
+    """What rules are shown of bytes that a rank printed: whole lines, if there is more before them."""
+    if len(data) <= FLOOD:
+        return data
+    end = data[-FLOOD:]
+    return end[end.find(b"\n") :]  # the newline too: what was held of a line before is no part of it
 
 
 @dataclass
@@ -52,6 +69,7 @@ class Watch:
 
     def __init__(self, about: About, off: Collection[str] = ()) -> None:
         self._rules = [rule(about) for rule in RULES if rule.id not in off]
+        self._name = about.name
         self._failed: list[Notice] = []
         self._told: dict[tuple[str, str], _Told] = {}
         self._metrics = Metrics()
@@ -69,13 +87,19 @@ class Watch:
         found = next((rule for rule in self._rules if isinstance(rule, TimeLimit)), None)
         return found if found is not None and found.about.job else None
 
+    @property
+    def saves(self) -> Sequence[float]:
+        """When lines of logs named a checkpoint, unix seconds; empty also if the rule is switched off."""
+        return next((tuple(rule.saves) for rule in self._rules if isinstance(rule, Checkpoint)), ())
+
     def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
         """A node was measured."""
         self._each(lambda rule: rule.sampled(at, node, sample, run))
 
     def log(self, at: float, node: str, rank: int | None, data: bytes) -> None:
         """A rank printed these bytes; None: its launcher. One rank speaks for the run, as on the screen."""
-        self._each(lambda rule: rule.printed(at, node, rank, data))
+        end = _end(data)
+        self._each(lambda rule: rule.printed(at, node, rank, end))
         order = inf if rank is None else rank
         if "loss" in self._speakers and order > max(self._speakers.values()):
             return
@@ -127,7 +151,10 @@ class Watch:
             self._each(lambda rule: rule.interrupted())
 
     def _news(self, at: float, rule: Rule, found: Iterable[Seen], run: Run) -> Iterator[Notice]:
-        now = {seen.of: seen for seen in found}
+        seen_all = list(found)
+        shown = _fairly(rule.id, self._name, seen_all, at)
+        now = {seen.of: _as_known(rule, seen, run) if rule.lasting else seen for seen in shown}
+        there = {seen.of for seen in seen_all}
         for of, seen in now.items():
             told = self._told.get((rule.id, of))
             due = told is not None and (told.seen.due is None) == (seen.due is None)
@@ -139,7 +166,17 @@ class Watch:
             told = self._told[key]
             if not any(run.nodes[node].link != "ok" for node in told.seen.nodes if node in run.nodes):
                 del self._told[key]
-                yield Notice(rule.id, key[1], rule.ended(key[1]), told.seen.since, over=True)
+                # What only made room for others is not over.
+                what = "" if key[1] in there or key[1] == _MORE else self._ended(rule, key[1])
+                yield Notice(rule.id, key[1], what, told.seen.since, over=True)
+
+    def _ended(self, rule: Rule, of: str) -> str:
+        try:
+            return rule.ended(of)
+        except Exception as error:
+            self._rules.remove(rule)
+            self._fail(rule.id, error)
+            return ""
 
     def _each(self, do: Callable[[Rule], _Result]) -> list[tuple[Rule, _Result]]:
         """Do something with every rule; one that raises an error costs itself only."""
@@ -157,12 +194,36 @@ class Watch:
         self._failed.append(Notice(RULE_FAILED, rule, what, time.time(), certainty="sure"))
 
 
+def _fairly(rule: str, name: str, found: list[Seen], at: float) -> list[Seen]:
+    """Of many notices of one rule as many as are told, the first of each node first; and how many more."""
+    if len(found) <= MOST:
+        return found
+    many: dict[tuple[str, ...], int] = {}
+    places = []
+    for place, seen in enumerate(found):
+        many[seen.nodes] = many.get(seen.nodes, 0) + 1
+        places.append((many[seen.nodes], place))
+    kept = [found[place] for _, place in sorted(places)[:MOST]]
+    rest = len(found) - MOST
+    what = f"{rest:,} more notice{'s' * (rest > 1)} like these ({rule})"
+    step = NoticeStep(f"cockpit ps {quote(name)}", "those that are told")
+    return [*kept, Seen(_MORE, what, at, severity=kept[0].severity, certainty="sure", steps=(step,))]
+
+
+def _as_known(rule: Rule, seen: Seen, run: Run) -> Seen:
+    """What is seen, in the words of a cockpit that saw it earlier, and not its end."""
+    _, known = run.notices.get((rule.id, seen.of), (0.0, None))
+    if known is None or known.since >= seen.since:
+        return seen
+    return replace(seen, what=known.what, since=known.since, evidence=known.evidence)
+
+
 def notice(rule: str, seen: Seen) -> Notice:
     """The fact of what a rule has seen."""
     return Notice(
         rule,
         seen.of,
-        seen.what,
+        one_line(seen.what, limit=300),
         seen.since,
         seen.due,
         tuple(one_line(text, limit=300) for text in seen.evidence),

@@ -7,17 +7,10 @@ from dataclasses import replace
 from cockpit.base.stacks.kinds import of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import (
-    Case,
-    bad_child,
-    every_text,
-    number_text,
-    place_text,
-    ranks_words,
-    serves,
-    union,
-)
+from cockpit.core.stacks.evidence import Case
+from cockpit.core.stacks.parts import bad_child, serves, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
+from cockpit.core.stacks.words import every_text, number_text, place_text, ranks_words
 
 
 def at_one_place(case: Case) -> Finding | None:
@@ -34,7 +27,7 @@ def at_one_place(case: Case) -> Finding | None:
     part = next(one for one in parts if one.ranks >> rank & 1)
     kind, detail, steps = story(case, part, case.dumps(rank)[-1])
     facts = (
-        f"{number_text(ranks)} {case.still()}",
+        f"{number_text(ranks)}{case.lasting()}, {case.still()}",
         *(case.part_fact(one) for one in still),
         case.unheard_fact(),
     )
@@ -46,20 +39,37 @@ def at_one_place(case: Case) -> Finding | None:
     if kind == "build":
         return _build(case, group, Finding(kind, "", group, part.where, detail, facts, "likely", steps))
     file = case.dumps(rank)[-1].lock
+    holders = case.lock_holders(group)
+    if kind == "lock" and file is not None and holders:
+        holder = next(one for one in [*case.others, *case.waits] if one.ranks & holders)
+        has = ranks_words(holders, "has", "have")
+        headline = f"{has} the lock {file.path}, for which {number_text(group, 'waits', 'wait')}"
+        _, detail, steps = story(case, holder, case.dumps(next(ranks_of(holders)))[-1])
+        return Finding(kind, headline, holders, holder.where, detail, facts, "likely", steps)
     if kind == "lock" and file is not None:
         headline = f"{waits} for the lock {file.path}"
         headline += "" if file.holder else ", which nobody holds"
         certainty = "sure" if not file.holder and case.lasts and group == case.live else "likely"
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
+    act = part.found.doing
     # A socket leads to somebody who may just have nothing to say.
     outside = part.found.doing.what not in ("", "socket") and not serves(part)
-    if kind == "io" and outside and len({one.found.doing.text for one in parts}) == 1:
+    # Of those at one place, some may be woken now and then: they are another class.
+    if kind == "io" and outside and len({one.deed for one in parts}) == 1:
         does = part.found.doing.text
+        more = len({of_dump(case.dumps(rank)[-1]).what for rank in ranks_of(group)}) - 1
+        does += f" and {more:,} more like it" if more else ""
         headline = (
             f"{ranks_words(group) if group != case.live else every_text(group, '', '').strip()}: {does}"
         )
         certainty = "likely" if case.lasts else "unsure"
         return Finding(kind, headline, group, part.where, detail, facts, certainty, steps)
+    one_place = len({(one.deed, one.where) for one in parts}) == 1
+    if group == case.live and one_place and part.where and act.what != "thread" and not serves(part):
+        headline = f"{every_text(group, 'stands', 'stand')} still at one place"
+        # Nobody in particular: what all of them wait for is outside, or they wait for each other there.
+        detail = detail.replace("It ", "Each of them ", 1)
+        return Finding("together", headline, 0, part.where, detail, facts, "unsure", (*steps, *STEPS[:1]))
     headline = f"{number_text(ranks, 'has', 'have')} not moved, none of them in a collective"
     if part.found.doing.what == "thread" and group == ranks:
         # A program that trains in another thread has only this wait in the main one.
@@ -80,7 +90,10 @@ def _build(case: Case, group: int, found: Finding) -> Finding:
         words = (
             every_text(group, "waits", "wait") if group == case.live else ranks_words(group, "waits", "wait")
         )
-        return replace(found, what=f"{words} for a build that no rank does")
+        if case.heard and not case.absent:
+            return replace(found, what=f"{words} for a build that no rank does")
+        # Whoever did not answer may be the one that builds.
+        return replace(found, what=f"{words} for a build", ranks=0, certainty="unsure")
     part = next(one for one in case.others if one.ranks & builders)
     headline = f"{ranks_words(builders, 'builds', 'build')} an extension"
     if part.found.doing.what != "builds":

@@ -8,17 +8,12 @@ from collections import defaultdict
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import (
-    EVIDENCE,
-    Case,
-    by_reason,
-    ended_words,
-    every_text,
-    place_text,
-    ranks_words,
-    state_of,
-)
+from cockpit.core.stacks.evidence import EVIDENCE, Case
+from cockpit.core.stacks.parts import state_of
+from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words
 
+AT_ONCE_S = 2.0
+"""That a rank leaves is seen by the others before its end is recorded: a program takes some time for that."""
 TOGETHER_S = 0.1
 """Clocks of nodes differ by some of this: ends that are closer have no order."""
 
@@ -53,7 +48,10 @@ def ended(case: Case) -> Finding | None:
         return None
     # SIGTERM is what launchers end the others with.
     late = mask_of(rank for rank in ranks_of(bad) if "SIGTERM" in case.ended[rank])
-    first = _earliest(case, bad & ~late or bad or good)
+    # One that leaves takes the connections of the others with it: they may have failed because of that.
+    few = good if 2 * count(good) < count(case.snapshot.world) else 0
+    left = few if bad and _left(case, few, bad) else 0
+    first = left or _earliest(case, bad & ~late or bad or good)
     reasons = by_reason(case.ended, first)
     (why, ranks), *more = reasons
     headline = ended_words(why, ranks)
@@ -65,7 +63,9 @@ def ended(case: Case) -> Finding | None:
     # A failure that was recorded is one, whatever the others do; an end that was not may be a restart.
     waited = case.all_frozen and case.heard and not case.others
     recorded = bool(bad) and why.startswith(("exited", "was killed", "is dead"))
-    sure = alone and why != "is gone" and (waited or recorded)
+    sure = alone and why != "is gone" and (waited or recorded) and not (bad and few)
+    # Who fails because of another one may be through with it sooner.
+    sure = sure and not (why.startswith("exited") and _at_once(case, first, bad & ~late & ~first))
     rest = bad & ~late & ~first
     if rest:
         more = [*more, *by_reason(case.ended, rest)]
@@ -75,7 +75,7 @@ def ended(case: Case) -> Finding | None:
         facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
     facts.append(case.unheard_fact())
     return Finding(
-        "ended" if bad else "exited",
+        "ended" if bad and not left else "exited",
         headline,
         first,
         detail="" if alone else "Several ranks have ended: which one was first is not in the stacks.",
@@ -83,6 +83,29 @@ def ended(case: Case) -> Finding | None:
         certainty="sure" if sure else "likely",
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
     )
+
+
+def _at_once(case: Case, ranks: int, others: int) -> bool:
+    """Whether one of these ended with an error shortly after those, by records of both."""
+    ends = case.snapshot.ranks
+    first = min((at for rank in ranks_of(ranks) if (at := ends[rank].ended_at) is not None), default=None)
+    soon = (
+        at - first <= AT_ONCE_S
+        for rank in ranks_of(others)
+        if first is not None and (at := ends[rank].ended_at) is not None
+    )
+    return any(soon)
+
+
+def _left(case: Case, ranks: int, others: int) -> bool:
+    """Whether all of these had ended when the others failed, none of which crashed: by records of both."""
+    ends = [[case.snapshot.ranks[rank].ended_at for rank in ranks_of(some)] for some in (ranks, others)]
+    mine, theirs = ([at for at in some if at is not None] for some in ends)
+    failed = all(
+        case.ended[rank].startswith("exited") or "SIGTERM" in case.ended[rank] for rank in ranks_of(others)
+    )
+    known = bool(mine and theirs) and len(mine) == count(ranks)
+    return failed and known and max(mine) <= min(theirs) + AT_ONCE_S
 
 
 def _earliest(case: Case, ranks: int) -> int:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cockpit.base.stacks.kinds import WAITING, of_dump
 from cockpit.core.finding import Finding
 from cockpit.core.masks import mask_of
-from cockpit.core.stacks.evidence import Case, ClassPart, ranks_words
+from cockpit.core.stacks.evidence import Case
+from cockpit.core.stacks.parts import ClassPart
 from cockpit.core.stacks.progress import Progress, SlowRank
+from cockpit.core.stacks.rules import recorder, suspects
 from cockpit.core.stacks.sentences import MORE
+from cockpit.core.stacks.words import number_text, place_text, ranks_words
 
 
 def slow(case: Case) -> Finding | None:
@@ -27,16 +33,39 @@ def slow(case: Case) -> Finding | None:
     detail = ""
     if first.lag:
         detail = "This is how far its CPU lags that enqueues for a GPU: no GPU is slow because of it."
+    if first.steps is not None:
+        which = f"{ranks_words(ranks)} may be"
+        facts.insert(0, f"known of the last {first.steps} steps only: ask again after some more")
     return Finding(
         "slow",
         f"{which} slow: {_slow_words(first)}",
         ranks,
-        part.where if part is not None else "",
+        _held_up_at(case, first.rank) or (part.where if part is not None else ""),
         detail,
         tuple(facts),
-        "likely",
+        "likely" if first.steps is None else "unsure",
         (MORE,),
     )
+
+
+def left_behind(case: Case) -> Finding | None:
+    """Steps go on, but some ranks make none any more: they wait for one of their own group."""
+    progress = case.progress
+    if progress is None or not case.goes_on:
+        return None
+    # Logs need not tell the steps of each rank.
+    late = progress.left_behind if progress.exact else case.asleep(progress.slowest_s)
+    if not late or late == case.live:
+        return None
+    places = {rank: place for rank, place in case.snapshot.ranks.items() if late >> rank & 1}
+    among = Case(replace(case.snapshot, ranks=places, progress=None))
+    rules = (recorder.order, recorder.differ, recorder.circle, recorder.missing, suspects.absent)
+    found = next((told for rule in rules if (told := rule(among)) is not None and told.ranks), None)
+    if found is None or found.ranks & ~late:
+        return None
+    going = number_text(case.snapshot.world & ~late, "gets", "get")
+    certainty = "likely" if found.certainty == "sure" else found.certainty
+    return replace(found, what=f"{found.what}, while {going} on", certainty=certainty)
 
 
 def _slow_words(one: SlowRank) -> str:
@@ -65,6 +94,17 @@ def _step_fact(progress: Progress) -> str:
     usual = f", {progress.usual_s:.2g} s a step" if progress.usual_s else ""
     told = "" if progress.exact else ", as the log says"
     return f"{_step_words(progress)}{usual}{told}"
+
+
+def _held_up_at(case: Case, rank: int) -> str:
+    """Where a rank was when most others waited; empty: in no sample they did."""
+    for sample in reversed(case.taken):
+        does = {each: of_dump(dump) for each, dump in sample.dumps.items() if dump.threads}
+        own = does.pop(rank, None)
+        waiting = sum(each.kind in WAITING for each in does.values())
+        if own is not None and own.kind not in WAITING and 2 * waiting > len(does):
+            return place_text(own.frame)
+    return ""
 
 
 def _part(case: Case, rank: int) -> ClassPart | None:

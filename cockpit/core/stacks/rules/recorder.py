@@ -5,8 +5,10 @@ from __future__ import annotations
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
 from cockpit.core.stacks.collectives import Collectives, Mismatch, Wait
-from cockpit.core.stacks.evidence import Case, ClassPart, number_text, ranks_words, state_fact
+from cockpit.core.stacks.evidence import Case, state_fact
+from cockpit.core.stacks.parts import ROOTS, ClassPart, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
+from cockpit.core.stacks.words import number_text, ranks_words
 
 
 def order(case: Case) -> Finding | None:
@@ -18,7 +20,7 @@ def order(case: Case) -> Finding | None:
         (one, other)
         for place, one in enumerate(waits)
         for other in waits[place + 1 :]
-        if one.key != other.key and _crossed(one, other)
+        if one.key != other.key and (_crossed(one, other) or _parted(case, one, other))
     )
     found = next(pairs, None)
     if found is None:
@@ -32,7 +34,10 @@ def order(case: Case) -> Finding | None:
     # Of two halves neither is the odd one.
     odd = few if count(few) < count(one.going) else few | one.going
     facts = (_wait_words(one), _wait_words(other), case.wait_fact(), case.unheard_fact())
-    return Finding("order", headline, odd, _where(case, few), detail, facts, _certainty(case, odd), STEPS)
+    certainty = _certainty(case, odd)
+    if not _crossed(one, other):
+        certainty = "likely" if certainty == "sure" else certainty
+    return Finding("order", headline, odd, _where(case, few), detail, facts, certainty, STEPS)
 
 
 def _crossed(one: Wait, other: Wait) -> bool:
@@ -44,6 +49,16 @@ def _crossed(one: Wait, other: Wait) -> bool:
     if one.lone and other.lone:
         return one.going != other.going
     return bool(one.absent & other.going and other.absent & one.going)
+
+
+def _parted(case: Case, one: Wait, other: Wait) -> bool:
+    """Whether all ranks are in these two waits, and one of them alone in a group that nobody else has used.
+
+    That one waits for some of the others; and these, if for anybody, for that one.
+    """
+    lone = one.lone or other.lone
+    parted = not one.going & other.going and one.going | other.going == case.snapshot.world
+    return lone and parted and case.live == case.snapshot.world and not case.others
 
 
 def differ(case: Case) -> Finding | None:
@@ -123,6 +138,37 @@ def _edge_words(rank: int, peer: int, send: bool) -> str:
     return f"{rank} {'sends to' if send else 'receives from'} {peer}"
 
 
+def roots(case: Case) -> Finding | None:
+    """Ranks that wait in one collective and name different roots of it."""
+    if case.goes_on or case.passing or len(set(case.roots.values())) < 2:
+        return None
+    parts = [one for one in case.waits if one.what in ROOTS]
+    recorded = case.recorded.waits if case.recorded is not None else ()
+    # Where the recorders do not say what is one collective, one place in the code is taken to be that.
+    groups = [one.going for one in recorded] or [
+        union(each for each in parts if each.where == one.where) for one in parts
+    ]
+    for group in groups:
+        named = {rank: root for rank, root in case.roots.items() if group >> rank & 1}
+        if len(set(named.values())) < 2:
+            continue
+        # A root waits there as well, or has been there: then it names itself.
+        odd = [rank for rank, root in named.items() if named.get(root) != root]
+        if len(odd) in (0, len(named)):
+            usual = min(named.values(), key=lambda root: (-list(named.values()).count(root), root))
+            odd = [rank for rank, root in named.items() if root != usual]
+        ranks = mask_of(odd)
+        rest = next(root for rank, root in named.items() if rank not in odd)
+        what = next((one.what for one in parts if one.ranks & ranks), "a collective")
+        headline = f"{ranks_words(ranks, 'names', 'name')} rank {named[odd[0]]} as the root of {what}"
+        headline += f", the others rank {rest}"
+        facts = (case.wait_fact(), case.unheard_fact())
+        detail = "All ranks of a group have to name the same."
+        certainty = "likely" if recorded else "unsure"
+        return Finding("mismatch", headline, ranks, _where(case, ranks), detail, facts, certainty, STEPS)
+    return None
+
+
 def missing(case: Case) -> Finding | None:
     """Ranks that have not entered what others wait for, as the recorders say, and that are here."""
     recorded = case.recorded
@@ -130,11 +176,14 @@ def missing(case: Case) -> Finding | None:
         return None
     ranks = recorded.missing & case.live & ~case.holders
     wait = recorded.of(ranks)
-    if not ranks or wait is None or case.moved_on(ranks):
+    if not ranks or wait is None or case.moved_on(ranks, wait.going):
         return None
     parts = [one for one in [*case.others, *case.waits] if one.ranks & ranks]
     if not parts:
         return None
+    makes = all(one.kind == "rendezvous" and one.found.doing.what for one in parts)
+    if makes and 2 * count(ranks) > count(case.live):
+        return None  # most make a group, for which all are needed: whoever waits elsewhere is the odd one
     first = next((one for one in parts if one.frozen), parts[0])
     inside = first.ranks & ranks
     dump = case.dumps(next(ranks_of(inside)))[-1]

@@ -7,17 +7,10 @@ from dataclasses import replace
 from cockpit.base.stacks.kinds import COLLECTIVES, WAITING, doing
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.evidence import (
-    Case,
-    by_reason,
-    number_text,
-    place_text,
-    ranks_words,
-    state_fact,
-    state_of,
-    union,
-)
+from cockpit.core.stacks.evidence import Case, state_fact
+from cockpit.core.stacks.parts import state_of, union
 from cockpit.core.stacks.sentences import MORE, native_step, story
+from cockpit.core.stacks.words import by_reason, number_text, place_text, ranks_words
 
 
 def gil(case: Case) -> Finding | None:
@@ -158,7 +151,9 @@ def few(case: Case) -> Finding | None:
         waits = ranks_words(case.waiting, "waits", "wait")
         headline = f"{ranks_words(ranks)} did not come to {case.blocked or 'collectives'}, where {waits}"
         facts = (case.wait_fact(), *(case.part_fact(one) for one in case.others), case.unheard_fact())
-        likely = len(sleepers) == len(case.others) and case.all_frozen and case.heard and case.lasts
+        # At several places, some of them may only be between two steps of their own.
+        one_place = len({one.where for one in sleepers}) == 1 and len(sleepers) == len(case.others)
+        likely = one_place and case.all_frozen and case.heard and case.lasts
         return Finding(
             kind, headline, ranks, first.where, detail, facts, "likely" if likely else "unsure", steps
         )

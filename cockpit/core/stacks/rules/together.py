@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterable
 
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count
-from cockpit.core.stacks.evidence import (
-    Case,
-    ClassPart,
-    every_text,
-    number_text,
-    ranks_words,
-)
+from cockpit.core.stacks.evidence import Case
+from cockpit.core.stacks.parts import ClassPart
 from cockpit.core.stacks.sentences import MORE, STEPS
+from cockpit.core.stacks.words import every_text, number_text, ranks_words
 
 P2P = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "recv_object_list", "send_object_list"}

@@ -1,0 +1,64 @@
+"""Words for sets of ranks, for durations, and for places."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from cockpit.base.stacks.dump import Frame
+from cockpit.core.masks import count, ranks_of
+from cockpit.core.ranks import mask_text
+
+WORDS = 40
+"""Characters a set of ranks may take in a sentence; longer ones are counted."""
+
+
+def duration(seconds: float | None) -> str:
+    """``52 s``, ``4 min``, ``3 h 10 min``."""
+    whole = round(seconds or 0.0)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = whole // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def place_text(frame: Frame | None) -> str:
+    """``data.py:118 read_shard``; empty for none."""
+    return f"{frame.place} {frame.name}" if frame is not None else ""
+
+
+def by_reason(reasons: Mapping[int, str], ranks: int) -> list[tuple[str, int]]:
+    """Reasons with the ranks that have them, those of the fewest ranks first."""
+    found: dict[str, int] = defaultdict(int)
+    for rank in ranks_of(ranks):
+        found[reasons[rank]] |= 1 << rank
+    return sorted(found.items(), key=lambda item: (count(item[1]), item[1] & -item[1]))
+
+
+def ranks_words(ranks: int, one: str = "", more: str = "") -> str:
+    """``rank 13``, ``ranks 3,7``, ``300 ranks``; with a verb for one rank and for more: ``rank 13 is``."""
+    text = mask_text(ranks)
+    if len(text) > WORDS:
+        return number_text(ranks, one, more)
+    single = count(ranks) == 1
+    return f"rank{'' if single else 's'} {text} {one if single else more}".rstrip()
+
+
+def number_text(ranks: int, one: str = "", more: str = "") -> str:
+    """``1 rank``, ``1,023 ranks``; with a verb for one rank and for more: ``1 rank is``."""
+    number = count(ranks)
+    return f"{number:,} rank {one}".rstrip() if number == 1 else f"{number:,} ranks {more}".rstrip()
+
+
+def every_text(ranks: int, one: str, more: str) -> str:
+    """``all 64 ranks are``, ``rank 0 is``."""
+    return f"all {number_text(ranks, one, more)}" if count(ranks) > 1 else ranks_words(ranks, one, more)
+
+
+def ended_words(why: str, ranks: int) -> str:
+    """``rank 13 was killed by SIGKILL``, ``ranks 1,2 have no process``."""
+    if count(ranks) > 1:
+        forms = {"was": "were", "is": "are", "has": "have"}
+        verb, _, rest = why.partition(" ")
+        why = f"{forms.get(verb, verb)} {rest.replace('dead (a zombie)', 'dead (zombies)')}"
+    return f"{ranks_words(ranks)} {why}"

@@ -1,0 +1,75 @@
+"""The failure policy: some time after a rank's recorded failure, the rest of the run is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from cockpit.base.events import StopRequested
+from cockpit.core.run.failure import how
+from cockpit.core.run.model import RunModel
+
+_LOOK_S = 0.2
+"""Between two looks for a failure."""
+
+
+class FailurePolicy:
+    """Stops a run after its first failure.
+
+    :param wait_s: seconds that whoever watches has to decide otherwise
+    :param stop: stops the run, for a reason
+    :param stopping: whether somebody has asked for a stop already
+    """
+
+    def __init__(
+        self,
+        model: RunModel,
+        wait_s: float,
+        *,
+        stop: Callable[[str], Awaitable[None]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._model = model
+        self._wait_s = wait_s
+        self._stop = stop
+        self._stopping = stopping
+        self._set_aside = False
+        self._unheld = ""
+        """Why a supervisor stops its ranks by itself: what it depended on is gone."""
+        self.stops_at: float | None = None
+        """When the run will be stopped (unix seconds); None: it will not."""
+
+    def set_aside(self) -> None:
+        """Leave alone what still runs, until it ends or somebody stops it."""
+        self._set_aside = True
+        self.stops_at = None
+
+    def stopped(self, node: str, fact: StopRequested) -> None:
+        """The ranks of a node were told to stop."""
+        if fact.by == "supervisor":
+            self._unheld = f"{node}: {fact.reason}"
+
+    async def mind(self) -> None:
+        """Watch for the first failure until the run is over, stopped, or the policy set aside."""
+        # Whoever comes back to a run that failed long ago gets as much time to decide as anyone else.
+        joined = time.time()
+        while not self._model.over:
+            if self._unheld and not self._stopping():
+                await self._stop(self._unheld)
+            first = self._model.first_failure()
+            if first is None:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            due = max(self._model.ended_at(first), joined) + self._wait_s
+            self.stops_at = None if self._set_aside or self._stopping() else due
+            if self._set_aside:
+                return
+            if time.time() < due:
+                await asyncio.sleep(min(_LOOK_S, self._wait_s))
+                continue
+            self.stops_at = None
+            if not self._stopping():
+                await self._stop(f"rank {first.rank} on {first.node} {how(first)}")
+            return
+        self.stops_at = None

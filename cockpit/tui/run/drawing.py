@@ -1,0 +1,213 @@
+"""Draws what is on the run's screen: the grid, its head and its banners, and the panes that are shown."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from textual.widget import Widget
+
+from cockpit.core.logs.batches import PATIENCE_S
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
+from cockpit.tui.command_screen import CommandScreen, entitle
+from cockpit.tui.logs.view import LogView
+from cockpit.tui.pace.lines import STRETCHES, Sight
+from cockpit.tui.pace.pane import PacePane
+from cockpit.tui.run import notices
+from cockpit.tui.run.command_list import CommandList
+from cockpit.tui.run.deeds import Deeds
+from cockpit.tui.run.detail import Detail
+from cockpit.tui.run.detail_lines import About
+from cockpit.tui.run.environs import Environs
+from cockpit.tui.run.event_list import EventList
+from cockpit.tui.run.failure_banner import FailureBanner
+from cockpit.tui.run.grid_lines import Mark
+from cockpit.tui.run.rank_grid import RankGrid
+from cockpit.tui.run.stall import standing, stands_still
+from cockpit.tui.run.stall_banner import StallBanner
+from cockpit.tui.run.top_bar import Head, TopBar
+
+LAG_BYTES = 256 << 10
+"""From this many outstanding bytes of logs, we are behind and not just polling."""
+
+
+def _is_shown(pane: Widget) -> bool:
+    """Whether a pane is on the screen, or will be once that is laid out: then it has its lines at once."""
+    return all(node.display for node in pane.ancestors_with_self if isinstance(node, Widget))
+
+
+@dataclass
+class Drawing:
+    """Draws one run, from its board.
+
+    :param recorded: the run had ended before the screen opened: nothing is live
+    :param frozen: nothing is drawn but the notice that says so
+    :param stretch: how much of the past the pane of pace shows: a place in its stretches
+    """
+
+    screen: CommandScreen
+    board: Board
+    session: Session
+    deeds: Deeds
+    recorded: bool
+    frozen: bool = False
+    stretch: int = 0
+
+    def __post_init__(self) -> None:
+        self._ranks_of = {node.name: node.ranks for node in self.board.manifest.nodes}
+        self._environs = Environs(self.session, recorded=self.recorded)
+        self._behind = notices.Since()
+        self._notice = notices.Notice(self.board, self.session, self.screen.app.keys, recorded=self.recorded)
+
+    @property
+    def _grid(self) -> RankGrid:
+        return self.screen.query_one(RankGrid)
+
+    @property
+    def _log(self) -> LogView:
+        return self.screen.query_one(LogView)
+
+    # What changes quickly
+
+    def quickly(self) -> None:
+        """The grid and the log, if there is anything new in them."""
+        app, new = self.screen.app, False
+        with app.contained():
+            new = self.board.book.flush(time.time(), wait_s=PATIENCE_S)
+        if self.frozen:
+            return
+        changed = self.board.take_changed()
+        if changed:
+            with app.contained():
+                self._grid.update_model(self.board.model, changed, time.time())
+        if new:
+            self._log.refresh_log()
+
+    # What changes slowly, and what ages
+
+    def draw_grid(self, now: float) -> None:
+        """Nodes and ranks."""
+        board = self.board
+        self._grid.missing, self._grid.held = (
+            (frozenset(), frozenset()) if self.recorded else standing(board.model)
+        )
+        ended = self.recorded or board.model.over
+        self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
+        self._grid.update_model(board.model, None, now)
+
+    def draw_head(self, now: float) -> None:
+        """The top line and the banners."""
+        board = self.board
+        head = Head(
+            board.folder.name,
+            board.model,
+            board.metrics,
+            board.manifest.created,
+            now,
+            self.recorded,
+            board.pace,
+        )
+        low = self.screen.has_class("-low")
+        self.screen.query_one(TopBar).show(head)
+        self.screen.query_one(StallBanner).show(board.model, now, low=low)
+        self.screen.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
+        counts = f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
+        entitle(self._grid, f"{self.screen.app.key_of('nodes')} nodes", counts)
+
+    def draw_panes(self, chosen: Mark | None, now: float) -> None:
+        """The panes that are on the screen.
+
+        :param chosen: whom they are about, if anybody was chosen
+        """
+        query = self.screen.query_one
+        about = chosen or self._grid.selected or self._of_interest()
+        for name in ("glance", "detail"):
+            pane = query(f"#{name}", Detail)
+            if about is not None and _is_shown(pane):
+                self._show_detail(pane, *about, now=now)
+        for name in ("recent", "events"):
+            events = query(f"#{name}", EventList)
+            if _is_shown(events):
+                events.show(list(self.board.timeline.entries))
+        pace = query(PacePane)
+        if _is_shown(pace):
+            pace.show(self._pace(now, None if about is None else about[1]))
+        commands = query(CommandList)
+        if _is_shown(commands):
+            commands.show(self.deeds.ran)
+
+    def _pace(self, now: float, chosen: int | None) -> Sight:
+        board = self.board
+        ended = board.pace.last_at if self.recorded or board.model.over else None
+        app = self.screen.app
+        return Sight(
+            board.pace,
+            board.metrics,
+            self._ranks_of,
+            now if ended is None else ended,
+            chosen,
+            every=self.screen.has_class("-zoom-right"),
+            stretch=tuple(STRETCHES)[self.stretch],
+            plain=app.no_color or app.current_theme.ansi,
+            ascii_only=app.glyphs.ascii,
+            missing=self._grid.missing,
+            stalled=not self.recorded and stands_still(board.model),
+            saves=self.session.saves,
+            left=board.metrics.time_left(now) if ended is None else None,
+        )
+
+    def _of_interest(self) -> Mark | None:
+        """What is shown before anything is chosen: who failed first, or holds others up, else the first."""
+        first = self.board.model.first_failure()
+        if first is None and self._grid.missing:
+            first = self.board.model.ranks.get(min(self._grid.missing))
+        return self._grid.first if first is None else (first.node, first.rank)
+
+    def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
+        board = self.board
+        process = None if rank is None else board.model.ranks[rank]
+        if pane.id == "glance":
+            entitle(pane, "", f"rank {rank}" if process is not None else node)
+        elif process is not None and self._environs.wants(process):
+            self.screen.run_worker(self._environs.fetch(process), group="environ")
+        environ = None if process is None else self._environs.of(process)
+        log = "" if process is None else self.session.log_place(process)
+        pane.show(
+            About(
+                node,
+                rank,
+                board.model,
+                board.trends,
+                board.metrics,
+                board.entry(node),
+                board.plan(node),
+                environ,
+                now,
+                log,
+                board.pace,
+                board.pages.named,
+            )
+        )
+
+    def measure_lag(self, now: float) -> None:
+        """How long we have been behind the nodes' logs, if it is worth mentioning."""
+        behind = sum(self.session.behind.values())
+        self._log.behind_s = self._behind.tell(behind >= LAG_BYTES, now)
+
+    def say_what_is_waited_for(self, now: float) -> None:
+        """An empty log says what the run is doing."""
+        if self.board.book.lines:
+            return
+        age = now - self.board.manifest.created
+        foreign = self.board.manifest.foreign is not None
+        text = notices.waiting_text(self.board.model, age, recorded=self.recorded, foreign=foreign)
+        if text != self._log.empty_text:
+            self._log.empty_text = text
+            self._log.refresh()
+
+    def draw_notice(self) -> None:
+        """One line that stays: trouble here, a recorded run, a frozen display."""
+        trouble = self.deeds.trouble
+        self.screen.query_one("#notice").set_class(trouble is not None, "-trouble")
+        self.screen.draw_notice(self._notice.text(trouble, frozen=self.frozen))

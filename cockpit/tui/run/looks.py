@@ -1,0 +1,83 @@
+"""The screens that look at a run's ranks or nodes: its stacks, those of a stall, what was kept, the doctor's.
+
+Imported at the first key that asks for one: they bring along much that the run's own screen does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from cockpit.base.shell import join
+from cockpit.engine.doctor import examine, wanted_again, words_again
+from cockpit.engine.facts import Facts
+from cockpit.engine.run.board import Board
+from cockpit.engine.run.session import Session
+from cockpit.engine.stacks.ask import Ask
+from cockpit.engine.stacks.evidence import none_of
+from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.stacks.take import ReplayedStacks, Sampler
+from cockpit.errors import CockpitError
+from cockpit.tui.command_screen import CommandScreen
+from cockpit.tui.run.doctor_screen import DoctorScreen
+from cockpit.tui.stacks.kept_screen import KeptScreen
+from cockpit.tui.stacks.screen import StackScreen
+
+
+class Looks:
+    """Opens them over the run's screen.
+
+    :param noted: adds to the list of commands: a title, and the words to type
+    """
+
+    def __init__(
+        self,
+        screen: CommandScreen,
+        board: Board,
+        session: Session,
+        noted: Callable[[str, Sequence[str]], None],
+    ) -> None:
+        self._screen = screen
+        self._board = board
+        self._session = session
+        self._noted = noted
+
+    def stacks(self) -> None:
+        """Take the stacks of all ranks, and show them."""
+        run = self._board.folder.name
+        party = RunParty(self._board.manifest, self._board.model, self._session.pool.at_hand)
+        self._noted("stacks", ["stacks", run])
+        root, more = self._board.folder.path / "stacks", Facts(party, self._session.pace)
+        self._screen.app.push_screen(StackScreen(Sampler(party, Ask(), root, more)))
+
+    def stall_stacks(self) -> None:
+        """Show the look at all ranks that the watch has kept; its name is that of a folder of ours."""
+        root, name = self._board.folder.path / "stacks", self._board.model.watch.snapshot
+        try:
+            if Path(name).name != name:
+                raise CockpitError("no snapshot has such a name", where=name)
+            taken = ReplayedStacks(root / name)
+        except CockpitError as error:
+            self._screen.app.complain(error)
+            return
+        self._noted("stacks of the stall", ["stacks", str(root / name)])
+        self._screen.app.push_screen(StackScreen(taken))
+
+    def evidence(self) -> None:
+        """List the looks at all ranks that were kept."""
+        folder, model = self._board.folder, self._board.model
+        self._noted("evidence", ["stacks", folder.name, "--list"])
+
+        def why() -> str:
+            return none_of(folder, model) or "what the nodes kept is not here yet"
+
+        self._screen.app.push_screen(KeptScreen(folder.name, folder.path / "stacks", why))
+
+    def doctor(self) -> None:
+        """Examine the run's nodes, and show what was found."""
+        manifest, pool = self._board.manifest, self._session.pool
+        words = words_again(manifest)
+        self._noted("doctor", words)
+        look = partial(examine, pool, wanted_again(manifest, self._session.model))
+        self._screen.app.push_screen(DoctorScreen(look, lambda: pool.roll, join(["cockpit", *words])))

@@ -1,0 +1,156 @@
+"""What was kept of a run's ranks: its snapshots, those that nodes took while nobody watched included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on, work
+from textual.binding import BindingType
+
+from cockpit.base.shell import quote
+from cockpit.engine.stacks.listed import Listed, listed
+from cockpit.engine.stacks.take import ReplayedStacks
+from cockpit.errors import CockpitError
+from cockpit.tui.command_screen import Handler, Pane, bindings, needs
+from cockpit.tui.commands import KEPT, Id
+from cockpit.tui.list_screen import ListScreen
+from cockpit.tui.panes.bar import Bar
+from cockpit.tui.panes.key_bar import Activity
+from cockpit.tui.panes.line import Part
+from cockpit.tui.panes.list_pane import ListPane
+from cockpit.tui.stacks.kept_list import KeptList, moment
+from cockpit.tui.stacks.screen import StackScreen
+
+LOOK_S = 1.0
+"""Seconds between two looks at whether there are more."""
+
+ABOUT: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kept": (
+        "evidence",
+        (
+            "What the ranks were doing when they stood still, or as one failed: kept by the nodes, whether",
+            "or not anybody watched, by the cockpit that watched, or because a person asked.",
+            "",
+            "up, down: moments · {open} opens the stacks · {copy_command} copies the command · {back}: back",
+        ),
+    )
+}
+
+
+class KeptScreen(ListScreen):
+    """The snapshots of one run, the newest first.
+
+    :param run: its name
+    :param root: the folder that they are in
+    :param why_none: says why there is none
+    """
+
+    SCOPE = KEPT
+    ABOUT = ABOUT
+    BINDINGS: ClassVar[list[BindingType]] = bindings(KEPT)
+
+    PANE = "kept"
+    HEADING = "what the ranks were doing"
+
+    def __init__(self, run: str, root: Path, why_none: Callable[[], str]) -> None:
+        super().__init__()
+        self._run = run
+        self._root = root
+        self._why_none = why_none
+        self.last_keys = ("back", "help")
+        self._found: Sequence[Listed] | None = None
+        self._read_from: object = None
+
+    def make_list(self) -> KeptList:
+        """See :class:`ListScreen`."""
+        return KeptList(ascii_only=self.app.glyphs.ascii, id=self.PANE)
+
+    def begin(self) -> None:
+        """See :class:`ListScreen`."""
+        self._read()
+        self.set_interval(LOOK_S, self._read)
+
+    @property
+    def _list(self) -> KeptList:
+        return self.query_one(KeptList)
+
+    @work(group="kept", exclusive=True)
+    async def _read(self) -> None:
+        """Read them again if there are others than before."""
+        names = await asyncio.to_thread(_names, self._root)
+        if names != self._read_from:
+            found = await asyncio.to_thread(listed, self._root)
+            self._found, self._read_from = found[::-1], names
+        self.draw()
+
+    def draw(self) -> None:
+        """See :class:`ListScreen`."""
+        if not self.app.holds(self):
+            return
+        self.query_one(Bar).tell([Part(((self._run, "strong"),)), Part(((self._state(), ""),))])
+        self._list.empty = ["reading what was kept"] if self._found is None else [self._why_none()]
+        self._list.show_items(self._found or ())
+        self.draw_keys()
+
+    def _state(self) -> str:
+        if not self._found:
+            return "nothing was kept" if self._found is not None else ""
+        count = len(self._found)
+        oldest = self._found[-1].head.at
+        since = "" if oldest is None else f" since {moment(oldest)}"
+        return f"evidence: {count} moment{'s' * (count > 1)}{since}"
+
+    # What each command does, and why it may not
+
+    def own_handlers(self) -> dict[Id, Handler]:
+        """Those of the list."""
+        return {
+            **super().own_handlers(),
+            "open": Handler(self._open, needs(lambda: self._list.current, "nothing was kept")),
+            "copy_command": Handler(lambda: self.app.copy(self._command)),
+        }
+
+    @property
+    def _command(self) -> str:
+        item = self._list.current
+        return f"cockpit stacks {quote(str(item.path)) if item else f'{quote(self._run)} --list'}"
+
+    def _open(self) -> None:
+        item = self._list.current
+        assert item is not None
+        try:
+            stacks = ReplayedStacks(item.path)
+        except CockpitError as error:
+            self.app.complain(error)
+            return
+        self.app.push_screen(StackScreen(stacks))
+
+    def renamed(self, pane: Pane) -> Mapping[Id, str]:
+        """What opening is called here."""
+        return {"open": "its stacks"}
+
+    def text_to_copy(self) -> str:
+        """The moment under the cursor."""
+        return self._list.copy_text()
+
+    def activity(self) -> Activity | None:
+        """Nothing goes on here."""
+        return None
+
+    @on(ListPane.Opened)
+    def _opened(self, event: ListPane.Opened) -> None:
+        self.action_command("open")
+
+
+def _names(root: Path) -> tuple[tuple[str, int], ...]:
+    """What is there, and when each was written: one that is made anew may say more."""
+    found = []
+    for file in sorted(root.glob("*/snapshot.json")):
+        try:
+            found.append((file.parent.name, file.stat().st_mtime_ns))
+        except OSError:
+            continue
+    return tuple(found)

@@ -1,0 +1,92 @@
+"""What feeds the rules of notices: their switches, and the question for the time that is left to a job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cockpit import slurm
+from cockpit.base.events import Fact, MemorySample, NodeSample, Sample
+from cockpit.config import Notices
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.model import RunModel
+from cockpit.core.run.notices.limit import TimeLimit
+from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run import noticing
+from cockpit.engine.run.noticing import Noticing
+from cockpit.errors import CockpitError
+from tests.happened import happened
+
+
+def made(switches: Notices, told: list[Fact]) -> Noticing:
+    """Of a run of one rank in job 12."""
+    node = SimpleNamespace(name="gpu0", dir="/tmp/c/r/gpu0")
+    manifest = SimpleNamespace(foreign=None, nodes=[node])
+    folder = SimpleNamespace(manifest=manifest, slurm_job="12", name="otter")
+    model = RunModel()
+    model.apply(happened(time.time(), "planned", "", {"nodes": {"gpu0": (0,)}}))
+    model.apply(happened(time.time(), "rank_started", "gpu0", {"rank": 0, "pid": 7}))
+    model.apply(happened(time.time(), "link", "gpu0", {"state": "ok"}))
+    return Noticing(
+        cast(RunFolder, folder), model, Pace(range(1)), lambda _, fact: told.append(fact), switches
+    )
+
+
+def told(switches: Notices) -> set[str]:
+    """Which rules speak where all losses are NaN and a disk and a memory are full."""
+    notices = made(switches, [])
+    for step in range(3):
+        notices.log("gpu0", 0, b"step %d loss nan\n" % step)
+    notices.sampled("gpu0", Sample(NodeSample(disk_free_bytes=0), {}, (), (MemorySample("", 95, 100),)))
+    assert (notices.memory is None) == (not switches.memory)
+    return {fact.id for fact in notices._rules.look(time.time(), 1.0, notices._model, notices._pace)}
+
+
+def test_what_is_switched_off_is_not_looked_at() -> None:
+    names = [each.name for each in fields(Notices)]
+    assert told(Notices()) == {"loss", "disk"}
+    assert told(Notices(disk=False)) == {"loss"}
+    assert told(Notices(**dict.fromkeys(names, False))) == set()
+    assert made(Notices(time_limit=False), [])._rules.limit is None
+
+
+def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LIMIT_FIRST_S", "_LIMIT_S", "_LIMIT_NEAR_S"):
+        monkeypatch.setattr(noticing, name, 0.001)
+    answers: Iterator[float | CockpitError | None] = iter(
+        [600.0, CockpitError("no answer"), CockpitError("no answer"), None]
+    )
+
+    def time_left(job: str) -> float | None:
+        assert job == "12"
+        answer = next(answers, None)
+        if isinstance(answer, CockpitError):
+            raise answer
+        return answer
+
+    said: list[float | None] = []
+
+    async def asked() -> None:
+        twice = asyncio.Event()
+
+        def hear(self: TimeLimit, at: float, left_s: float | None) -> None:
+            said.append(left_s)
+            if len(said) == 2:
+                twice.set()
+
+        monkeypatch.setattr(slurm, "time_left", time_left)
+        monkeypatch.setattr(TimeLimit, "told", hear)
+        look, ask = made(Notices(), []).works()
+        look.close()
+        work = asyncio.create_task(ask)
+        await asyncio.wait_for(twice.wait(), 60)
+        work.cancel()
+
+    asyncio.run(asked())
+    assert said[:2] == [600.0, None]
