@@ -20,6 +20,7 @@ from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.text_pane import TextPane
+from cockpit.tui.stacks import lookout
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.sight import filtered, look
@@ -63,6 +64,30 @@ def test_it_looks_as_designed(name: str, tmp_path: Path) -> None:
         if os.environ.get("COCKPIT_SNAPSHOTS") == "write":
             path.write_text(shown)
         assert shown == path.read_text()
+
+
+@pytest.mark.usefixtures("frozen_clock")
+@pytest.mark.parametrize("name", [name for name, scene in STACK_SCENES.items() if not scene.keys])
+def test_what_is_worked_out_after_the_layout_is_drawn_in_one_go(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out = threading.Event()
+    monkeypatch.setattr(lookout, "look", lambda *args, **kinds: laid_out.wait() and look(*args, **kinds))
+
+    async def main() -> str:
+        stacks = STACK_SCENES[name].make()
+        for _ in range(STACK_SCENES[name].samples):
+            stacks.add()
+        app = StacksApp(stacks, Config(ascii=False))
+        async with app.run_test(size=LARGE) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, StackScreen), "the stack screen")
+            await until(pilot, lambda: app.screen.query_one(StackTreePane).size.width > 0, "the layout")
+            await pilot.pause()
+            laid_out.set()
+            await at_rest(pilot)
+            return text_of(app)
+
+    assert asyncio.run(main()) == (SNAPSHOTS / f"{name}-140x45.txt").read_text()
 
 
 @pytest.mark.parametrize(("world", "odd"), [(4, 2), (64, 13), (1024, 421)])

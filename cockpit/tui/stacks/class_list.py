@@ -48,7 +48,7 @@ class ClassList(ListPane[RankClass]):
 
         :param odd: ranks that the verdict names
         :param moved: ranks that are elsewhere than in the previous sample
-        :param chosen: the rank whose threads are shown
+        :param chosen: the rank whose threads are shown; None for that of the class under the cursor
         :param marked: the rank that a person marked
         :param inferred: ranks whose environment does not say which they are
         :param low: there is little room
@@ -64,7 +64,7 @@ class ClassList(ListPane[RankClass]):
 
     def drawn_from(self, item: RankClass, before: RankClass | None, width: int) -> tuple[object, ...]:
         """What concerns its ranks of all that was told."""
-        chosen, marked = self._chosen, self._marked
+        chosen, marked = self._shown, self._marked
         return (
             item,
             width,
@@ -103,11 +103,18 @@ class ClassList(ListPane[RankClass]):
         """Why there is none."""
         return [Line.of(text, "label") for text in self.empty]
 
+    @property
+    def _shown(self) -> int | None:
+        """The rank whose threads are shown, of these items: it is theirs from the first draw on."""
+        found = self.current
+        return found.sample_rank if self._chosen is None and found is not None else self._chosen
+
     def _extra(self, item: RankClass) -> str:
         """Which of several ranks is the chosen one, and whether one is marked."""
         words = ""
-        if self._chosen is not None and item.ranks >> self._chosen & 1 and item.ranks & (item.ranks - 1):
-            words += f"  showing {self._chosen}"
+        shown = self._shown
+        if shown is not None and item.ranks >> shown & 1 and item.ranks & (item.ranks - 1):
+            words += f"  showing {shown}"
         if self._marked is not None and item.ranks >> self._marked & 1:
             words += f"  {self._marked} marked"
         return words

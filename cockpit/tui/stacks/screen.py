@@ -167,10 +167,15 @@ class StackScreen(CommandScreen):
     @property
     def rank(self) -> int | None:
         """The rank whose threads are shown: the chosen one, else that of the class under the cursor."""
-        if self._chosen is not None and self._chosen in self.stacks.snapshot.ranks:
-            return self._chosen
+        if self._chosen_there is not None:
+            return self._chosen_there
         found = self._class_list.current
         return None if found is None else found.sample_rank
+
+    @property
+    def _chosen_there(self) -> int | None:
+        """The chosen rank, if the snapshot has it."""
+        return self._chosen if self._chosen in self.stacks.snapshot.ranks else None
 
     # What each command does, and why it may not
 
@@ -429,7 +434,7 @@ class StackScreen(CommandScreen):
             sight.classes,
             odd=sight.odd,
             moved=sight.moved,
-            chosen=self.rank,
+            chosen=self._chosen_there,
             marked=self._marked,
             inferred=sight.snapshot.inferred,
             low=self._low,
