@@ -382,6 +382,73 @@ def test_cancel_keeps_what_has_come(tmp_path: Path) -> None:
     play(scene)
 
 
+class Late:
+    """Explains a sample once it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+    async def gather(self, sampler: Sampler) -> None:
+        self.asked.set()
+        await self.let.wait()
+        sampler.snapshot.progress = Progress(1.0, 0.5, True, {0: Done(7, 1.0), 1: Done(7, 1.0)})
+
+    async def look_closer(self, sampler: Sampler) -> None:
+        pass
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_sample_is_complete_once_it_is_explained_and_no_verdict_is_sure_before(
+    tmp_path: Path, cancelled: bool
+) -> None:
+    async def scene() -> None:
+        link, more = FakeLink("gpu01"), Late()
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path, more)
+        for _ in range(2):
+            for part in (pack([dump(0), dump(1)]), None):
+                link.answer.queue.put_nowait(part)
+        assert (await stacks.take()).took_s is not None
+        taking = asyncio.create_task(stacks.take())
+        await more.asked.wait()
+        sample = stacks.snapshot.samples[1]
+        assert stacks.busy
+        assert (sorted(sample.dumps), sample.took_s) == ([0, 1], None)
+        found = verdict(stacks.snapshot)
+        assert found.certainty != "sure"
+        assert "steps and flight recorders are still to answer" in found.evidence
+        if cancelled:
+            stacks.cancel()
+        else:
+            more.let.set()
+        await taking
+        assert sample.took_s is not None
+        assert not stacks.busy
+        assert (stacks.snapshot.progress is None) is cancelled
+        assert not any("still to answer" in text for text in verdict(stacks.snapshot).evidence)
+
+    play(scene)
+
+
+def test_an_earlier_look_is_read_while_the_next_sample_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, known = threading.Event(), {0: 9.5}
+    monkeypatch.setattr(Sampler, "_stood", lambda _: read.wait() and known)
+
+    async def scene() -> None:
+        link = FakeLink("gpu01")
+        stacks = Sampler(FakeParty([link]), Ask(), tmp_path)
+        for part in (pack([dump(0), dump(1)]), None):
+            link.answer.queue.put_nowait(part)
+        await stacks.take()
+        assert not stacks.snapshot.stood
+        read.set()
+        assert saved.load(await stacks.kept()).stood == known
+        assert stacks.snapshot.stood == known
+
+    play(scene)
+
+
 def test_py_spy_is_sent_once_to_a_node_that_has_none(tmp_path: Path) -> None:
     async def scene() -> None:
         spy = payload.spy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from textual.pilot import Pilot
 from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
+from cockpit.core.stacks.progress import Done, Progress, SlowRank
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
@@ -502,6 +504,19 @@ def test_what_has_come_is_shown_while_others_are_waited_for() -> None:
             await until(pilot, lambda: len(stacks.snapshot.samples) == 2, "the second sample by itself")
             await at_rest(pilot)
             assert "sample 2 of 2" in text_of(app)
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_the_verdict_uses_what_is_known_only_after_the_last_stack() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
+            now = time.time()
+            steps = {rank: Done(100, now) for rank in range(64)}
+            slow = (SlowRank(40, 1.5, 0.5, 0.6),)
+            stacks.snapshot.progress = Progress(now, 0.5, True, steps, slow, 99)
+            await until(pilot, lambda: "rank 40 is slow" in text_of(app), "the verdict with steps")
 
     asyncio.run(main())
 

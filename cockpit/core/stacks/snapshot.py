@@ -106,6 +106,9 @@ class Snapshot:
     by_nodes: str = ""
     """Why the nodes took it by themselves, when nobody asked for it; empty: a cockpit took it."""
 
+    asking: bool = False
+    """Whether steps, recorders and recorded ends are being asked for, to explain the newest sample."""
+
     def copy(self) -> Snapshot:
         """This snapshot as it is now: what arrives later is not in the copy."""
         samples = [replace(one, dumps=dict(one.dumps), silent=dict(one.silent)) for one in self.samples]

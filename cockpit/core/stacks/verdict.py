@@ -81,6 +81,8 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     have = [f"--{name}" for name in ("native", "children") if case.snapshot.options.get(name)]
     steps = tuple(step for step in found.steps if not any(option in step.command for option in have))
     doubts = [f"{number_text(case.pending)} still to answer"] if case.pending else []
+    if case.snapshot.asking:
+        doubts.append("steps and flight recorders are still to answer")
     doubts += reasons(case, found)
     doubts += [text for text in case.snapshot.problems if found.id != "twice"][:2]
     inferred = (found.ranks or case.snapshot.world) & case.snapshot.inferred

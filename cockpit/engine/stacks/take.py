@@ -117,6 +117,8 @@ class Sampler:
         self._saved: Path | None = None
         self._taking: asyncio.Future[Any] | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._standing: asyncio.Task[None] | None = None
+        """Compares the first sample with an earlier look, while the second one is waited for."""
         self._probe = PROBES["py-spy"]()
         self._used = [0]
         """Bytes that the snapshot takes up; at its end those of the sample that is being taken."""
@@ -153,21 +155,26 @@ class Sampler:
         self._used.append(0)
         work = [self._node(node, sample, self.ask, share) for node in nodes]
         self._taking = asyncio.gather(*work)
+        took_s = None
         try:
             await self._taking
-            sample.took_s = time.monotonic() - began
+            took_s = time.monotonic() - began
             if len(self.snapshot.samples) == 1:
-                self.snapshot.stood = await asyncio.to_thread(self._stood)
+                self._standing = asyncio.create_task(self._look_back())
             await self._explain()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and getattr(task, "cancelling", int)():
                 raise
         finally:
-            sample.took_s = sample.took_s or time.monotonic() - began
+            # Not before it is explained: a verdict is given as soon as nothing is under way.
+            sample.took_s = took_s or time.monotonic() - began
         # In the background: waiting for the sample need not mean waiting for the disk.
         self._keeping = asyncio.create_task(self._keep(self._keeping, self.snapshot.copy()))
         return sample
+
+    async def _look_back(self) -> None:
+        self.snapshot.stood = await asyncio.to_thread(self._stood)
 
     def _stood(self) -> dict[int, float]:
         """Since when ranks have stood still, by the newest snapshot there; empty if it cannot tell."""
@@ -186,8 +193,14 @@ class Sampler:
     async def _explain(self) -> None:
         if self.more is None or len(self.snapshot.samples) < 2:
             return
+        if self._standing is not None:
+            await self._standing
+        self.snapshot.asking = True
         self._taking = asyncio.ensure_future(self._ask_more(self.more))
-        await self._taking
+        try:
+            await self._taking
+        finally:
+            self.snapshot.asking = False
 
     async def _ask_more(self, more: More) -> None:
         """What fails here costs the verdict certainty, and nobody a stack."""
@@ -215,6 +228,9 @@ class Sampler:
         if before is not None:
             await before
         try:
+            if self._standing is not None:
+                await self._standing
+                snapshot.stood = self.snapshot.stood
             await asyncio.to_thread(self._save, snapshot)
             self.trouble = ""
         except CockpitError as error:

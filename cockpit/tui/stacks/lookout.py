@@ -46,8 +46,10 @@ class Lookout:
             return number, len(snapshot.ranks)
         sample = snapshot.samples[number]
         told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
-        gone = sum(bool(place.why) for place in snapshot.ranks.values())
-        return number, told, len(snapshot.ranks), gone, self.pattern
+        # Each of these is replaced as a whole when more is known.
+        more = snapshot.asking, snapshot.progress, snapshot.collectives, snapshot.problems, snapshot.stood
+        places = tuple(snapshot.ranks.values())
+        return number, told, more, len(snapshot.closer), places, self.pattern
 
     def narrow(self, pattern: str) -> None:
         """Narrow it to what matches a pattern.

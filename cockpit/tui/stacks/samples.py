@@ -71,4 +71,6 @@ class SampleCursor:
     def progress(self, sample: Sample) -> str:
         """How many of the ranks that were asked have answered, and for how long they have been asked."""
         age = max(0.0, time.time() - sample.at)
+        if self._stacks.snapshot.asking:
+            return f"asking for steps and flight recorders, {age:.1f} s"
         return f"{len(sample.dumps):,} of {self._stacks.asked:,} ranks, {age:.1f} s"
