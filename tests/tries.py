@@ -47,9 +47,9 @@ def shard_of(found: Sequence[T], shard: str) -> list[T]:
     return list(found[int(first) - 1 :: int(count)])
 
 
-def when(seed: int, loads: Sequence[float]) -> str:
+def when(seed: int | None, loads: Sequence[float]) -> str:
     """``2026-11-22, commit fc31cb6, seed 4711, load 15 to 42``."""
     words = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-    told = f"{time.strftime('%Y-%m-%d')}, commit {commit}, seed {seed}"
+    told = f"{time.strftime('%Y-%m-%d')}, commit {commit}" + (f", seed {seed}" if seed is not None else "")
     return f"{told}, load {min(loads):.0f} to {max(loads):.0f}" if loads else told

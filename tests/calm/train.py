@@ -1,0 +1,117 @@
+"""Training that is slow in an honest way: real torch over gloo, four ranks, steps of about half a second.
+
+``train.py KIND``: every half minute or so it does what its kind says, for longer than the watch waits. It
+never ends by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+KIND = sys.argv[1]
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+HERE = os.path.dirname(os.path.abspath(__file__))
+LONG_S, EVERY = 55.0, 40
+"""How long it makes no step, and after how many steps that happens again."""
+
+
+def burn(seconds: float) -> None:
+    until, found = time.monotonic() + seconds, 1
+    while time.monotonic() < until:
+        found = sum(n * n for n in range(found % 50 + 300))
+        time.sleep(0.002)
+
+
+def lower_graph() -> None:
+    """A compiler in a child process, as inductor has it."""
+    code = f"import time\nend = time.time() + {LONG_S}\nwhile time.time() < end: time.sleep(0.001)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def write_checkpoint() -> None:
+    until = time.monotonic() + LONG_S
+    with open(os.path.join(HERE, f"{KIND}.{RANK}.pt"), "wb") as file:
+        while time.monotonic() < until:
+            file.seek(0)
+            file.write(bytes(1 << 16))
+            file.flush()
+            os.fsync(file.fileno())
+            time.sleep(0.02)
+
+
+def evaluate() -> None:
+    model, until = torch.nn.Linear(64, 64), time.monotonic() + LONG_S
+    with torch.no_grad():
+        while time.monotonic() < until:
+            for _ in range(20):
+                model(torch.randn(32, 64))
+            time.sleep(0.005)
+
+
+def load(step: int) -> torch.Tensor:
+    if KIND == "uneven":
+        # Mostly quick; now and then a batch from a cold store.
+        time.sleep(random.choice([0.1, 0.3, 0.5, 1.0, 6.0 if step % 10 == 0 else 0.2]))
+    return torch.randn(4, 64)
+
+
+def pass_on(gradients: torch.Tensor) -> None:
+    """A pipeline with a bubble: each stage waits for the one before it, and back."""
+    if RANK:
+        dist.recv(gradients, src=RANK - 1)
+    burn(2)
+    if RANK < WORLD - 1:
+        dist.send(gradients, dst=RANK + 1)
+        dist.recv(gradients, src=RANK + 1)
+    burn(2)
+    if RANK:
+        dist.send(gradients, dst=RANK - 1)
+
+
+def pause(step: int) -> None:
+    """What this kind is about."""
+    first, due = step == 0, step > 0 and step % EVERY == 0
+    if KIND == "first_step" and first:
+        burn(LONG_S)
+    elif KIND == "compile" and (first or step == EVERY):
+        lower_graph()
+    elif (KIND == "checkpoint" and due and RANK == 0) or (KIND == "checkpoint_all" and due):
+        write_checkpoint()
+    elif (KIND == "evaluate" and due) or (KIND == "evaluate_one" and due and RANK == 0):
+        evaluate()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(RANK)
+    dist.init_process_group("gloo")
+    model = torch.nn.Linear(64, 8)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    micro = 24 if KIND == "accumulate" else 1
+    step = 0
+    while True:
+        pause(step)
+        for _ in range(micro):
+            loss = model(load(step)).square().mean()
+            loss.backward()
+            time.sleep(2.0 if KIND == "accumulate" else 0.4)
+        gradients = torch.cat([each.grad.flatten() for each in model.parameters()])
+        if KIND == "pipeline":
+            pass_on(gradients)
+        dist.all_reduce(gradients)
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        if RANK == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
