@@ -30,9 +30,15 @@ def burn(seconds: float) -> None:
 
 
 def lower_graph() -> None:
-    """A compiler in a child process, as inductor has it."""
-    code = f"import time\nend = time.time() + {LONG_S}\nwhile time.time() < end: time.sleep(0.001)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    """A compiler in a child process, as inductor has it: it keeps a core busy most of the time."""
+    code = """
+import time
+end = time.time() + %g
+while time.time() < end:
+    sum(n * n for n in range(20000))
+    time.sleep(0.002)
+"""
+    subprocess.run([sys.executable, "-c", code % LONG_S], check=True)
 
 
 def write_checkpoint() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import OrderedDict
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from operator import attrgetter
 from statistics import median
 
 CELLS = 1 << 20
@@ -163,7 +163,8 @@ class Steps:
         """Steps that are kept."""
         self.past = 0
         """Changes when anything is learned about steps that are long over."""
-        self._steps: OrderedDict[Key, Step] = OrderedDict()
+        self._steps: dict[Key, Step] = {}
+        self._order: list[Step] = []  # the same, oldest first
         self._stages: tuple[int, ...] = ()
         self._dropped: Key = (-1, -1)
 
@@ -171,11 +172,11 @@ class Steps:
         return len(self._steps)
 
     def __iter__(self) -> Iterator[Step]:
-        return iter(self._steps.values())
+        return iter(self._order)
 
     def newest(self) -> Iterator[Step]:
         """The steps, newest first."""
-        return reversed(self._steps.values())
+        return reversed(self._order)
 
     def get(self, key: Key) -> Step | None:
         """A step, if it is kept."""
@@ -234,13 +235,12 @@ class Steps:
         step = self._steps.get(key)
         if step is not None or key <= self._dropped:
             return step
-        # Mostly none: a rank that is far ahead must not make each step of the others costly.
-        later = list(takewhile(lambda each: each > key, reversed(self._steps)))
         step = self._steps[key] = Step(key, at, self._unknown(), self._unknown(), stages=self._stages)
-        for each in reversed(later):
-            self._steps.move_to_end(each)
-        while len(self._steps) > self.limit:
-            self._dropped, dropped = self._steps.popitem(last=False)
+        insort(self._order, step, key=attrgetter("key"))
+        while len(self._order) > self.limit:
+            dropped = self._order.pop(0)
+            self._dropped = dropped.key
+            del self._steps[dropped.key]
             self._drop(dropped)
         return step
 

@@ -48,6 +48,9 @@ PAUSED_S = 5.0
 _LOGS_FIRST_S = 2.0
 """A node that is far behind is not measured for this long: its logs come first."""
 
+_SLICE_S = 0.005
+"""Keys and the screen wait no longer than this, and one log, for an answer that brings many."""
+
 _CLOSE_S = 10.0
 """For work in progress to end when the session is closed."""
 
@@ -263,8 +266,11 @@ class Session:
         offsets = self._offsets[name]
         if sum(part.length for part in item.parts) != len(data):
             raise Malformed("follow: other bytes than its parts say")
-        start = 0
+        start, began = 0, time.monotonic()
         for part in item.parts:
+            if time.monotonic() - began > _SLICE_S:
+                await asyncio.sleep(0)
+                began = time.monotonic()
             chunk = data[start : start + part.length]
             start += part.length
             rank = logged_rank(part.file)
