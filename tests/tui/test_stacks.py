@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from textual.pilot import Pilot
 from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
+from cockpit.core.stacks.collectives import Collectives
+from cockpit.core.stacks.progress import Done, Progress
+from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
@@ -22,6 +26,7 @@ from cockpit.tui.panes.finder import Finder
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import lookout
 from cockpit.tui.stacks.app import StacksApp
+from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.sight import filtered, look
 from cockpit.tui.stacks.tree import StackTreePane
@@ -504,6 +509,40 @@ def test_what_has_come_is_shown_while_others_are_waited_for() -> None:
             assert "sample 2 of 2" in text_of(app)
 
     asyncio.run(main())
+
+
+@pytest.mark.usefixtures("frozen_clock")
+def test_what_is_learned_after_the_stacks_have_come_changes_the_verdict() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-same"], LARGE) as (app, pilot, stacks):
+            assert "steps go on" not in text_of(app)
+            at = stacks.snapshot.samples[-1].at
+            steps = {rank: Done(20, at - 0.2) for rank in stacks.snapshot.ranks}
+            stacks.snapshot.progress = Progress(at, 0.5, ranks=steps)
+            await until(pilot, lambda: "steps go on: step 20" in text_of(app), "how far the ranks are")
+
+    asyncio.run(main())
+
+
+MORE: dict[str, Callable[[Snapshot], object]] = {
+    "recorders": lambda taken: setattr(taken, "collectives", Collectives(1000.0, 0b11, 0b10, ())),
+    "problems": lambda taken: setattr(taken, "problems", ("two processes are rank 1",)),
+    "an earlier look": lambda taken: setattr(taken, "stood", {1: 940.0}),
+    "a closer look": lambda taken: taken.closer.update({1: waits(1, 1000.0)}),
+    "an end": lambda taken: taken.ranks.update({1: replace(taken.ranks[1], ended_at=999.0)}),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_whatever_is_learned_after_the_stacks_have_come_is_looked_at(name: str) -> None:
+    stacks = Played(4, odd_one(2))
+    stacks.add()
+    looking = lookout.Lookout(stacks, SampleCursor(stacks))
+    assert looking.begin()
+    asyncio.run(looking.work_out((frozenset(), False)))
+    assert looking.settled
+    MORE[name](stacks.snapshot)
+    assert not looking.settled
 
 
 @pytest.mark.usefixtures("frozen_clock")

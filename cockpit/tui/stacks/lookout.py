@@ -46,8 +46,17 @@ class Lookout:
             return number, len(snapshot.ranks)
         sample = snapshot.samples[number]
         told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
-        gone = sum(bool(place.why) for place in snapshot.ranks.values())
-        return number, told, len(snapshot.ranks), gone, self.pattern
+        places = snapshot.ranks.values()
+        gone = sum(bool(place.why) for place in places), sum(place.ended_at is not None for place in places)
+        # Asked for once the stacks are here.
+        more = (
+            snapshot.progress,
+            snapshot.collectives,
+            snapshot.problems,
+            snapshot.stood,
+            len(snapshot.closer),
+        )
+        return number, told, len(places), gone, more, self.pattern
 
     def narrow(self, pattern: str) -> None:
         """Narrow it to what matches a pattern.
