@@ -23,6 +23,7 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.asking import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.base_app import BaseApp
 from cockpit.tui.logs.filter_bar import WAIT_S, FilterBar
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
@@ -486,24 +487,25 @@ async def settled(pilot: Pilot[Any]) -> None:
 
 
 def busy(app: Any) -> list[str]:
-    """What comes to an end by itself: tasks of the app, keys and a filter that wait, messages, drawing."""
-    found = [] if app.typeahead.idle else ["keys"]
-    found += [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
+    """What comes to an end by itself: tasks of the app, a filter and keys that wait, messages, drawing."""
+    found = [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
     found += ["a filter" for screen in app.screen_stack for bar in screen.query(FilterBar) if bar._timer]
     return found + on_the_way(app)
 
 
 def on_the_way(app: App[Any]) -> list[str]:
-    """Messages that nobody has handled yet, and drawing."""
+    """Keys and messages that nobody has handled yet, and drawing."""
     parts = [each for each in (app, *app._registry) if not (each._closing or each._closed)]
     found = [str(each) for each in parts if each.message_queue_size or each._next_callbacks]
+    if isinstance(app, BaseApp) and not app.typeahead.idle:
+        found.append("keys")
     screen = app.screen
     waits = screen._layout_required, screen._repaint_required, screen._dirty_widgets, screen._callbacks
     return found + ["drawing"] * any(waits)
 
 
 async def quiet(app: App[Any]) -> None:
-    """Wait until no message is on its way, and all is drawn."""
+    """Wait until no key and no message is on its way, and all is drawn."""
     deadline = time.monotonic() + PATIENCE_S
     # Twice: a message that was just taken from one queue is in none until it is in the next one.
     still = 0

@@ -452,6 +452,19 @@ def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch)
     assert "the app had to end" in str(app.error)
 
 
+def test_what_is_read_to_its_end_while_the_screen_is_removed_is_not_drawn() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, _, _):
+            removed, log = screen(app), screen(app).query_one(LogView)
+            await app._prune(removed)
+            # Their tasks are ended last, after all that they draw on.
+            removed._loaded()
+            log._draw()
+
+    asyncio.run(main())
+    assert details() == []
+
+
 def test_nothing_keeps_anybody_who_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> CockpitApp:
         async with played(Scene(), SIZE) as (app, pilot, stage):

@@ -460,7 +460,7 @@ class LogDisplay(Widget):
 
     def _place_scrollbar(self) -> None:
         place, height = self._place, self.size.height
-        if place is None or not self.is_mounted:
+        if place is None:
             return
         window = place.window
         total, at = height, 0.0  # all of it is on the screen
@@ -471,8 +471,9 @@ class LogDisplay(Widget):
                 at = total - height
             elif not window.at_start or first is not window.rows[0]:
                 at = min(window.reader.fraction(position_of(first)) * total, total - height)
-        bar = self.query_one(ScrollBar)
-        bar.window_virtual_size, bar.window_size, bar.position = total, height, at
+        # It is gone before what is read here has ended, when the log is removed.
+        for bar in self.query(ScrollBar):
+            bar.window_virtual_size, bar.window_size, bar.position = total, height, at
 
     def on_resize(self) -> None:
         """Fill the new size."""
