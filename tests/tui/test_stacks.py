@@ -23,6 +23,7 @@ from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import lookout
 from cockpit.tui.stacks.app import StacksApp
@@ -324,6 +325,33 @@ def test_what_a_rank_was_asked_for_is_not_asked_of_the_next_one() -> None:
             await pilot.press("n")
             await until(pilot, lambda: "__libc_read" in text_of(app), "C frames of rank 1")
             assert stacks.asked_alone == [(0, ("native",)), (1, ("native",))]
+
+    asyncio.run(main())
+
+
+def test_while_a_rank_is_asked_for_more_still_that_is_said() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
+            asked: list[set[str]] = []
+            closed, ended = asyncio.Event(), asyncio.Event()
+
+            async def slowly(rank: int, **wanted: bool) -> Any:
+                asked.append(set(wanted))
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await closed.wait()  # as a link does before it is left
+                    ended.set()
+
+            stacks.look = slowly  # type: ignore[method-assign]
+            await pilot.press("n")
+            await until(pilot, lambda: asked == [{"native"}], "it is asked")
+            await pilot.press("l")
+            await until(pilot, lambda: len(asked) == 2, "it is asked for both")
+            closed.set()
+            await until(pilot, ended.is_set, "the first one is over")
+            await pilot.pause()
+            assert screen(app).activity() == Activity("asking rank 13 for native and locals")
 
     asyncio.run(main())
 
