@@ -54,7 +54,9 @@ WAITING_S = 20
 """About as long do other files of the lab wait, and those that launch something."""
 
 # No timed asserts: a busy machine must not fail a property.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("untimed")
 
 

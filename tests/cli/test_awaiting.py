@@ -23,7 +23,7 @@ from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planne
 from cockpit.engine.run.join import Pools
 from cockpit.transport.base import ConnectStage, LinkError
 from tests.transport.sshserver import Place
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 
 def stays(roll: Roll, node: str, stage: ConnectStage, seconds: float) -> None:
@@ -83,9 +83,14 @@ def made(run: str, nodes: list[str], config: Path | None = None, hosts: str = ""
     return folder
 
 
-async def rows_of(folders: list[RunFolder]) -> dict[object, dict[str, object]]:
-    """The rows of ``cockpit ps``, by run."""
-    async with Pools(2.0) as pools:
+async def rows_of(
+    folders: list[RunFolder], patience_s: float = PATIENCE_S
+) -> dict[object, dict[str, object]]:
+    """The rows of ``cockpit ps``, by run.
+
+    :param patience_s: seconds after which a node does not answer
+    """
+    async with Pools(patience_s) as pools:
         return {row["run"]: row for row in await ps._rows(folders, pools, connect=True)}
 
 
@@ -108,7 +113,7 @@ def test_ps_asks_all_nodes_at_once_and_lists_who_does_not_answer(tmp_path: Path)
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         place.knows("silent*", server.sockets[0].getsockname()[1])
         try:
-            return await rows_of(folders)
+            return await rows_of(folders, 2.0)
         finally:
             server.close()
 

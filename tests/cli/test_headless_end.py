@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -157,6 +158,12 @@ async def two_nodes(folder: Path, name: str) -> AsyncIterator[Run]:
             server.close()
 
 
+def waits_for(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal was sent to a process and is not delivered yet."""
+    (pending,) = re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(pending, 16) >> number - 1 & 1)
+
+
 Story = Callable[[Run], Awaitable[None]]
 
 
@@ -205,7 +212,8 @@ def test_the_third_sigterm_leaves_at_once(tmp_path: Path) -> None:
         await soon(lambda: run.ranks() == ["bad"], "the stop has begun")
         assert process.returncode is None
         process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.5)  # two signals at the same time would be one
+        # Two that wait to be delivered would be one.
+        await soon(lambda: not waits_for(process.pid, signal.SIGTERM), "the second is delivered")
         process.send_signal(signal.SIGTERM)
         assert process.stderr
         said = (await asyncio.wait_for(process.stderr.read(), END_S)).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 from collections import defaultdict
@@ -28,6 +29,7 @@ from cockpit.transport.base import LinkError
 from tests.engine import test_foreign as foreign
 from tests.engine.pools import Fakes
 from tests.engine.test_session import Node, Part, Stream, lines, part
+from tests.waiting import soon
 
 
 def folder_of(nodes: Mapping[str, object]) -> RunFolder:
@@ -174,7 +176,7 @@ def test_who_leaves_before_is_told_where_the_rest_is(capsys: pytest.CaptureFixtu
 def test_no_node_holds_up_the_others_for_long(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merged, "_SILENT_S", 0.3)
+    monkeypatch.setattr(merged, "_SILENT_S", math.inf)
     nodes = {
         "a": Node([part(("rank-0.log", 0, b"one\n")), ended(0)]),
         "refuses": LinkError("refused", where="refuses"),
@@ -188,8 +190,10 @@ def test_no_node_holds_up_the_others_for_long(
         session = Session(folder, missed, pool=Fakes(nodes))
         await session.rejoin()
         watching = asyncio.create_task(watch(session, live, Output(), session.pool.roll, missed))
-        while not missed.through():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await soon(lambda: session.here("a") and session.here("lies"), "what they have sent")
+        assert not missed.through()
+        monkeypatch.setattr(merged, "_SILENT_S", 0.0)
+        await soon(missed.through, "what was missed is printed")
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await session.close()

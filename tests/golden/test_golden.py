@@ -297,7 +297,8 @@ def test_a_live_run_is_stopped(live: Live) -> None:
     answer = json.loads(stopped.stdout)
     assert answer["ranks"] == {str(rank): "killed by SIGTERM" for rank in range(4)}
     assert (answer["survivors"], answer["not_asked"]) == ({}, [])
-    assert not any(procfs.alive(*one) for one in live.supervisors)
+    # It ends right after it has written that the run has ended, for which the stop waits.
+    until(lambda: not any(procfs.alive(*one) for one in live.supervisors), "the end of the supervisors")
     assert live.states()["row"]["state"] == "stopped"
     assert live.cockpit("attach", live.run, "--plain").returncode == 1
     assert_all_is_spooled(live.top, live.run)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.css.types import CSSLocation
 from textual.notifications import Notification
+from textual.pilot import Pilot
 
+from tests.tui.scenes import quiet
 from tests.tui.stage import NOW
 
 
@@ -41,6 +44,28 @@ def parsed_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def a_pilot_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot goes on once the app has handled and drawn everything.
+
+    Textual's goes on once the process uses little of a processor, as it does wherever others use it.
+    """
+    pause, press = Pilot.pause, Pilot.press
+
+    async def paused(self: Pilot[Any], delay: float | None = None) -> None:
+        await pause(self, delay)
+        if delay is None:
+            await quiet(self.app)
+
+    async def pressed(self: Pilot[Any], *keys: str) -> None:
+        for key in keys:
+            await press(self, key)
+            await quiet(self.app)
+
+    monkeypatch.setattr(Pilot, "pause", paused)
+    monkeypatch.setattr(Pilot, "press", pressed)
+
+
 @pytest.fixture
 def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """One moment, in one time zone: no age on the screen changes."""
@@ -50,7 +75,7 @@ def frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cockpit.tui.run.start.monotonic", lambda: 100.0)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def notices_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine may take longer to look than a notice is shown."""
-    monkeypatch.setattr(Notification, "has_expired", False)
+    monkeypatch.setattr(Notification, "time_left", 1e6)

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from cockpit.base.answers import Launching
@@ -22,7 +23,8 @@ from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.transport.asking import DESK, Challenge, NeedsPerson, Prompt
 from cockpit.transport.base import LinkError, UnknownHostKey
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.logs.filter_bar import WAIT_S
+from cockpit.tui.base_app import BaseApp
+from cockpit.tui.logs.filter_bar import WAIT_S, FilterBar
 from cockpit.tui.run.screen import RunScreen
 from cockpit.tui.run.start import StartScreen
 from tests.tui.stage import NOW, Stage
@@ -30,7 +32,7 @@ from tests.waiting import PATIENCE_S
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
 
-LASTING = ("start", "watch")
+LASTING = ("start", "watch", "sample")
 """Tasks of the app that go on for as long as the run, or somebody's answer, takes."""
 
 LOOK_S = WAIT_S + 0.01
@@ -430,11 +432,12 @@ SCENES: dict[str, Scene] = {
 
 
 async def until(pilot: Pilot[Any], there: Callable[[], object], what: str) -> None:
-    """Wait for a condition while the app goes on."""
+    """Wait for a condition while the app goes on, and until what came along with it is drawn too."""
     deadline = time.monotonic() + PATIENCE_S
     while not there():
         assert time.monotonic() < deadline, f"still not: {what}"
         await pilot.pause(0.02)
+    await quiet(pilot.app)
 
 
 @asynccontextmanager
@@ -484,9 +487,34 @@ async def settled(pilot: Pilot[Any]) -> None:
 
 
 def busy(app: Any) -> list[str]:
-    """Tasks of the app that come to an end by themselves, and keys that wait."""
-    keys = [] if app.typeahead.idle else ["keys"]
-    return keys + [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
+    """What comes to an end by itself: tasks of the app, a filter and keys that wait, messages, drawing."""
+    found = [each.group for each in app.workers if not each.is_finished and each.group not in LASTING]
+    found += ["a filter" for screen in app.screen_stack for bar in screen.query(FilterBar) if bar._timer]
+    return found + on_the_way(app)
+
+
+def on_the_way(app: App[Any]) -> list[str]:
+    """Keys and messages that nobody has handled yet, and drawing."""
+    parts = [each for each in (app, *app._registry) if not (each._closing or each._closed)]
+    found = [str(each) for each in parts if each.message_queue_size or each._next_callbacks]
+    if isinstance(app, BaseApp) and not app.typeahead.idle:
+        found.append("keys")
+    screen = app.screen
+    waits = screen._layout_required, screen._repaint_required, screen._dirty_widgets, screen._callbacks
+    return found + ["drawing"] * any(waits)
+
+
+async def quiet(app: App[Any]) -> None:
+    """Wait until no key and no message is on its way, and all is drawn."""
+    deadline = time.monotonic() + PATIENCE_S
+    # Twice: a message that was just taken from one queue is in none until it is in the next one.
+    still = 0
+    while still < 2 and app.screen_stack and not app._exit:
+        await asyncio.sleep(0)
+        app.screen._on_timer_update()
+        left = on_the_way(app)
+        still = 0 if left else still + 1
+        assert time.monotonic() < deadline, f"still on the way: {left}"
 
 
 def text_of(app: Any) -> str:

@@ -18,7 +18,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.errors import CockpitError
 from cockpit.tui.stacks.app import StacksApp
 from cockpit.tui.stacks.screen import StackScreen
-from tests.tui.scenes import text_of, until
+from tests.tui.scenes import busy, text_of, until
 from tests.waiting import PATIENCE_S
 
 RUN = "20261121-0412-otter"
@@ -376,6 +376,6 @@ async def at_rest(pilot: Pilot[Any]) -> None:
         screens = [each for each in pilot.app.screen_stack if isinstance(each, StackScreen)]
         await pilot.pause(0.03)
         now = text_of(pilot.app)
-        still = all(screen.settled for screen in screens)
+        still = all(screen.settled for screen in screens) and not busy(pilot.app)
         same = same + 1 if now == before and still else 0
         before = now

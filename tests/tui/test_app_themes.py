@@ -87,7 +87,6 @@ def test_every_other_screen_is_too(name: str, scene: str) -> None:
     run(test())
 
 
-@pytest.mark.usefixtures("notices_stay")
 def test_a_theme_that_is_not_there_is_said_once() -> None:
     async def test() -> None:
         async with played(SCENES["running"], SIZE, config("drak")) as (app, _, _):
@@ -111,7 +110,6 @@ def test_a_theme_is_drawn_anew_when_its_file_is_saved() -> None:
     run(test())
 
 
-@pytest.mark.usefixtures("notices_stay")
 def test_a_wrong_file_is_said_once_and_drawn_when_it_is_right() -> None:
     path = save("mine", "[rank]\nrunning = 'rot'\n")
 

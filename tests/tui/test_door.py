@@ -24,7 +24,7 @@ from cockpit import paths
 from cockpit.config import Config
 from cockpit.engine import traces
 from cockpit.errors import CockpitError, Exit, ManyErrors
-from cockpit.tui import door
+from cockpit.tui import base_app, door
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.command_screen import Handler
 from cockpit.tui.door import Door, explained, notice
@@ -48,6 +48,12 @@ pytestmark = pytest.mark.internal_errors
 SIZE = (140, 45)
 EVIL = "boom \x1b]0;title\x07\x1b[2J[@click=app.quit]\u202e"
 HARMLESS = "boom \\x1b]0;title\\x07\\x1b[2J[@click=app.quit]<U+202E>"
+
+
+@pytest.fixture(autouse=True)
+def keys_remove_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine there was time to read it before the next key."""
+    monkeypatch.setattr(base_app, "READ_ERROR_S", 1e6)
 
 
 def screen(app: CockpitApp) -> RunScreen:
@@ -83,6 +89,18 @@ def boom(*_: object, **__: object) -> Any:
 
 async def async_boom(*_: object, **__: object) -> Any:
     boom()
+
+
+def once_it_can_be_read(app: CockpitApp, *keys: str) -> None:
+    """Answer a question: what is typed before it is there does nothing."""
+
+    def look() -> None:
+        if isinstance(app.screen, Question) and app.screen.readable:
+            looking.stop()
+            for key in keys:
+                app.simulate_key(key)
+
+    looking = app.set_interval(0.02, look)
 
 
 # Each makes something of the app raise, and the app is what it is made in.
@@ -137,14 +155,13 @@ def after_a_refresh(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
 
 def in_a_callback_of_a_question(app: CockpitApp, _: pytest.MonkeyPatch) -> None:
     app.push_screen(Question("well?", ["…"], [Answer("ok", "close", "q")]), boom)
-    app.set_timer(0.1, lambda: app.simulate_key("q"))
+    once_it_can_be_read(app, "q")
 
 
 def in_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Question, "action_choose", boom)
     app.push_screen(Question("well?", ["…"], [Answer("ok", "close", "q")]))
-    app.set_timer(0.1, lambda: app.simulate_key("left"))
-    app.set_timer(0.2, lambda: app.simulate_key("q"))
+    once_it_can_be_read(app, "left", "q")
 
 
 def in_composing_a_modal(app: CockpitApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +208,6 @@ PLACES: list[Inject] = [
 ]
 
 
-@pytest.mark.usefixtures("notices_stay")
 def test_it_is_a_notice_and_the_app_goes_on() -> None:
     async def main() -> None:
         async with played(Scene(), SIZE) as (app, pilot, _):
@@ -434,6 +450,19 @@ def test_an_app_that_does_nothing_but_fail_ends(monkeypatch: pytest.MonkeyPatch)
     app = asyncio.run(main())
     assert app.error is not None
     assert "the app had to end" in str(app.error)
+
+
+def test_what_is_read_to_its_end_while_the_screen_is_removed_is_not_drawn() -> None:
+    async def main() -> None:
+        async with played(Scene(), SIZE) as (app, _, _):
+            removed, log = screen(app), screen(app).query_one(LogView)
+            await app._prune(removed)
+            # Their tasks are ended last, after all that they draw on.
+            removed._loaded()
+            log._draw()
+
+    asyncio.run(main())
+    assert details() == []
 
 
 def test_nothing_keeps_anybody_who_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

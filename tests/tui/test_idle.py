@@ -46,6 +46,7 @@ def test_a_second_in_which_nothing_happens_draws_nothing(scene: str, drawn: list
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("frozen_clock")
 def test_a_node_that_changed_is_drawn_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody says which one it was, as when all of them age."""
     lines: list[int] = []

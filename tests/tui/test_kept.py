@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 from cockpit.config import Config
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.engine.stacks import saved
+from cockpit.engine.stacks.listed import Listed, listed
 from cockpit.tui.base_app import BaseApp
 from cockpit.tui.commands import KEPT, in_scope
+from cockpit.tui.stacks import kept_screen
 from cockpit.tui.stacks.kept_screen import KeptScreen
 from cockpit.tui.stacks.screen import StackScreen
 from tests.tui.scenes import text_of, until
@@ -86,5 +90,23 @@ def test_where_there_is_none(tmp_path: Path) -> None:
             assert "no evidence of gpu03 (gpu03 was rebooted at 03:14:05)" in text_of(app)
             await pilot.press("enter")
             assert app.screen is app.kept
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_is_slower_than_the_looks_at_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed_slowly(root: Path) -> Sequence[Listed]:
+        time.sleep(0.1)  # not a wait: reading takes that long
+        return listed(root)
+
+    root = tmp_path / "stacks"
+    keep(root, NIGHT, "")
+    monkeypatch.setattr(kept_screen, "LOOK_S", 0.01)
+    monkeypatch.setattr(kept_screen, "listed", listed_slowly)
+
+    async def main() -> None:
+        app = App(root)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: "evidence: 1 moment" in text_of(app), "it was read")
 
     asyncio.run(main())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
@@ -14,6 +16,7 @@ from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.logs.levels import Level
 from cockpit.core.logs.query import Query
 from cockpit.engine.logs.book import Logbook
+from cockpit.engine.logs.reader import Position, Reader
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
 from cockpit.errors import CockpitError
 from cockpit.tui.logs.filter_bar import FilterBar
@@ -672,6 +675,55 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
         view.move(500)
         await settled(app, pilot)
         assert view.copy_line().startswith("step 500 ")
+
+    play(scene)
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set: a search goes on; it finds nothing before."""
+    goes_on, find = threading.Event(), Reader.find
+
+    def held(self: Reader, position: Position, *how: Any) -> Any:
+        return find(self, position, *how) if goes_on.is_set() else (None, position)
+
+    monkeypatch.setattr(Reader, "find", held)
+    return goes_on
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_lines_that_come_while_it_searches_appear_afterwards(
+    pen: Pen, search: threading.Event, stopped: bool
+) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 100)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        view.next_level(Level.ERROR, -1)
+        pen.steps(100, 1)
+        view.refresh_log()  # and nobody says it again: the run is silent from here on
+        assert view.searching
+        if stopped:
+            view.cancel_search()
+        search.set()
+        assert "step 100" in (await settled(app, pilot))[-1]
+        assert view.following
+
+    play(scene)
+
+
+def test_a_view_that_grows_while_it_searches_is_full_afterwards(pen: Pen, search: threading.Event) -> None:
+    async def scene(app: LogApp, pilot: Pilot[None]) -> None:
+        view = app.log_view
+        pen.steps(0, 200)
+        view.open(pen.book, NODES)
+        await settled(app, pilot)
+        view.next_level(Level.ERROR, -1)
+        await pilot.resize_terminal(80, 50)
+        assert view.searching
+        search.set()
+        assert len(await settled(app, pilot)) == 50
 
     play(scene)
 

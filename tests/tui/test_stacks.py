@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ from textual.pilot import Pilot
 from cockpit.base.stacks.dump import Frame
 from cockpit.config import Config
 from cockpit.core.ranks import mask_within
+from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Done, Progress, SlowRank
+from cockpit.core.stacks.snapshot import Snapshot
 from cockpit.errors import CockpitError
 from cockpit.tui.commands import EVERY, RUN, STACKS, Id, in_scope, keymap
 from cockpit.tui.panes.dialogs import Question
 from cockpit.tui.panes.finder import Finder
+from cockpit.tui.panes.key_bar import Activity
 from cockpit.tui.panes.text_pane import TextPane
 from cockpit.tui.stacks import lookout
 from cockpit.tui.stacks.app import StacksApp
+from cockpit.tui.stacks.samples import SampleCursor
 from cockpit.tui.stacks.screen import StackScreen
 from cockpit.tui.stacks.sight import filtered, look
 from cockpit.tui.stacks.tree import StackTreePane
@@ -325,6 +330,33 @@ def test_what_a_rank_was_asked_for_is_not_asked_of_the_next_one() -> None:
     asyncio.run(main())
 
 
+def test_while_a_rank_is_asked_for_more_still_that_is_said() -> None:
+    async def main() -> None:
+        async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, stacks):
+            asked: list[set[str]] = []
+            closed, ended = asyncio.Event(), asyncio.Event()
+
+            async def slowly(rank: int, **wanted: bool) -> Any:
+                asked.append(set(wanted))
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await closed.wait()  # as a link does before it is left
+                    ended.set()
+
+            stacks.look = slowly  # type: ignore[method-assign]
+            await pilot.press("n")
+            await until(pilot, lambda: asked == [{"native"}], "it is asked")
+            await pilot.press("l")
+            await until(pilot, lambda: len(asked) == 2, "it is asked for both")
+            closed.set()
+            await until(pilot, ended.is_set, "the first one is over")
+            await pilot.pause()
+            assert screen(app).activity() == Activity("asking rank 13 for native and locals")
+
+    asyncio.run(main())
+
+
 def test_esc_goes_from_what_differs_to_where_one_was() -> None:
     async def main() -> None:
         async with stacked(STACK_SCENES["stacks-64"], LARGE) as (app, pilot, _):
@@ -519,6 +551,27 @@ def test_the_verdict_uses_what_is_known_only_after_the_last_stack() -> None:
             await until(pilot, lambda: "rank 40 is slow" in text_of(app), "the verdict with steps")
 
     asyncio.run(main())
+
+
+MORE: dict[str, Callable[[Snapshot], object]] = {
+    "recorders": lambda taken: setattr(taken, "collectives", Collectives(1000.0, 0b11, 0b10, ())),
+    "problems": lambda taken: setattr(taken, "problems", ("two processes are rank 1",)),
+    "an earlier look": lambda taken: setattr(taken, "stood", {1: 940.0}),
+    "a closer look": lambda taken: taken.closer.update({1: waits(1, 1000.0)}),
+    "an end": lambda taken: taken.ranks.update({1: replace(taken.ranks[1], ended_at=999.0)}),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_whatever_is_learned_after_the_stacks_have_come_is_looked_at(name: str) -> None:
+    stacks = Played(4, odd_one(2))
+    stacks.add()
+    looking = lookout.Lookout(stacks, SampleCursor(stacks))
+    assert looking.begin()
+    asyncio.run(looking.work_out((frozenset(), False)))
+    assert looking.settled
+    MORE[name](stacks.snapshot)
+    assert not looking.settled
 
 
 @pytest.mark.usefixtures("frozen_clock")

@@ -116,6 +116,8 @@ class LogDisplay(Widget):
         self._said = ""
         self._rests_until = 0.0
         self._resting: Timer | None = None
+        self._begun: Task | None = None  # the last one that is or was carried out
+        self._late = False  # there is more to show since then, once it is done
 
     # What is shown
 
@@ -210,7 +212,10 @@ class LogDisplay(Widget):
         if not self._shows_newest:
             if self._place.unseen.look(BUDGET_S):
                 self._draw()
-        elif not self._loader.busy and not self._rests():
+        elif self._loader.busy:
+            # The newest are read to the end, whenever they came.
+            self._late |= self._begun != self._place.newest
+        elif not self._rests():
             began = time.perf_counter()
             self._load(self._place.newest)
             took = time.perf_counter() - began
@@ -296,10 +301,12 @@ class LogDisplay(Widget):
             return
         if self._place is not None:
             self._place.height = self.size.height
+        self._begun = task
 
         def done() -> None:
             self._busy = self._trouble = ""
             self._lay_out(with_cursor=True)
+            self._catch_up()
 
         def still() -> None:
             if self._place is not None:
@@ -307,6 +314,12 @@ class LogDisplay(Widget):
                 self._lay_out()
 
         self._loader.start(task, done, still)
+
+    def _catch_up(self) -> None:
+        """Show what came, or what a larger screen has room for, while something else was read."""
+        if self._late and self._place is not None:
+            self._late = False
+            self._load(self._place.newest if self._shows_newest else self._place.filled)
 
     def _cannot_read(self, error: Exception) -> None:
         """Say so here: the next line and the next key try again."""
@@ -447,7 +460,7 @@ class LogDisplay(Widget):
 
     def _place_scrollbar(self) -> None:
         place, height = self._place, self.size.height
-        if place is None or not self.is_mounted:
+        if place is None:
             return
         window = place.window
         total, at = height, 0.0  # all of it is on the screen
@@ -458,8 +471,9 @@ class LogDisplay(Widget):
                 at = total - height
             elif not window.at_start or first is not window.rows[0]:
                 at = min(window.reader.fraction(position_of(first)) * total, total - height)
-        bar = self.query_one(ScrollBar)
-        bar.window_virtual_size, bar.window_size, bar.position = total, height, at
+        # It is gone before what is read here has ended, when the log is removed.
+        for bar in self.query(ScrollBar):
+            bar.window_virtual_size, bar.window_size, bar.position = total, height, at
 
     def on_resize(self) -> None:
         """Fill the new size."""
@@ -467,7 +481,9 @@ class LogDisplay(Widget):
         if self._waiting is not None:
             (task, what), self._waiting = self._waiting, None
             self._load(task, what)
-        elif self._place is not None and not self._loader.busy:
+        elif self._loader.busy:
+            self._late = True
+        elif self._place is not None:
             self._load(self._place.newest if self._shows_newest else self._place.filled)
 
     def on_hide(self) -> None:

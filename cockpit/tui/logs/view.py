@@ -124,6 +124,7 @@ class LogView(LogDisplay, can_focus=True):
         if self._place is not None:
             self._place.gave_up = True
         self._lay_out()
+        self._catch_up()
         return True
 
     def _find(self, test: Level | str, step: int, none: str) -> None:

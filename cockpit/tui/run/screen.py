@@ -154,6 +154,8 @@ class RunScreen(CommandScreen):
         self.call_after_refresh(self._slow_tick)
 
     def _loaded(self) -> None:
+        if not self.app.holds(self):
+            return
         self._log.refresh_log()
         self.call_after_refresh(self.app.settled)
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.binding import BindingType
+from textual.worker import Worker
 
 from cockpit.base.shell import quote
 from cockpit.engine.stacks.listed import Listed, listed
@@ -63,6 +64,7 @@ class KeptScreen(ListScreen):
         self.last_keys = ("back", "help")
         self._found: Sequence[Listed] | None = None
         self._read_from: object = None
+        self._reading: Worker[None] | None = None
 
     def make_list(self) -> KeptList:
         """See :class:`ListScreen`."""
@@ -70,14 +72,19 @@ class KeptScreen(ListScreen):
 
     def begin(self) -> None:
         """See :class:`ListScreen`."""
-        self._read()
-        self.set_interval(LOOK_S, self._read)
+        self._look()
+        self.set_interval(LOOK_S, self._look)
 
     @property
     def _list(self) -> KeptList:
         return self.query_one(KeptList)
 
-    @work(group="kept", exclusive=True)
+    def _look(self) -> None:
+        """Read, unless that still goes on: a slow disk may take longer than the time between two looks."""
+        if self._reading is None or self._reading.is_finished:
+            self._reading = self._read()
+
+    @work(group="kept")
     async def _read(self) -> None:
         """Read them again if there are others than before."""
         names = await asyncio.to_thread(_names, self._root)

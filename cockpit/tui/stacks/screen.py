@@ -351,14 +351,16 @@ class StackScreen(CommandScreen):
 
     @work(group="look", exclusive=True)
     async def _ask(self, rank: int) -> None:
-        self._asking = f"asking rank {rank} for {' and '.join(self._alone.wish)}"
+        asking = self._asking = f"asking rank {rank} for {' and '.join(self._alone.wish)}"
         try:
             await self._alone.ask(self.stacks, rank)
         except CockpitError as error:
             self._alone.wish = ()
             self.app.complain(error)
         finally:
-            self._asking = ""
+            # One that took another's place may ask already.
+            if self._asking is asking:
+                self._asking = ""
         self._draw()
 
     def _step(self, step: int) -> None:
