@@ -183,7 +183,7 @@ def watch(
             while not (session.model.done or any(event.kind == until_ for event in heard.events)):
                 await session.wait()
 
-        await asyncio.wait_for(wait(), 20)
+        await asyncio.wait_for(wait(), 60)
         await session.close()
         return session, heard
 
@@ -236,7 +236,7 @@ def test_a_job_that_was_just_found_is_watched_over_the_same_links_and_not_looked
         session = session_of(known.folder, heard, known=known)
         await session.rejoin()
         session.watch()
-        await asyncio.wait_for(_until_both(session, heard), 20)
+        await asyncio.wait_for(_until_both(session, heard), 60)
         await session.close()
         again = await foreign_jobs.make_known(job, Fakes(nodes), [], "")
         assert (again.folder.name, again.told) == ("job", {})
@@ -539,8 +539,13 @@ def job(tmp_path: Path) -> Iterator[str]:
     env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": tag}
     words = ["/bin/bash", "-c", text, tag]
     launcher = subprocess.Popen(words, cwd=tmp_path, env=env, start_new_session=True)
+
+    def begun() -> bool:
+        out = tmp_path / "all.out"
+        return out.exists() and {b"[rank0]:", b"[rank1]:"} <= set(out.read_bytes().split())
+
     try:
-        until(lambda: (tmp_path / "all.out").exists(), "output")
+        until(begun, "output of both ranks")
         yield tag
     finally:
         os.killpg(launcher.pid, signal.SIGKILL)

@@ -36,8 +36,10 @@ from tests.waiting import soon
 
 TRAIN = """
 import os, sys, time
-with open(os.environ["COCKPIT_DIR"] + "/reports/r" + os.environ["RANK"] + ".nsys-rep", "wb") as file:
+name = os.environ["COCKPIT_DIR"] + "/reports/r" + os.environ["RANK"]
+with open(name, "wb") as file:
     file.write(os.urandom(int(sys.argv[1])))
+os.rename(name, name + ".nsys-rep")
 time.sleep(600)
 """
 

@@ -31,7 +31,7 @@ from tests.transport.badnodes import KINDS, bad_node, far_away
 from tests.transport.sshserver import Place
 from tests.waiting import soon
 
-PATIENCE_S = 4.0
+PATIENCE_S = 10.0
 """For each stage; real ones are longer."""
 
 
@@ -92,7 +92,7 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     async def main() -> ManyErrors:
         async with cluster(tmp_path, kinds) as (pool, names):
             with pytest.raises(ManyErrors) as caught:
-                await pool.open_all(names, truth_s=2.5)
+                await pool.open_all(names, truth_s=6.0)
             assert sorted(pool.roll.answered) == ["good1", "good2", "good3"]
             return caught.value
 
@@ -100,9 +100,9 @@ def test_a_start_that_cannot_be_is_not_waited_for(tmp_path: Path) -> None:
     said = {each.where: each.what for each in error.errors}
     assert list(said) == kinds
     assert said["refused"].startswith("connection refused")
-    assert re.fullmatch(r"no answer yet after [23] s: still waiting for the connection", said["blackhole"])
-    assert re.fullmatch(r"no answer yet after [23] s: still waiting for sshd's first word", said["silent"])
-    assert re.fullmatch(r"no answer yet after [23] s: still waiting for the agent", said["hangs"])
+    assert re.fullmatch(r"no answer yet after \d+ s: still waiting for the connection", said["blackhole"])
+    assert re.fullmatch(r"no answer yet after \d+ s: still waiting for sshd's first word", said["silent"])
+    assert re.fullmatch(r"no answer yet after \d+ s: still waiting for the agent", said["hangs"])
 
 
 def test_while_nobody_refuses_the_slow_ones_are_waited_for(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_who_is_awaited_and_for_what(tmp_path: Path) -> None:
 
     line = asyncio.run(main())
     assert line.startswith("3 of 5 nodes answered; no answer yet: blackhole for "), line
-    assert re.search(r"blackhole for \d s \(the connection\), banner for \d s \(the key exchange\)$", line)
+    assert re.search(r"blackhole for \d+ s \(the connection\), banner for \d+ s \(the key exchange\)$", line)
 
 
 def test_silent_nodes_do_not_keep_the_others_from_their_turn(
@@ -276,7 +276,7 @@ def test_a_login_that_needs_a_person_is_not_tried_before_one_wants_it() -> None:
             await asyncio.sleep(0)
             assert pool.opened == ["a"]
             pool.again()
-            assert await asyncio.wait_for(waits, 10) is await pool.at_hand("a")
+            assert await asyncio.wait_for(waits, 60) is await pool.at_hand("a")
             assert (pool.waiting, pool.opened) == ([], ["a", "a"])
         assert [pools.link_state(error) for error in (CUT, REFUSED, NeedsPerson("", where="a"))] == [
             "stale",

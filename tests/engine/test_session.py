@@ -379,7 +379,7 @@ def test_what_is_kept_running_is_not_stopped() -> None:
     async def main() -> None:
         nodes = {"a": Node([part(("events.jsonl", 0, FAILED))]), "b": Node([])}
         entries = [NodeEntry(name, f"/none/{name}", [rank]) for rank, name in enumerate(nodes)]
-        manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=0.3)
+        manifest = Manifest("run", 0.0, entries, "command", ["true"], "/", failure_wait_s=60)
         session = Session(RunFolder.create(manifest), Heard(), pool=Fakes(nodes))
         await session.rejoin()
         session.watch()

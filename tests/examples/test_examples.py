@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import require_module
+from tests.ports import free_port
 from tests.waiting import until
 from tests.warm import Warm
 
@@ -126,12 +126,6 @@ def test_lines_are_complete_and_repeatable() -> None:
     assert b"\r 50%|##########" in first.stdout
     with pytest.raises(UnicodeDecodeError):
         first.stdout.decode()
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def torchrun(*argv: str) -> list[str]:

@@ -121,6 +121,8 @@ class Run:
             raise Trouble(f"it ended before the fault: {self.said()}")
         kind = self.case.kind
         if kind.state == "ended":
+            with contextlib.suppress(AssertionError):
+                until(lambda: [*self.folder.glob("nodes/*/*/*/rank-*.exit.json")], timeout=STOP_S)
             time.sleep(ENDED_S)
         elif kind.state == "hung":
             self._still()

@@ -94,10 +94,11 @@ class Cockpits:
     def events(self, node: str) -> list[dict[str, Any]]:
         """The run record on a node."""
         try:
-            lines = (self.node_folder(node) / "events.jsonl").read_text().splitlines()
+            text = (self.node_folder(node) / "events.jsonl").read_text()
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines]
+        # The last one may be being written.
+        return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]
 
     def all_started(self) -> bool:
         """Whether two ranks a node have started."""

@@ -80,7 +80,7 @@ class Slurm:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process_on_node.pid, 9)
         if self.tracking == "cgroup":
-            until(self._swept, "the control groups are gone", timeout=30)
+            until(self._swept, "the control groups are gone")
 
     # -- what a user does
 
@@ -211,8 +211,9 @@ class Slurm:
     def kill_node(self, node: str) -> None:
         """Kill the slurmd of a node: after a while of silence, the controller calls the node failed."""
         for process in self.lab.processes(node):
-            if os.path.basename(process.cmdline[0]) == "slurmd":
-                os.kill(process.pid, 9)
+            if [os.path.basename(word) for word in process.cmdline[:1]] == ["slurmd"]:
+                with contextlib.suppress(ProcessLookupError):  # the child of one that has ended
+                    os.kill(process.pid, 9)
 
     def _group(self, node: str) -> str:
         return f"ckplab-{self.lab.folder.name}-{node}"

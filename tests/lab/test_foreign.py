@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -289,14 +290,12 @@ def test_a_program_without_any_rank_is_watched_when_it_is_named(lab2: Lab) -> No
     other = lab2.popen(sleeps, node="node2", user=OTHER)
     try:
         until(lambda: out.exists() and b"step 3" in out.read_bytes(), "it trains")
-        pids = {
-            node: next(
-                one.inner
-                for one in lab2.processes(node)
-                if "python3" in one.cmdline[0] and str(script) in one.cmdline
-            )
-            for node in lab2.nodes
-        }
+
+        def begun(node: str) -> list[int]:
+            them = [one for one in lab2.processes(node) if str(script) in one.cmdline]
+            return [one.inner for one in them if "python3" in one.cmdline[0]]
+
+        pids = {node: until(partial(begun, node), f"python on {node}")[0] for node in lab2.nodes}
         theirs = lab2.run(["cockpit", "attach", "-w", "node2", "--pid", str(pids["node2"]), "--headless"])
         assert theirs.returncode == 3
         assert f"process {pids['node2']}" in theirs.stderr

@@ -179,7 +179,7 @@ def test_the_end_of_its_srun_is_the_end_of_the_run(
     srun = min(each.pid for each in slurm.lab.processes(None) if "--job-name=cockpit" in each.cmdline)
     os.kill(srun, signal.SIGKILL)
     assert process.wait(60) == 1
-    assert not cockpits.left_over()
+    until(lambda: not cockpits.left_over(), "SLURM has ended what the step had")
 
 
 def test_a_start_that_fails_leaves_no_step(

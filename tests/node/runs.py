@@ -64,7 +64,8 @@ class Run:
 
     def events(self, kind: str = "", **facts: object) -> list[Event]:
         """The events so far; only those of a kind and with these facts."""
-        lines = (self.folder / record.EVENTS).read_text().splitlines()
+        # What is after the last line's end is just being written.
+        lines = (self.folder / record.EVENTS).read_text().rpartition("\n")[0].splitlines()
         events: list[Event] = [json.loads(line) for line in lines]
         return [
             event
@@ -88,8 +89,9 @@ class Run:
         return path.read_text() if path.exists() else ""
 
     def says(self, rank: int, text: str) -> None:
-        """Wait until a rank has written something."""
-        until(lambda: text in self.log(rank), f"{text!r} from rank {rank}", timeout=150)
+        """Wait until a rank has written something, and its wrapper that it has started."""
+        started = self.folder / record.rank_start(rank)
+        until(lambda: text in self.log(rank) and started.exists(), f"{text!r} from rank {rank}", timeout=150)
 
     def stop(self, **wish: object) -> None:
         """Ask to stop as the agent does."""

@@ -93,6 +93,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspy._Known, "search", None)
     monkeypatch.setattr(permission._Remembered, "worked", {})
     monkeypatch.setattr(permission._Remembered, "sudo", None)
+    monkeypatch.setattr(permission._Remembered, "sudo_from", 0.0)
 
 
 def first_on_path(folder: Path) -> str:

@@ -66,7 +66,8 @@ def names(dump: Dump) -> list[str]:
 
 
 def test_a_failed_rank_waits_until_the_others_were_looked_at(launch: Launch, tmp_path: Path) -> None:
-    run = launch(LAUNCHER % program(tmp_path / "program", SLEEPS, FAILS))
+    script = LAUNCHER % program(tmp_path / "program", SLEEPS, FAILS)
+    run = launch(script, evidence={"hold_s": 50})  # it is released much sooner
     events = run.ended()
     assert [event["code"] for event in run.events("rank_exited", rank=1)] == [3]
     found = evidence(run, why="failure")
@@ -79,7 +80,7 @@ def test_a_failed_rank_waits_until_the_others_were_looked_at(launch: Launch, tmp
 def test_ranks_that_stand_still_and_go_on(launch: Launch, tmp_path: Path) -> None:
     waits = "while not os.path.exists(GO): time.sleep(0.02)\n"
     of_ranks = [waits + "print('on')\nwhile os.path.exists(GO): time.sleep(0.02)\n"] * 2
-    limits = {"idle_s": 0.8, "after_s": 0.8, "every_s": 1000}
+    limits = {"idle_s": 2.5, "after_s": 2.5, "every_s": 1000}  # the other has started by then
     run = launch(runs.command(2, program(tmp_path / "program", *of_ranks)), evidence=limits)
     found = evidence(run, why="stall")
     assert sorted(dumps(found)) == [0, 1]
@@ -145,7 +146,7 @@ def hold(tmp_path: Path, pyz: bytes) -> Iterator[Hold]:
 
     def start(rank: int, supervisor: int) -> int:
         words = [sys.executable, "-I", "-S", str(tmp_path / "node.pyz"), "wrap", "1", "/bin/false"]
-        told = {"RANK": str(rank), record.ENV_DIR: str(tmp_path), record.ENV_HOLD: "3"}
+        told = {"RANK": str(rank), record.ENV_DIR: str(tmp_path), record.ENV_HOLD: "50"}
         process = subprocess.Popen(words, env={**os.environ, **told, record.ENV_SUPERVISOR: str(supervisor)})
         started.append(process)
         until((tmp_path / record.rank_exit(rank)).exists, "the rank has failed")
@@ -194,9 +195,12 @@ def test_the_wait_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("cockpit.node.run.wrapper.time.monotonic", lambda: now[0])
     monkeypatch.setattr("cockpit.node.run.wrapper.signal.sigtimedwait", wait)
     monkeypatch.setattr(procfs, "send", lambda *_: True)
-    monkeypatch.setenv(record.ENV_HOLD, "60")
-    wrapper._hold(str(tmp_path), (os.getpid(), procfs.ticks(os.getpid())))
-    assert sum(waits) == pytest.approx(wrapper.HOLD_S) == pytest.approx(3)
+    supervisor = os.getpid(), procfs.ticks(os.getpid())
+    for told, waited in (("3", 3), ("6000", wrapper.HOLD_S)):
+        waits.clear()
+        monkeypatch.setenv(record.ENV_HOLD, told)
+        wrapper._hold(str(tmp_path), supervisor)
+        assert sum(waits) == pytest.approx(waited)
 
 
 @pytest.mark.parametrize("case", ["not wanted", "stopping", "no supervisor", "nonsense"])
@@ -233,6 +237,7 @@ def asked(folder: Path, *pids: int, **facts: Any) -> dict[str, Any]:
 def sleeper() -> Iterator[int]:
     """A process that sleeps in a function."""
     with spies.start("import time\nprint()\ndef stuck():\n    time.sleep(1000)\nstuck()") as process:
+        spies.in_state(process.pid, "S")
         yield process.pid
         process.kill()
 

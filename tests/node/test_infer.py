@@ -22,6 +22,7 @@ from cockpit.node.stacks.infer import Above, Given, Inferred, Scene, Worker, inf
 from cockpit.node.stacks.wires import Wire
 from tests.needs import require_module
 from tests.node import runs
+from tests.ports import free_port
 from tests.waiting import until
 
 HERE = "0100007F"
@@ -522,7 +523,7 @@ def test_ranks_below_a_task_of_slurm(tmp_path: Path, started: list[Started]) -> 
 
 def test_torchs_own_processes(tmp_path: Path, started: list[Started]) -> None:
     require_module("torch")
-    port = str(40000 + os.getpid() % 20000)
+    port = str(free_port())
     started.append(Started(tmp_path, TORCH, port))
     pids = started[0].told(2, timeout=120)
     answer = started[0].answer()

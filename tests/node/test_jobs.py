@@ -67,7 +67,7 @@ class Ranks:
             pids = {n: int(path.read_text()) for n, path in told.items()}
             return [{"rank": n, "pid": pid, "ticks": procfs.ticks(pid)} for n, pid in pids.items()]
 
-        return until(ready, "ranks", timeout=30)
+        return until(ready, "ranks")
 
     def clean(self) -> None:
         for process in self._all:
@@ -113,7 +113,8 @@ def test_one_file_for_all(ranks: Ranks) -> None:
 
 def test_through_the_pipe_of_tee(ranks: Ranks) -> None:
     ranks.shell("{ $RANK_0 & $RANK_1 & wait; } 2>&1 | tee tee.out >/dev/null")
-    (file,) = answered(ranks.found()).files
+    targets = ranks.found()
+    (file,) = until(lambda: answered(targets).files, "tee runs")
     assert (Path(file.path).name, file.ranks) == ("tee.out", (0, 1))
 
 
@@ -134,7 +135,9 @@ def test_why_there_is_none(ranks: Ranks) -> None:
     name = os.ttyname(side).replace("/dev/", "")
     ranks.shell("$RANK_0 >/dev/null 2>&1 & $RANK_1 | cat >/dev/null &", stderr=side)
     os.close(side)
-    answer = answered(ranks.found())
+    targets = ranks.found()
+    until(lambda: "cat" in answered(targets).why[1], "cat runs")
+    answer = answered(targets)
     assert not answer.files
     assert answer.why[0] == "writes to /dev/null"
     assert answer.why[1].startswith("writes through cat (pid ")
@@ -171,7 +174,7 @@ def test_who_has_the_near_end_of_a_connection(ranks: Ranks) -> None:
     """As ssh has, whose output is what ranks elsewhere write."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = server.getsockname()[1]
-        ranks.shell(f"sh -c 'exec sleep 1000' 5<>/dev/tcp/127.0.0.1/{place} >ssh.out 2>&1 &")
+        ranks.shell(f"sh -c 'exec sleep 1000' >ssh.out 2>&1 5<>/dev/tcp/127.0.0.1/{place} &")
         far = server.accept()[0]
         with far:
             ends = {"address": "127.0.0.1", "port": far.getpeername()[1], "to": "127.0.0.1", "to_port": place}
@@ -244,9 +247,9 @@ def test_a_connection_that_several_ssh_share_is_nobodys_output(ranks: Ranks) -> 
             return len(answer.files)
 
         with far, socket.socket(socket.AF_UNIX) as client:
-            until((ranks.folder / "control").exists, "it listens", timeout=20)
+            until((ranks.folder / "control").exists, "it listens")
             assert files() == 1
-            until(lambda: not client.connect_ex(str(ranks.folder / "control")), "connected", timeout=20)
+            until(lambda: not client.connect_ex(str(ranks.folder / "control")), "connected")
             assert client.recv(1) == b"x"
             assert files() == 0
 
@@ -254,9 +257,9 @@ def test_a_connection_that_several_ssh_share_is_nobodys_output(ranks: Ranks) -> 
 def test_a_file_that_is_only_read_is_no_output(ranks: Ranks) -> None:
     (ranks.folder / "secret").write_text("x")
     process = ranks.shell("sleep 1000 1<secret 2>/dev/null &")
-    below = until(lambda: procfs.descendants(process.pid, lambda pid: False), "sleep", timeout=20)
+    below = until(lambda: procfs.descendants(process.pid, lambda pid: False), "sleep")
     target = {"rank": 0, "pid": below[0].pid, "ticks": below[0].ticks}
-    until(lambda: procfs.link(f"/proc/{below[0].pid}/fd/1").endswith("secret"), "exec", timeout=20)
+    until(lambda: procfs.link(f"/proc/{below[0].pid}/fd/1").endswith("secret"), "exec")
     answer = answered([target])
     assert not answer.files
     assert "which it only reads" in answer.why[0]
@@ -271,7 +274,7 @@ def asked(file: Any, number: int, offset: int = 0) -> dict[str, Any]:
 def first(targets: list[dict[str, int]], files: list[dict[str, Any]]) -> tuple[WatchItem, bytes]:
     """The first part of the answer."""
     with watched(targets, files) as items:
-        until(lambda: items, "an item", timeout=20)
+        until(lambda: items, "an item")
         return items[0]
 
 
@@ -290,7 +293,7 @@ def watched(
         yield items
     finally:
         call.cancel()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -300,13 +303,13 @@ def test_a_file_that_is_cut_begins_anew_and_its_rank_goes(ranks: Ranks) -> None:
     (file,) = answered(targets).files
     path = ranks.folder / "0.out"
     with watched(targets, [asked(file, 7, 3)]) as items:
-        until(lambda: any(data == b"oh\n" for _, data in items), "the rest", timeout=20)
+        until(lambda: any(data == b"oh\n" for _, data in items), "the rest")
         assert items[0][0].ranks == (0,)
         path.write_bytes(b"x")
-        until(lambda: any(item.cut == (7,) for item, _ in items), "cut", timeout=20)
-        until(lambda: any(data == b"x" for _, data in items), "what is new", timeout=20)
+        until(lambda: any(item.cut == (7,) for item, _ in items), "cut")
+        until(lambda: any(data == b"x" for _, data in items), "what is new")
         os.kill(targets[0]["pid"], 9)
-        until(lambda: items[-1][0].ranks == (), "its end", timeout=20)
+        until(lambda: items[-1][0].ranks == (), "its end")
     assert items[-1][0].sizes == {7: 1}
 
 
@@ -358,9 +361,7 @@ def test_who_reads_along_gets_what_their_user_may_read() -> None:
         words = [require("setpriv"), "--reuid", "58123", "--clear-groups", "sleep", "1000"]
         with subprocess.Popen(words) as rank:
             try:
-                until(
-                    lambda: os.stat(f"/proc/{rank.pid}").st_uid == 58123, "the user has changed", timeout=20
-                )
+                until(lambda: os.stat(f"/proc/{rank.pid}").st_uid == 58123, "the user has changed")
                 files = []
                 for number, (owner, mode) in enumerate([(58123, 0o644), (58123, 0o600), (58125, 0o644)]):
                     path = folder / str(number)
@@ -395,7 +396,7 @@ def first_told(targets: list[dict[str, int]], files: list[dict[str, Any]]) -> di
     return items[0]
 
 
-def test_ending_goes_from_the_launcher_down(ranks: Ranks) -> None:
+def test_ending_goes_from_the_launcher_down(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = ranks.shell("trap : TERM; $RANK_0 >0.out 2>&1 & $RANK_1 >1.out 2>&1 &")
     targets = ranks.found()
     call = Call(
@@ -408,6 +409,7 @@ def test_ending_goes_from_the_launcher_down(ranks: Ranks) -> None:
         b"",
         lambda head, data: None,
     )
+    monkeypatch.setattr(ending, "_LAST_S", 60.0)
     threading.Thread(target=launcher.wait).start()  # bash ends once its ranks have
     answer = gate.read(EndAnswer, ending.end(call))
     assert answer.count == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from cockpit.base import record
 from tests.needs import require_module
 from tests.node.conftest import Launch
 from tests.node.runs import Run, alive, clean_environment
+from tests.ports import free_port
 
 pytestmark = pytest.mark.launch
 
@@ -43,13 +43,6 @@ if end not in ("abort", "kill", "three") or rank == 0:
 """
 
 
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
-
-
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread a process, no accelerator."""
@@ -66,12 +59,12 @@ def script(folder: Path, launcher: str, end: str) -> str:
         require_module("deepspeed")
         return (
             f"cd {folder}; exec {os.path.dirname(python)}/deepspeed --hostfile=$COCKPIT_DIR/hostfile --no_ssh"
-            f" --node_rank 0 --master_addr {address} --master_port {port()} --no_python {wrapped}"
+            f" --node_rank 0 --master_addr {address} --master_port {free_port()} --no_python {wrapped}"
         )
     require_module("torch")
     return (
         f"cd {folder}; exec {python} -m torch.distributed.run --nnodes 1 --node-rank 0 --nproc-per-node 2"
-        f" --master-addr {address} --master-port {port()} --no-python {wrapped}"
+        f" --master-addr {address} --master-port {free_port()} --no-python {wrapped}"
     )
 
 
@@ -122,7 +115,7 @@ def test_the_first_end_is_exact(launch: Launch, tmp_path: Path, launcher: str) -
 
 
 def test_deepspeed_rank_that_ignores_sigterm(launch: Launch, tmp_path: Path) -> None:
-    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=0.5)
+    run = begin(launch, tmp_path, "deepspeed", "stubborn", grace_s=3)
     ready(run)
     run.stop()
     run.ended()

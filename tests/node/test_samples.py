@@ -45,6 +45,7 @@ import subprocess, sys, threading
 threading.Thread(target=input).start()
 subprocess.Popen([sys.executable, "-c", "input()"], stdin=0)
 held = bytearray(64 << 20)
+print(flush=True)
 while threading.active_count() == 2:
     pass
 """
@@ -53,10 +54,14 @@ while threading.active_count() == 2:
 def test_what_a_rank_uses(tmp_path: Path) -> None:
     """The same as psutil says, which nodes do not have."""
     folders.make(tmp_path, [0])
-    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=pipe, stdout=pipe) as process:
         (tmp_path / "rank-0.start.json").write_text(folders.start(0, process.pid))
+        assert process.stdout is not None
+        process.stdout.readline()
         seen = psutil.Process(process.pid)
-        until(lambda: seen.memory_info().rss > 64 << 20 and seen.children(), "its memory and its child")
+        assert seen.memory_info().rss > 64 << 20
+        assert seen.children()
         items = looks(tmp_path, lambda item: (item["ranks"]["0"]["cpu_percent"] or 0) > 1)
         assert items[0]["ranks"]["0"]["cpu_percent"] is None
         rank, node = items[-1]["ranks"]["0"], items[-1]["node"]

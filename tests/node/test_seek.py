@@ -26,9 +26,10 @@ from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.stacks import kernel, seek
 from tests.needs import lacking, require, require_module
-from tests.node import runs
+from tests.node import runs, spies
 from tests.node.conftest import Launch
-from tests.waiting import until
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, until
 
 RANK = """
 import json, multiprocessing, os, sys, time
@@ -110,7 +111,7 @@ class Stage:
         """The words of a shell that stays above what it runs."""
         return ["/bin/sh", "-c", f"{text}; exit 1", "sh", *words]
 
-    def told(self, number: int, timeout: float = 20) -> dict[int, dict[str, Any]]:
+    def told(self, number: int, timeout: float = PATIENCE_S) -> dict[int, dict[str, Any]]:
         """What this many ranks have told, by the pid of each."""
         found: list[Path] = []
 
@@ -171,6 +172,7 @@ def test_what_is_told_of_a_rank(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
     words = stage.python("fork")
     process = stage.start(words, stage.env(1, world=8, LOCAL_RANK=3, CROSS_RANK=0, CROSS_SIZE=1))
     stage.told(1)
+    spies.in_state(process.pid, "S")
     (rank,) = stage.found()
     assert rank == {
         "rank": 1,
@@ -412,7 +414,7 @@ def test_only_the_newest_attempt_counts(stage: Stage) -> None:
 def test_two_processes_for_one_rank_are_both_told(stage: Stage) -> None:
     processes = [stage.start(stage.python(), stage.env(0)) for _ in range(2)]
     stage.told(2)
-    assert sorted(stage.pids()) == [(0, process.pid) for process in processes]
+    assert sorted(stage.pids()) == sorted((0, process.pid) for process in processes)
     (job,) = group({"here": gate.read(SeekAnswer, {"ranks": stage.found()})})
     assert "rank 0 is there twice" in job.problems[0]
 
@@ -489,7 +491,6 @@ def test_a_process_that_cannot_be_read_holds_nobody_up(stage: Stage, monkeypatch
         return read(path)
 
     monkeypatch.setattr(procfs, "read", stuck)
-    monkeypatch.setattr(seek, "STUCK_S", 0.05)
     try:
         answer = seek.seek(Call({"id": 1, "do": "seek"}, b"", lambda header, payload: None))
     finally:
@@ -598,7 +599,7 @@ def test_real_launchers_and_data_loaders(
         words += ["--node_rank", "0"]
         program = [str(stage.program), method]
     # Its port tells it from other jobs: all of them have this address.
-    port = str(40000 + os.getpid() % 20000)
+    port = str(free_port())
     words += ["--master_addr" if launcher == "deepspeed" else "--master-addr", "127.0.0.1"]
     words += ["--master_port" if launcher == "deepspeed" else "--master-port", port]
     stage.addr = "127.0.0.1"

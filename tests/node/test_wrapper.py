@@ -190,8 +190,8 @@ def test_a_launcher_that_signals_the_whole_tree_is_not_doubled(wrap: Wrap, tmp_p
 def test_the_rank_dies_with_its_wrapper(wrap: Wrap, tmp_path: Path) -> None:
     process = wrap("1", sys.executable, "-c", COUNTER)
     until(lambda: "ready" in log(tmp_path), "the rank is ready")
-    process.kill()
     pid = record(tmp_path, "start")["pid"]
+    process.kill()
     until(lambda: not alive(pid), "the rank died")
     assert not (tmp_path / "rank-5.exit.json").exists()
 

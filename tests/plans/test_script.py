@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,8 @@ from cockpit.plans.profilers.nsys import Nsys
 from cockpit.plans.script import launch_script, paste_script, plan_json, secrets_text
 from cockpit.plans.words import split
 from tests.needs import lacking, require, require_module
+from tests.ports import free_port
+from tests.waiting import until
 from tests.warm import Warm
 
 RANK_PY = str(Path(__file__).with_name("rank.py"))
@@ -184,6 +185,8 @@ def test_a_signal_reaches_every_slot(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=default) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["True\n"] * 2
+        # It has its traps once it waits: its slots may be there before.
+        until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
         process.terminate()
         assert process.wait(60) == 143
 
@@ -272,14 +275,13 @@ def test_real_launchers(
         program = (str(script), *program[1:])
     # One port and one folder each: both run at the same time.
     jobs = []
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-        for name, server in (("run", one), ("typed", two)):
-            (tmp_path / name).mkdir()
-            asked = job(
-                tmp_path / name, program, launcher=launcher, hosts=hosts, env=DEEPSPEED, python=warmed.python,
-                cwd=os.path.dirname(RANK_PY), master_addr="127.0.0.1", master_port=server.getsockname()[1],
-            )  # fmt: skip
-            jobs.append(asked)
+    for name in ("run", "typed"):
+        (tmp_path / name).mkdir()
+        asked = job(
+            tmp_path / name, program, launcher=launcher, hosts=hosts, env=DEEPSPEED, python=warmed.python,
+            cwd=os.path.dirname(RANK_PY), master_addr="127.0.0.1", master_port=free_port(),
+        )  # fmt: skip
+        jobs.append(asked)
     plans = [build_plans(asked, [facts] * len(hosts))[-1] for asked in jobs]
     with ThreadPoolExecutor() as pool:
         folders = [tmp_path / "run" / "node", tmp_path / "typed" / "node"]
@@ -315,11 +317,10 @@ def test_ranks_are_bound_to_cores_that_the_node_allows(tmp_path: Path, warmed: W
         "import os\nfile = open(os.environ['OUT'] + '/' + os.environ['RANK'], 'w')\n"
         "print(*os.sched_getaffinity(0), file=file)\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        asked = job(
-            tmp_path, (str(script),), launcher="deepspeed", hosts=parse("n slots=2"), env=DEEPSPEED,
-            bind_cores="auto", master_addr="127.0.0.1", master_port=server.getsockname()[1],
-        )  # fmt: skip
+    asked = job(
+        tmp_path, (str(script),), launcher="deepspeed", hosts=parse("n slots=2"), env=DEEPSPEED,
+        bind_cores="auto", master_addr="127.0.0.1", master_port=free_port(),
+    )  # fmt: skip
     facts = replace(FACTS, deepspeed_tool=warmed.tool("deepspeed"), cores=",".join(map(str, allowed)))
     [plan] = build_plans(asked, [facts])
     assert execute(plan, tmp_path / "node", True) == 0
@@ -353,12 +354,10 @@ main_process_ip: 203.0.113.1
 def accelerated(tmp: Path, warmed: Warm, script: str, *words: str) -> None:
     """Run a script under accelerate as two nodes do, with a rank on each."""
     require_module("accelerate")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        asked = job(
-            tmp, (script,), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
-            python=warmed.python, launcher_args=words, master_addr="127.0.0.1",
-            master_port=server.getsockname()[1],
-        )  # fmt: skip
+    asked = job(
+        tmp, (script,), launcher="accelerate", hosts=parse("n[1-2] slots=1"), env=DEEPSPEED,
+        python=warmed.python, launcher_args=words, master_addr="127.0.0.1", master_port=free_port(),
+    )  # fmt: skip
     facts = replace(FACTS, python=warmed.python, accelerate_tool=warmed.tool("accelerate"))
     plans = build_plans(asked, [facts] * 2)
     with ThreadPoolExecutor() as pool:

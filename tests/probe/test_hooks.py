@@ -42,7 +42,7 @@ def test_a_server_says_itself_what_it_offers(tmp_path: Path) -> None:
 def test_a_server_that_does_not_is_an_error_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes | None
 ) -> None:
-    monkeypatch.setattr(hooks, "ASK_S", 0.05)
+    monkeypatch.setattr(hooks, "ASK_S", 0.05 if said is None else 60.0)
     thread = answer(tmp_path / "s", said)
     with pytest.raises((OSError, ValueError)):
         hooks._asked(str(tmp_path / "s"))

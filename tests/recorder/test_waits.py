@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from tests.needs import require_module
 from tests.node import spies
+from tests.ports import free_port
 from tests.waiting import until
 from tests.warm import warm
 
@@ -30,11 +30,6 @@ KINDS = {
     "poll": ("collective", "Work.is_completed"),
     "spin": ("collective", "Work.is_completed"),
 }
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as found:
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

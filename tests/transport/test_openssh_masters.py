@@ -30,8 +30,14 @@ from tests.waiting import soon, until
 
 def ours() -> list[psutil.Process]:
     """The shared connections of this process."""
-    found = [child for child in psutil.Process().children() if child.name() == "ssh"]
-    return [child for child in found if "-M" in child.cmdline()]
+    return [child for child in psutil.Process().children() if _is_master(child)]
+
+
+def _is_master(child: psutil.Process) -> bool:
+    try:
+        return child.name() == "ssh" and "-M" in child.cmdline()
+    except psutil.NoSuchProcess:
+        return False  # it has ended just now
 
 
 def sockets() -> list[Path]:

@@ -29,7 +29,7 @@ CHECKS = {
 Modules are imported on demand: a node compiles what it was sent.
 """
 
-_SPARE_S = 0.3
+_SPARE_S = 1.0
 """So much longer than its parts a check may take as a whole."""
 
 

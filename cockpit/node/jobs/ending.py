@@ -14,8 +14,8 @@ from cockpit.node.jobs.outputs import is_ours
 from cockpit.node.run.remains import named
 from cockpit.node.stacks import launchers
 
-_LAST_S = 2.0
-"""After the last signal, for processes to end."""
+_LAST_S = 10.0
+"""After the last signal, for processes to end: on a busy node, those that were killed take seconds."""
 
 
 def end(call: Call) -> Dict[str, Any]:

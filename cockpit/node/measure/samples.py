@@ -61,6 +61,8 @@ class _Sampler:
         self._targets = targets
         self._used: Dict[Identity, Tuple[float, int]] = {}
         """When we looked at a process (monotonic seconds), and the CPU time it had used, in clock ticks."""
+        self._seen_at: Dict[int, float] = {}
+        """When we looked at the process of each rank last (monotonic seconds)."""
         self._children: Dict[int, List[procfs.Stat]] = {}
         self._looked = 0
         self.looks = False
@@ -91,7 +93,7 @@ class _Sampler:
                 "disk_total_bytes": whole,
             },
             "ranks": {
-                str(rank): {**self._rank(one, looks), "progress": rings.progress(rank)}
+                str(rank): {**self._rank(rank, one, looks), "progress": rings.progress(rank)}
                 for rank, one in processes.items()
             },
             "memory": _memory(processes, used, total) if looks else [],
@@ -112,10 +114,10 @@ class _Sampler:
                 found[rank] = process
         return found
 
-    def _rank(self, process: procfs.Stat, looks: bool) -> Dict[str, Any]:
+    def _rank(self, rank: int, process: procfs.Stat, looks: bool) -> Dict[str, Any]:
         below = _below(self._children, process.pid)
         return {
-            "cpu_percent": self._cpu_percent(process),
+            "cpu_percent": self._cpu_percent(process, self._seen_at[rank]),
             "rss_bytes": process.pages * _PAGE,
             "threads": process.threads,
             "children": len(below),
@@ -149,14 +151,20 @@ class _Sampler:
             except (OSError, ValueError):
                 return None
             identity = start.pid, start.ticks
+        # Not later: on a busy node that may be much later.
+        self._seen_at[rank] = time.monotonic()
         process = procfs.stat(identity[0])
         return process if process is not None and process.ticks == identity[1] else None
 
-    def _cpu_percent(self, process: procfs.Stat) -> Optional[float]:
-        """Of one core, since the last look; None at the first."""
+    def _cpu_percent(self, process: procfs.Stat, t: float) -> Optional[float]:
+        """Of one core, since the last look; None at the first.
+
+        :param t: when we looked at it
+        """
         identity = process.pid, process.ticks
         before = self._used.get(identity)
-        t, used = self._used[identity] = time.monotonic(), process.cpu_ticks
+        used = process.cpu_ticks
+        self._used[identity] = t, used
         if before is None:
             return None
         return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
@@ -19,6 +20,10 @@ _LIMIT = 2 << 20
 
 _LOOK_S = 0.05
 """Seconds between two looks for a record that is just being written."""
+
+
+_YOUNG_S = 10.0
+"""Seconds after its start in which the environment of a rank may not be there yet."""
 
 
 def environ(call: Call) -> Dict[str, Any]:
@@ -40,11 +45,12 @@ def environ(call: Call) -> Dict[str, Any]:
         return found
     same_boot = read_record(folder)["boot_id"] == procfs.boot_id()
     start = _start(folder, rank)
-    found = _of_process(start.pid, start.ticks) if same_boot else None
+    found = None
     while found is None:
         # First: a wrapper ends once the record is there, or never will be.
-        writing = same_boot and _is_ending(start)
-        found = _of_record(folder, start)
+        writing = same_boot and (_is_ending(start) or _is_young(start))
+        found = _of_process(start.pid, start.ticks) if same_boot else None
+        found = found or _of_record(folder, start)
         if found is None and not (writing and call.pause(_LOOK_S)):
             why = "the disk was full, or an older cockpit started the run"
             raise NodeError("gone", "the environment of rank %d was not recorded: %s" % (rank, why))
@@ -73,6 +79,11 @@ def _of_process(pid: int, ticks: int) -> Optional[Dict[str, Any]]:
 def _is_ending(start: Start) -> bool:
     """Whether a rank has ended but its wrapper has not."""
     return procfs.alive(start.wrapper, start.wrapper_ticks) and not procfs.alive(start.pid, start.ticks)
+
+
+def _is_young(start: Start) -> bool:
+    """Whether a rank has started just now: while it becomes its program it shows no environment."""
+    return procfs.alive(start.pid, start.ticks) and 0 <= time.time() - start.t < _YOUNG_S
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,10 @@ DEAD_S = 2.0
 """After this long, a process that was killed waits in the kernel: nobody waits for it."""
 AGAIN_S = 20.0
 """Seconds between two times that a cockpit may ask."""
-BUDGET_S = {"failure": 2.5, "asked": 5.0, "stall": 20.0}
-"""Seconds that a look may take, by why it is taken."""
+BUDGET_S = {"asked": 5.0, "stall": 20.0}
+"""Seconds that a look may take, by why it is taken; at a failure, nearly as long as wrappers wait for it."""
+SPARE_S = 0.5
+"""What is left of that wait for the wrapper to be told."""
 
 _SAID = 64 << 10
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -244,7 +246,7 @@ class Evidence:
             "failed": failed or [],
             "own": self._own,
             "live": [[one.rank, *one.training] for one in live],
-            "budget_s": BUDGET_S[why],
+            "budget_s": BUDGET_S.get(why, max(SPARE_S, self._wish.hold_s - SPARE_S)),
             "quota": self._wish.quota,
             "floor": self._wish.floor,
         }

@@ -215,13 +215,17 @@ def _first_event(folder: str, timeout_s: float, ended: Callable[[], bool]) -> Di
     :raises StartError: it does not say it in time
     """
     deadline = time.monotonic() + timeout_s
-    trouble = "the supervisor did not start within %g s" % timeout_s
-    while time.monotonic() < deadline:
+    trouble = ""
+    while True:
+        # First: it may say it, and be through with a short run, before we look again.
+        if ended():
+            trouble = "the supervisor ended at once"
+        elif time.monotonic() > deadline:
+            trouble = "the supervisor did not start within %g s" % timeout_s
         event = _said(folder)
         if event:
             return dict({name: event[name] for name in ("pid", "ticks", "boot_id")}, dir=folder)
-        if ended():
-            trouble = "the supervisor ended at once"
+        if trouble:
             break
         time.sleep(0.01)
     with open(os.path.join(folder, record.SUPERVISOR_LOG), errors="replace") as file:

@@ -29,7 +29,8 @@ SOCKET = "helpers.sock"
 MOST = 64
 """Helpers running at the same time."""
 
-_STARTED_S = 2.0
+_STARTED_S = 10.0
+"""Seconds for the supervisor to start a helper: it may be busy with a slow disk."""
 _MESSAGE = 1 << 16
 _PEER = struct.Struct("3i")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
@@ -101,6 +102,23 @@ def recorded(definition: Type[T], path: str, rank: int) -> T:
     return found
 
 
+def _mark(path: str) -> Tuple[int, int]:
+    """What tells a file from another one of its name."""
+    status = os.lstat(path)
+    return status.st_ino, status.st_mtime_ns
+
+
+def _still(definition: Type[T], path: str, rank: int, mark: Tuple[int, int]) -> T:
+    """What :func:`recorded` gives, of the file that was looked at.
+
+    :raises FileNotFoundError: its name is another one's by now
+    """
+    found = recorded(definition, path, rank)
+    if _mark(path) != mark:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return found
+
+
 class Attempt:
     """One attempt at one rank."""
 
@@ -178,16 +196,15 @@ class Ranks:
                 continue
             path = os.path.join(self._folder, name)
             try:
-                status = os.lstat(path)
                 # A wrapper renames the records of an earlier attempt: the name says nothing.
-                mark = (status.st_ino, status.st_mtime_ns)
+                mark = _mark(path)
                 if mark in self._seen or self._bad.get(name) == mark:
                     continue
                 self._bad[name] = mark
                 if match.group(2) == "exit":
-                    ends.append(recorded(End, path, int(match.group(1))))
+                    ends.append(_still(End, path, int(match.group(1)), mark))
                 else:
-                    starts.append(recorded(Start, path, int(match.group(1))))
+                    starts.append(_still(Start, path, int(match.group(1)), mark))
             except FileNotFoundError:
                 self._bad.pop(name, None)
                 continue  # renamed between two looks: found under its new name

@@ -131,14 +131,17 @@ def supervisor_alive(folder: str) -> Optional[bool]:
 def unrecorded(folder: str) -> List[Dict[str, Any]]:
     """Events of ranks that a dead supervisor did not record, from the wrappers' files and /proc.
 
-    A rank that still runs gives no event; one that is gone without an exit record is lost.
+    A rank that still runs gives no event; one that is gone with its wrapper, without an exit record, is lost.
     """
     facts = read_record(folder)
+    rebooted = facts["boot_id"] != procfs.boot_id()
     recorded = set(_of_ranks(_status(folder)["events"]))
     events: List[Dict[str, Any]] = []
     unseen: List[int] = []
     for rank in facts["ranks"]:
         start = _recorded(Start, os.path.join(folder, record.rank_start(rank)), rank)
+        # First: a wrapper records the end of its rank, and only then ends itself.
+        runs = start is not None and not rebooted and _runs(start)
         end = _recorded(End, os.path.join(folder, record.rank_exit(rank)), rank)
         if start is None:
             if end is not None and ("rank_exited", rank, end.attempt) not in recorded:
@@ -153,14 +156,19 @@ def unrecorded(folder: str) -> List[Dict[str, Any]]:
             continue
         if end is not None:
             events.append(dict(end.told(), e="rank_exited"))
-        elif facts["boot_id"] != procfs.boot_id() or not procfs.alive(start.pid, start.ticks):
+        elif not runs:
             why = "it ended while neither its wrapper nor the supervisor lived"
-            if facts["boot_id"] != procfs.boot_id():
+            if rebooted:
                 why = "its node was rebooted, and nobody saw how it ended"
             events.append({"t": time.time(), "e": "rank_lost", "rank": rank, "attempt": attempt, "why": why})
     if unseen:
         events += _unseen(folder, facts, unseen)
     return events
+
+
+def _runs(start: Start) -> bool:
+    """Whether a rank has not ended, or its wrapper may still say how it did."""
+    return procfs.alive(start.pid, start.ticks) or procfs.alive(start.wrapper, start.wrapper_ticks)
 
 
 def _of_ranks(events: Iterable[Dict[str, Any]]) -> Iterator[Tuple[str, int, int]]:

@@ -34,8 +34,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _SCRIBE_S = 10
 """Seconds that recording the environment may take: a hanging disk delays a rank's end no longer."""
 
-HOLD_S = 3.0
-"""Longest wait of a failed rank's wrapper for the evidence of the others."""
+HOLD_S = 60.0
+"""Longest wait of a failed rank's wrapper for the evidence of the others, whatever it is told."""
 RELEASE = signal.SIGURG
 """What the supervisor sends to end that wait. Nobody minds it who does not wait for it."""
 _ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from typing import ClassVar, Dict, List, Optional, Tuple
 
 from cockpit.node import users
@@ -17,6 +18,9 @@ from cockpit.node.stacks.pyspy_process import NAME, child, directly
 
 SUDO_S = 5.0
 """Seconds for sudo to say whether it would run."""
+
+SUDO_AGAIN_S = 60.0
+"""Seconds until a sudo that said nothing in that time is asked again: the node may have been busy."""
 
 _DENIED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|\bEPERM\b|\(os error (?:1|13)\)")
 _SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
@@ -35,6 +39,8 @@ class _Remembered:
     lock = threading.Lock()
     worked: ClassVar[Dict[str, str]] = {}
     sudo: Optional[bool] = None
+    sudo_from: float = 0.0
+    """When sudo may be asked, if it has not answered yet; monotonic seconds."""
 
 
 def starters(folder: str, timeout_s: float, *, ask_root: bool = True) -> List[Tuple[str, Starter]]:
@@ -73,7 +79,7 @@ def _by_sudo(timeout_s: float) -> Starter:
 
 def _sudo_would(sudo: str, path: str) -> bool:
     with _Remembered.lock:
-        if _Remembered.sudo is None:
+        if _Remembered.sudo is None and time.monotonic() >= _Remembered.sudo_from:
             try:
                 _Remembered.sudo = not subprocess.call(
                     [sudo, "-n", "--", path, "--version"],
@@ -84,8 +90,8 @@ def _sudo_would(sudo: str, path: str) -> bool:
                     env=quiet(),
                 )
             except (OSError, subprocess.TimeoutExpired):
-                _Remembered.sudo = False
-        return _Remembered.sudo
+                _Remembered.sudo_from = time.monotonic() + SUDO_AGAIN_S
+        return bool(_Remembered.sudo)
 
 
 def refusal(pid: int, uid: int) -> Tuple[str, str]:

@@ -51,6 +51,11 @@ class _Search:
     def _look(self) -> None:
         self.found = _own()
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether it is over and has found none: one may have been too busy to answer, or is new."""
+        return not self._thread.is_alive() and self.found is None
+
     def wait(self, within_s: float) -> Optional[str]:
         """What it has found by then."""
         self._thread.join(within_s)
@@ -115,8 +120,8 @@ def _digests() -> List[str]:
 
 
 def _searched(within_s: float = 0.0) -> Optional[str]:
-    """The node's own py-spy, if it is known by now; the first who asks waits for ``SEARCH_S``."""
-    if _Known.search is None:
+    """The node's own py-spy, if it is known by now; who begins a look waits for ``SEARCH_S``."""
+    if _Known.search is None or _Known.search.in_vain:
         _Known.search = _Search()
         within_s = max(within_s, SEARCH_S)
     return _Known.search.wait(within_s)

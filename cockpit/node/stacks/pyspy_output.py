@@ -13,6 +13,7 @@ from cockpit.base.secret import hidden, is_secret
 from cockpit.base.stacks.dump import Frame, Thread
 from cockpit.base.stacks.file_names import normalise
 from cockpit.base.stacks.kinds import source_frame
+from cockpit.node.joining import ended
 from cockpit.node.stacks.harmless import harmless
 
 NAME_LIMIT = 300
@@ -206,7 +207,7 @@ def _soon(path: str) -> Callable[[], List[str]]:
     thread.start()
 
     def lines() -> List[str]:
-        thread.join(FILE_S)
+        ended(thread, FILE_S)
         return found[0] if found else []
 
     return lines

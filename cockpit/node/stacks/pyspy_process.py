@@ -79,17 +79,21 @@ def run(
         finally:
             os.close(out_end)
             os.close(said_end)
-        texts, why = _read({out: b"", said: b""}, time.monotonic() + timeout_s, cancelled)
+        deadline = time.monotonic() + timeout_s
+        texts, why = _read({out: b"", said: b""}, deadline, cancelled)
     finally:
         os.close(out)
         os.close(said)
+    code: Optional[int] = None
+    while code is None and not why:
+        # It has closed its output; on a busy node its end may be told much later.
+        code = running.wait(_SLICE_S)
+        if code is None:
+            why = "cancelled" if cancelled() else "timeout" if time.monotonic() > deadline else ""
     if why:
         running.kill()
-    # It has closed its output or is dead; but in an uninterruptible wait it cannot even die.
-    code = running.wait(1.0)
-    if code is None and not why:
-        running.kill()
-        code, why = running.wait(1.0), "timeout"
+        # In an uninterruptible wait it cannot even die.
+        running.wait(1.0)
     return Result(None if why else code, texts[out], texts[said].decode("utf-8", "replace"), why)
 
 

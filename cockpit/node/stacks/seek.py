@@ -31,6 +31,7 @@ from cockpit.base import record, verbs
 from cockpit.base.gate import RANK_LIMIT, RANKS_A_NODE
 from cockpit.node import procfs, users
 from cockpit.node.calls import Call, NodeError
+from cockpit.node.joining import ended
 from cockpit.node.stacks import claims, kernel, launchers
 from cockpit.node.stacks.harmless import harmless
 from cockpit.node.stacks.pythons import Pythons, is_cockpit, is_ours, only_helps, only_wraps, pythons
@@ -201,14 +202,13 @@ def _read_all(pids: List[int], file: str) -> Tuple[List[Tuple[int, bytes]], List
         reader = _Reader(todo, file)
         readers.append(reader)
         reader.start()
-        before = -1
-        while reader.is_alive() and not reader.given_up:
+        while not reader.given_up:
+            before = reader.at
+            if ended(reader, STUCK_S):
+                break
             if reader.at == before:
                 reader.given_up = True
                 stuck.append(before)
-            else:
-                before = reader.at
-                reader.join(STUCK_S)
     # Copies: a reader that was given up may return at any time.
     texts = [one for reader in readers for one in list(reader.texts) if one[0] not in stuck]
     return texts, [pid for reader in readers for pid in list(reader.refused)], stuck
