@@ -44,7 +44,6 @@ def limits(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
         "open_files": openfiles.theirs(),
         "processes": _limit(resource.RLIMIT_NPROC),
         "locked_bytes": _limit(resource.RLIMIT_MEMLOCK),
-        "core_bytes": _limit(resource.RLIMIT_CORE),
     }
 
 
