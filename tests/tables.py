@@ -14,7 +14,7 @@ from cockpit.base.answers import Nothing
 from cockpit.base.events import OWN, RECORD
 from cockpit.base.replies import REPLIES
 from cockpit.base.verbs import VERBS
-from cockpit.tui.commands import BY_ID, Id, key_table, shown
+from cockpit.tui.commands import BY_ID, EVERY, GROUPS, Id, shown
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,6 +47,9 @@ FIRST_KEYS: tuple[Id, ...] = (
     "leave",
 )
 """The commands that a newcomer needs, in the order of the README."""
+
+HEADINGS = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`"}
+"""Of groups of keys, if they say more than those in the app."""
 
 
 PACKAGES = (
@@ -111,6 +114,26 @@ def package_table() -> str:
         text = " ".join(first.replace("``", "`").split())
         lines.append(f"| `{name}` | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def key_table() -> str:
+    """All keys, group by group."""
+    lines = []
+    group = ""
+    for command in sorted(EVERY, key=lambda command: GROUPS.index(command.group)):
+        if command.group != group:
+            group = command.group
+            lines += [
+                "",
+                f"**{HEADINGS.get(group, group)}**",
+                "",
+                "| key | what it does | name in `[keys]` |",
+                "|---|---|---|",
+            ]
+        keys = " ".join(f"`{shown(key)}`" for key in command.keys)
+        text = f"{command.title}. {command.help}" if command.help else command.title
+        lines.append(f"| {keys} | {text} | `{command.id}` |")
+    return "\n".join(lines).strip() + "\n"
 
 
 def short_table() -> str:

@@ -59,7 +59,6 @@ class Limits:
     open_files: Optional[int] = maybe(SIZE)
     processes: Optional[int] = maybe(SIZE)
     locked_bytes: Optional[int] = maybe(SIZE)
-    core_bytes: Optional[int] = maybe(SIZE)
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from dataclasses import replace
 from cockpit import slurm
 from cockpit.base import verbs
 from cockpit.base.answers import EndAnswer, OutputsAnswer
-from cockpit.base.events import Survivor
 from cockpit.base.fields import Identity
-from cockpit.base.gate import plain
 from cockpit.base.shell import join, quote
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, say
+from cockpit.cli.output import out, say
 from cockpit.cli.status_line import StatusLine
+from cockpit.cli.stopped import nothing_to_stop, tell_object, tell_survivors
 from cockpit.core.ranks import nodes_text, ranks_text
-from cockpit.core.run.event_table import survivor_text
 from cockpit.core.run.model import RankState, RunModel
 from cockpit.core.text import counted, one_line
 from cockpit.engine.links.link import Link
@@ -53,11 +51,7 @@ async def stop(folder: RunFolder, pool: LinkPool, wish: verbs.Stop, *, sure: boo
         model, errors = await model_now(pool, manifest)
     alive = [rank.rank for rank in model.ranks.values() if rank.state is RankState.RUNNING]
     if not alive and not errors:
-        if as_json:
-            out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
-        else:
-            out(f"{folder.name}: nothing to stop: none of its ranks runs")
-        return Exit.OK
+        return nothing_to_stop(folder.name, "none of its ranks runs", as_json=as_json)
     words = ["cockpit", "stop", folder.name, "--foreign"]
     if manifest.foreign.slurm:
         # By its own number, the last element of an array would be all of it.
@@ -141,8 +135,7 @@ async def _scancel(folder: RunFolder, job: str, alive: Sequence[int], *, as_json
         raise CockpitError(f"scancel failed: {why}", where=f"job {job}", code=Exit.NODE_UNFIT)
     state = await _its_end(job)
     if as_json:
-        ranks = dict.fromkeys(alive, "asked to end" if state else "ended")
-        out_json({"run": folder.name, "ranks": ranks, "survivors": {}, "not_asked": []})
+        tell_object(folder.name, dict.fromkeys(alive, "asked to end" if state else "ended"))
     elif not state:
         out(f"{folder.name}: stopped: SLURM job {job} is over")
     if state:
@@ -185,18 +178,11 @@ def _report(
     *,
     as_json: bool,
 ) -> Exit:
-    survivors: dict[str, tuple[Survivor, ...]] = {
-        name: answer.survivors for name, answer in ended.items() if answer.survivors
-    }
-    code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
+    survivors = {name: answer.survivors for name, answer in ended.items() if answer.survivors}
+    ranks = dict.fromkeys(alive, "asked to end")
+    code = tell_survivors(folder.name, ranks, survivors, errors, as_json=as_json)
     if as_json:
-        ranks = dict.fromkeys(alive, "asked to end")
-        fields = {"ranks": ranks, "survivors": plain(survivors), "not_asked": list(errors)}
-        out_json({"run": folder.name, **fields})
         return code
-    for node, processes in survivors.items():
-        for process in processes:
-            say(survivor_text(node, process))
     for error in errors.values():
         say(str(error))
     if errors:

@@ -15,8 +15,9 @@ from cockpit.cli.output import out, out_json, out_lines, say, table
 from cockpit.cli.unfinished_starts import start_state
 from cockpit.core.finding import Finding
 from cockpit.core.pace.finding import findings as pace_findings
-from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed, run_step
+from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel

@@ -19,6 +19,7 @@ SMALL_LIMIT = 256 << 20
 """Bytes of a file that may be read whole; a larger one is not ours."""
 
 _STEP = 64 << 10
+_CHUNK = 1 << 20
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -129,14 +130,14 @@ def lines(path: Path) -> Iterator[bytes]:
             rest = others[-1]
 
 
-def chunks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+def chunks(path: Path) -> Iterator[bytes]:
     """All bytes of a file; none if there is no file.
 
     :raises CockpitError: it cannot be read
     """
     try:
         with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-            while data := file.read(size):
+            while data := file.read(_CHUNK):
                 yield data
     except FileNotFoundError:
         return

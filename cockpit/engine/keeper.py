@@ -185,7 +185,7 @@ class Keeper:
                 self._told[one.path] = one.sentence
                 self._session.remark(f"{one.sentence}; see: {one.command}")
 
-    async def settled(self, patience_s: float = _PATIENCE_S) -> None:
+    async def settled(self) -> None:
         """Wait until what nodes have kept is here, or cannot be had soon.
 
         Of a run that failed, say which nodes have kept none.
@@ -195,7 +195,7 @@ class Keeper:
                 return
             self._settled = True
             with suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._settle(), patience_s)
+                await asyncio.wait_for(self._settle(), _PATIENCE_S)
         if text := none_of(self._session.folder, self._session.model):
             self._session.remark(text)
 

@@ -16,7 +16,6 @@ from cockpit.core.text import one_line
 from cockpit.engine.links.link import Link, RemoteError
 from cockpit.engine.stacks.ask import Party
 from cockpit.errors import CockpitError
-from cockpit.transport.base import LinkError
 
 ROWS = 400_000
 """Calls of all ranks in one look: some 60 MB."""
@@ -115,14 +114,8 @@ class _Asked:
         request = verbs.Recorder(folder, tuple(self._ranks), since_us if self._since else 0, self._rows)
         stream = await link.stream(request)
         try:
-            parts = stream.parts()
-            while True:
-                item, data = await asyncio.wait_for(anext(parts), SILENCE_S)
-                await asyncio.to_thread(self._take, item, data, ahead_us)
-        except StopAsyncIteration:
-            return
-        except (TimeoutError, asyncio.TimeoutError):
-            raise LinkError(f"no answer within {SILENCE_S:g} s", where=self._node) from None
+            while (part := await stream.part(SILENCE_S)) is not None:
+                await asyncio.to_thread(self._take, *part, ahead_us)
         finally:
             await stream.close()
 

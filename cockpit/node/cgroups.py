@@ -35,14 +35,6 @@ def folders(process: str, controller: str) -> Iterator[tuple[str, str, bool]]:
             path = os.path.dirname(path)
 
 
-def number(path: str) -> int | None:
-    """The number in a file; None: there is none, or no limit."""
-    try:
-        return int(procfs.contents(path))
-    except ValueError:
-        return None
-
-
 def oom_kills() -> tuple[str, int]:
     """How many processes of our own group the kernel has killed for lack of memory, since the group was made.
 

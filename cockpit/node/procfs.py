@@ -193,6 +193,14 @@ def contents(path: str) -> bytes:
         return b""
 
 
+def number(path: str) -> int | None:
+    """The number in a file; None: it holds none, such as a limit of ``max``, or cannot be read."""
+    try:
+        return int(contents(path))
+    except ValueError:
+        return None
+
+
 def read(path: str) -> bytes:
     """All of a file.
 

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, NamedTuple, Optional
 
 from cockpit.node import procfs
-from cockpit.node.cgroups import folders, number
+from cockpit.node.cgroups import folders
 
 _PAGES = re.compile(rb"(?m)^(?:in)?active_file ([0-9]+)$")
 _ALL_PAGES = re.compile(rb"(?m)^total_(?:in)?active_file ([0-9]+)$")
@@ -28,8 +28,8 @@ class Room(NamedTuple):
 def rooms(process: str, most: Optional[int]) -> Iterator[Room]:
     """The limits on a process's memory below ``most``, innermost first."""
     for path, folder, second in folders(process, "memory"):
-        limit = number(folder + ("/memory.max" if second else "/memory.limit_in_bytes"))
-        used = number(folder + ("/memory.current" if second else "/memory.usage_in_bytes"))
+        limit = procfs.number(folder + ("/memory.max" if second else "/memory.limit_in_bytes"))
+        used = procfs.number(folder + ("/memory.current" if second else "/memory.usage_in_bytes"))
         if limit and used is not None and (most is None or limit < most):
             yield Room(path, max(0, used - _reclaimable(folder, second)), limit)
 

@@ -270,11 +270,36 @@ class CommandScreen(Screen[None], inherit_bindings=False):
         if self.zoomed:
             self.unzoom()
         else:
-            self.add_class(SIDES[not self.query(f"#left #{self.pane.id}")])
+            self.add_class(self._zoomed_on(self.pane.id))
 
     def unzoom(self) -> None:
         """Show both sides."""
         self.remove_class(*SIDES)
+
+    def _zoomed_on(self, pane: str | None) -> str:
+        """The class with which only the side of a pane is shown."""
+        return SIDES[not self.query(f"#left #{pane}")]
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether there is room for one side only."""
+        return self.has_class("-one")
+
+    def make_one_sided(self, one: bool) -> None:
+        """Show only the side of the pane that is in use, for as long as there is no room for both."""
+        before = self.one_sided
+        self.set_class(one, "-one")
+        if one:
+            self.reveal(self.pane.id)
+        elif before:
+            self.unzoom()
+
+    def reveal(self, pane: str | None) -> None:
+        """Show the side that a pane is on; the other one too, unless there is room for one only."""
+        shown = self._zoomed_on(pane)
+        self.remove_class(*(side for side in SIDES if side != shown))
+        if self.one_sided:
+            self.add_class(shown)
 
     def check_size(self, width: int, height: int, more: str = "") -> None:
         """Say that there is too little room, if so.

@@ -88,9 +88,6 @@ Id = Literal[
 ]
 """The names of all commands: what is spelled otherwise in code is an error of mypy's."""
 
-NAMES = {"Stacks": "Stacks, after `s`", "Doctor": "Doctor, after `D`"}
-"""Headings in the docs, if they say more than those in the app."""
-
 
 @dataclass(frozen=True)
 class Command:
@@ -409,23 +406,3 @@ def _refuse_clashes(commands: Iterable[Command], where: str) -> None:
                 what = f"keys: {shown(key)!r} is for {taken[key]!r} and for {command.id!r}"
                 raise CockpitError(what, where=where, hint="give one of them another key")
             taken[key] = command.id
-
-
-def key_table() -> str:
-    """The table of all keys in Markdown, for the docs."""
-    lines = []
-    group = ""
-    for command in sorted(EVERY, key=lambda c: GROUPS.index(c.group)):
-        if command.group != group:
-            group = command.group
-            lines += [
-                "",
-                f"**{NAMES.get(group, group)}**",
-                "",
-                "| key | what it does | name in `[keys]` |",
-                "|---|---|---|",
-            ]
-        keys = " ".join(f"`{shown(key)}`" for key in command.keys)
-        text = f"{command.title}. {command.help}" if command.help else command.title
-        lines.append(f"| {keys} | {text} | `{command.id}` |")
-    return "\n".join(lines).strip() + "\n"

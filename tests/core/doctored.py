@@ -40,7 +40,7 @@ def healthy(number: int) -> Look:
         system=System(
             "6.8.0", "glibc 2.39", "Xeon 8480", 112, "performance", 0.3, 2164 * GB + number, 2100 * GB
         ),
-        limits=Limits(65536, 8_000_000, None, 0),
+        limits=Limits(65536, 8_000_000, None),
         disks=(
             _disk("run folders", "/tmp/cockpit-1000", "ext4", 1800 * GB, (900 + number) * GB),
             _disk("/tmp", "/tmp", "ext4", 1800 * GB, (900 + number) * GB),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +16,7 @@ from cockpit.core.stacks.snapshot import Place
 from cockpit.engine import recorder
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.errors import CockpitError
+from cockpit.transport.base import LinkError
 from tests.recorder import recorded
 
 Part = tuple[dict[str, Any], bytes]
@@ -45,14 +45,15 @@ class FakeNode:
 
     async def stream(self, request: Any) -> FakeNode:
         self.asked.append(request)
+        self._left = iter(self.parts_told)
         return self
 
-    async def parts(self) -> AsyncIterator[tuple[RecorderItem, bytes]]:
-        for told in self.parts_told:
+    async def part(self, within_s: float) -> tuple[RecorderItem, bytes] | None:
+        for told in self._left:
             if told is None:
-                await asyncio.Event().wait()
-            else:
-                yield read(RecorderItem, told[0]), told[1]
+                raise LinkError(f"no answer within {within_s:g} s", where="gpu01")
+            return read(RecorderItem, told[0]), told[1]
+        return None
 
     async def close(self) -> None:
         self.closed = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cockpit.core.pace.pace import Pace, Slow
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.slow import Slow
 from cockpit.core.recorder.work import Work
 
 STEP_S = 2.0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.spans import Span, union, within, without
+from cockpit.core.recorder.spans import Span, union
 from cockpit.core.recorder.work import CLOCKS_US, ENOUGH, SURE, Step, Work, parts
 
 
@@ -151,7 +151,6 @@ class _Rank:
         self._first = steps[0].number if steps else 0
         self.gaps = self._gaps(stage_of.get(rank, 0))
         self._waits: list[Span] = []
-        self._costs: list[Span] = []
 
     def _gaps(self, stage: int) -> list[_Gap]:
         ends = [step.end_us for step in self.steps]
@@ -160,7 +159,7 @@ class _Rank:
         released = times.copy()
         for one in self._around:
             if one.complete:
-                last = one.last_two[1]
+                last = max(one.arrivals.values())
                 own = bisect_left(times, one.arrivals[self.rank])
                 number = max(own, bisect_left(times, last - CLOCKS_US) - 1)
                 released[number] = max(released[number], last)
@@ -185,22 +184,15 @@ class _Rank:
                 continue
             longer = gap.end - gap.begin - shortest.get(gap.place, 0)
             waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))
-        alone = [
-            one.last_two
-            for one in self._around
-            if one.complete and one.arrivals[self.rank] == one.last_two[1]
-        ]
         self._waits = union(waits)
-        self._costs = without(union(alone), self._waits)
 
     def work(self, step: Step, piped: bool) -> Work:
-        length = step.end_us - step.begin_us
         why = self._unknown(step, piped)
         if why:
-            return Work(self.rank, step.number, length, None, 0, self._lag, why)
-        waited = within(self._waits, step.begin_us, step.end_us)
-        cost = within(self._costs, step.begin_us, step.end_us)
-        return Work(self.rank, step.number, length, length - waited, cost, self._lag)
+            return Work(self.rank, step.number, None, self._lag, why)
+        begin, end = step.begin_us, step.end_us
+        waited = sum(max(0, min(end, until) - max(begin, since)) for since, until in self._waits)
+        return Work(self.rank, step.number, end - begin - waited, self._lag)
 
     def _unknown(self, step: Step, piped: bool) -> str:
         if not self._around:

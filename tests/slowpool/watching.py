@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from cockpit.core.pace.pace import Pace, Slow
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.slow import Slow
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.session import Session
 from cockpit.engine.works import watch_works

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from cockpit.base.answers import StopAnswer
 from cockpit.base.events import Survivor
-from cockpit.base.gate import plain
 from cockpit.base.shell import quote
 from cockpit.base.verbs import Stop
 from cockpit.cli.awaiting import telling
-from cockpit.cli.output import out, out_json, say
+from cockpit.cli.output import out, say
 from cockpit.cli.parsing import Parser, add_seconds
 from cockpit.cli.slurm_options import add_option, run_folder
+from cockpit.cli.stopped import nothing_to_stop, tell_survivors
 from cockpit.core.ranks import nodes_text
-from cockpit.core.run.event_table import STAGES, survivor_text
+from cockpit.core.run.event_table import STAGES
 from cockpit.core.run.model import Node, RunModel
 from cockpit.core.run.summary import state_text
 from cockpit.engine.launch.all_or_none import remains, unfinished
@@ -68,11 +68,7 @@ async def _stop_or_why_not(folder: RunFolder, wish: Stop, *, foreign: bool, as_j
             async with telling(lambda: pool.roll):
                 launched, errors = await remains(folder, pool)
             if not launched and not errors:
-                if as_json:
-                    out_json({"run": folder.name, "ranks": {}, "survivors": {}, "not_asked": []})
-                else:
-                    out(f"{folder.name}: nothing to stop: never started")
-                return Exit.OK
+                return nothing_to_stop(folder.name, "never started", as_json=as_json)
         return await _stop(folder.manifest, pool, wish, as_json=as_json)
 
 
@@ -84,14 +80,12 @@ async def _stop(manifest: Manifest, pool: LinkPool, wish: Stop, *, as_json: bool
         answers, errors = await ask_all(pool, manifest, ask)
     reclaimed = [error for error in errors.values() if isinstance(error, Reclaimed)]
     if reclaimed and len(reclaimed) == len(manifest.nodes) and not as_json:
-        out(f"{manifest.run}: nothing to stop: {reclaimed[0].what}")
-        return Exit.OK
+        return nothing_to_stop(manifest.run, reclaimed[0].what, as_json=False)
     errors = {name: error for name, error in errors.items() if not isinstance(error, Reclaimed)}
     if not errors and not any(answer.alive or answer.survivors for answer in answers.values()):
         model, _ = await model_now(pool, manifest)
         if model.over and not as_json:
-            out(f"{manifest.run}: nothing to stop: {state_text(model)}")
-            return Exit.OK
+            return nothing_to_stop(manifest.run, state_text(model), as_json=False)
     told: set[str] = set()
     silent: dict[str, int] = {}
     while True:
@@ -136,15 +130,10 @@ def _report(
     *,
     as_json: bool,
 ) -> Exit:
-    code = Exit.NODE_UNFIT if errors else Exit.RANK_FAILED if survivors else Exit.OK
+    ranks = {rank.rank: rank.text for rank in model.ranks.values()}
+    code = tell_survivors(manifest.run, ranks, survivors, errors, as_json=as_json)
     if as_json:
-        ranks = {rank.rank: rank.text for rank in model.ranks.values()}
-        fields = {"ranks": ranks, "survivors": plain(survivors), "not_asked": list(errors)}
-        out_json({"run": manifest.run, **fields})
         return code
-    for node, processes in survivors.items():
-        for process in processes:
-            say(survivor_text(node, process))
     if errors:
         say(f"not stopped: {nodes_text(errors)}; to try again: cockpit stop {quote(manifest.run)}")
     else:

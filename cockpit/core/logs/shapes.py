@@ -287,12 +287,12 @@ def _shape(alike: bytes) -> Shape | None:
     host = _HOST.search(prefix)
     start = host.start() if host else len(prefix)
     read = _read(alike, start)
-    if read is not None and not _tabular(*read):
+    if read is not None and not _tabular(read[0], read[2]):
         return Shape(*read)
     return Shape(b"", [(start, len(alike))], [(0, start, PartKind.PREFIX)]) if start else None
 
 
-def _tabular(key: bytes, kept: Sequence[Span], parts: Sequence[Part]) -> bool:
+def _tabular(key: bytes, parts: Sequence[Part]) -> bool:
     """Whether it is a row of a table, or only figures: then the figures are its content."""
     numbers = sum([kind >= PartKind.NAME for _, _, kind in parts])
     letters = len(key.translate(None, _NO_LETTERS))

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import mask_of
-from cockpit.core.pace.pace import Pace, Slow
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_named
 
 PROFILE = (

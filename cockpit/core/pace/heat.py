@@ -13,8 +13,8 @@ from cockpit.core.pace.steps import Key, Step, Steps
 LEVELS = (0.15, 0.30, 0.50, 1.0)
 """From how much more than the median rank's time on a cell is warmer."""
 
-NO_STEP, USUAL, WARM = 0, 1, 2
-"""Levels of a cell: no step went on; as long as the median; and from here on up to 5 longer."""
+NO_STEP, USUAL = 0, 1
+"""Levels of a cell: no step went on; as long as the median. Those above, up to 5, are longer."""
 
 STALL = 3.0
 """A step that takes so many times the usual began late: something else went on before it, or nothing."""

@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice
 from statistics import median
 
 from cockpit.core.pace.history import History
+from cockpit.core.pace.slow import LOOKED_AT, Slow, SlowLately, ranks_slow_lately, slow_ranks, slow_since
 from cockpit.core.pace.steps import Key, Step, Steps
 
-LOOKED_AT, NEEDED, EXCESS = 10, 8, 0.10
-"""A rank is slow if it took a tenth longer than the median rank in eight of its last ten steps."""
-LATELY = ((5, 0.25), (3, 0.5), (2, 1.0))
-"""What may be slow: who took so much longer in each of its last so many steps."""
-LATELY_S = 0.1
-"""Seconds that it took longer at least: of shorter steps ten are soon made."""
 FRESH_S = 150.0
 """Seconds for which a look at recorders counts: one is taken each minute."""
 MOST = 1000
@@ -25,34 +20,6 @@ USUAL = 20
 """Steps of which the usual time of a step is the median."""
 PORTIONS_S = 2.0
 """Lines of a log arrive in portions: over less than this, their times say nothing about a step's."""
-
-
-@dataclass(frozen=True)
-class Slow:
-    """A rank that is slow.
-
-    :param excess: by how much its median step exceeds that of the median rank: 0.5 is half as long again
-    """
-
-    rank: int
-    excess: float
-
-
-@dataclass(frozen=True)
-class SlowLately:
-    """A rank that was slow in each of its last steps, which are too few to call it slow.
-
-    :param steps: how many
-    :param took_s: seconds of a step that are compared, the median of these; ``usual_s``: the same of the
-        median rank
-    :param step_s: seconds of a whole step; NaN: not known
-    """
-
-    rank: int
-    steps: int
-    took_s: float
-    usual_s: float
-    step_s: float
 
 
 @dataclass(frozen=True)
@@ -368,7 +335,9 @@ class Pace:
         if self.lags:
             return []
         known = {one.rank for one in self.slow()}
-        found = (one for one in self._find_slow_lately() if one.rank not in known)
+        newest = self._judged(LOOKED_AT)
+        lately = ranks_slow_lately(self.steps.ranks, lambda rank: self._lasts(rank, newest))
+        found = (one for one in lately if one.rank not in known)
         return sorted(found, key=lambda one: one.usual_s - one.took_s)
 
     def late(self) -> list[Slow]:
@@ -378,38 +347,11 @@ class Pace:
     def _apart(self) -> list[Slow]:
         version, found = self._slow
         if version != self.version:
-            found = sorted(self._find_slow(), key=lambda slow: -slow.excess)
+            newest = self._judged(LOOKED_AT * 2)
+            slow = slow_ranks(self.steps.ranks, lambda rank: self._lasts(rank, newest))
+            found = sorted(slow, key=lambda one: -one.excess)
             self._slow = self.version, found
         return found
-
-    def _find_slow(self) -> Iterable[Slow]:
-        newest = self._judged(LOOKED_AT * 2)
-        for place, rank in enumerate(self.steps.ranks):
-            excesses: list[float] = []
-            misses = 0
-            for step in self._lasts(rank, newest):
-                excess = step.excess(place)
-                if excess is None:
-                    continue
-                excesses.append(excess)
-                misses += excess < EXCESS
-                if len(excesses) == LOOKED_AT or misses > LOOKED_AT - NEEDED:
-                    break
-            if len(excesses) == LOOKED_AT and misses <= LOOKED_AT - NEEDED:
-                yield Slow(rank, median(excesses))
-
-    def _find_slow_lately(self) -> Iterable[SlowLately]:
-        newest = self._judged(LOOKED_AT)
-        for place, rank in enumerate(self.steps.ranks):
-            known = [step for step in self._lasts(rank, newest) if step.excess(place) is not None]
-            runs = ((_late(known, place, excess), needed) for needed, excess in LATELY)
-            late = next((run for run, needed in runs if len(run) >= needed), None)
-            if late is not None:
-                took = median(step.compared[0][place] for step in late)
-                over = median(step.over(place) for step in late)
-                yield SlowLately(
-                    rank, len(late), took, took - over, median(step.typical_span for step in late)
-                )
 
     def _lasts(self, rank: int, newest: Sequence[Step]) -> Iterable[Step]:
         """Steps of a rank, newest first; its own where it is far behind the newest of all."""
@@ -421,16 +363,7 @@ class Pace:
 
     def apart_since(self, rank: int) -> int:
         """The first step of those in which a rank was slow or late, never more than two apart."""
-        place, since, misses = self.steps.place[rank], 0, 0
-        for step in self._judged(self.steps.limit):
-            excess = step.excess(place)
-            if excess is None:
-                continue
-            misses = misses + 1 if excess < EXCESS else 0
-            if misses > LOOKED_AT - NEEDED:
-                break
-            since = since if misses else step.step
-        return since
+        return slow_since(self.steps.place[rank], self._judged(self.steps.limit))
 
     @property
     def works(self) -> bool:
@@ -455,10 +388,3 @@ def _middle(values: Iterable[float]) -> float | None:
     """The median of the known values; None if there are none."""
     known = [value for value in values if value == value]  # NaN is not equal to itself
     return median(known) if known else None
-
-
-def _late(newest: Iterable[Step], place: int, excess: float) -> list[Step]:
-    """The last steps, one after the other, in each of which a rank took so much longer."""
-    return list(
-        takewhile(lambda step: step.excesses[place] >= excess and step.over(place) >= LATELY_S, newest)
-    )

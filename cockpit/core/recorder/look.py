@@ -8,7 +8,7 @@ says for how long that is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,7 +54,6 @@ class Collective:
     :param unknown: members of which that is not known: no answer, or the recorder has forgotten
     :param going: ranks that entered it and are not through
     :param complete: whether it is known of every known member when it entered
-    :param last_two: when the last but one and the last entered it, as far as that is known
     :param waited_us: for how long those who entered have certainly waited for an absent rank, or, if all have
         entered, for its end
     """
@@ -69,7 +68,6 @@ class Collective:
     unknown: int = 0
     going: int = 0
     complete: bool = False
-    last_two: tuple[int, int] = (0, 0)
     waited_us: int = 0
 
     @property
@@ -81,14 +79,6 @@ class Collective:
     def entered(self) -> int:
         """The members that have entered it."""
         return self.members & ~self.absent & ~self.unknown
-
-    @property
-    def last(self) -> tuple[int, int] | None:
-        """Who entered last, and how long after the last but one, microseconds; None if that is not known."""
-        if not self.complete or len(self.arrivals) < 2:
-            return None
-        before, at = self.last_two
-        return next(rank for rank, own in self.arrivals.items() if own == at), at - before
 
     def _variants(self) -> list[tuple[int, tuple[Call, ...]]]:
         found: dict[tuple[Call, ...], int] = {}
@@ -217,7 +207,6 @@ def look(recorded: Mapping[int, Recorded], memberships: Memberships) -> Look:
             entered = _entered(recorded.get(rank), found, tops.get((rank, found.group)))
             found.absent |= (entered is False) << rank
             found.unknown |= (entered is None) << rank
-        found.last_two = _last_two(found.arrivals.values())
         found.waited_us = _waited(found, recorded)
     return Look(
         tuple(sorted(table.values(), key=lambda one: min(one.arrivals.values()))),
@@ -272,11 +261,6 @@ def _waited(found: Collective, recorded: Mapping[int, Recorded]) -> int:
         return max(0, until - min(found.arrivals[rank] for rank in ranks_of(found.going)))
     until = min(recorded[rank].taken_us for rank in ranks_of(found.going))
     return max(0, until - max(found.arrivals.values()))
-
-
-def _last_two(arrivals: Iterable[int]) -> tuple[int, int]:
-    *_, before, last = 0, *sorted(arrivals)
-    return before, last
 
 
 def _peer(call: Call, memberships: Memberships) -> int | None:

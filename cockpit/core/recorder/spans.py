@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import islice
-from operator import itemgetter
 
 Span = tuple[int, int]
 
@@ -19,31 +16,6 @@ def union(spans: Iterable[Span]) -> list[Span]:
         elif end > begin:
             found.append((begin, end))
     return found
-
-
-def without(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
-    """What of these spans is in none of the others; neither overlap, and both are in their order."""
-    found = []
-    for begin, end in spans:
-        for since, until in islice(others, bisect_right(others, begin, key=itemgetter(1)), None):
-            if since >= end:
-                break
-            if since > begin:
-                found.append((begin, since))
-            begin = until
-        if begin < end:
-            found.append((begin, end))
-    return found
-
-
-def within(spans: Sequence[Span], begin: int, end: int) -> int:
-    """How much of a stretch of time these spans cover; they do not overlap."""
-    covered = 0
-    for since, until in islice(spans, bisect_right(spans, begin, key=itemgetter(1)), None):
-        if since >= end:
-            break
-        covered += min(end, until) - max(begin, since)
-    return covered
 
 
 class Cursor:

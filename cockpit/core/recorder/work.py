@@ -14,9 +14,7 @@ than the innocent partner of a slow rank, which would then seem slow too:
   than the others, by chance, goes on later by as much, nobody waits: the collective goes on beside the
   computation. Else a rank that is a little late would be late anew in each bucket.
 
-What a rank costs the others is the union of the spans in which only it was missing, without those in which
-it waited itself. Blame goes by work, not by who arrives last: the innocent partner of a slow rank is last as
-often.
+Blame goes by work, not by who arrives last: the innocent partner of a slow rank is last as often.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import Any, NamedTuple
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.spans import Cursor, Span, union, without
+from cockpit.core.recorder.spans import Cursor, Span, union
 
 CLOCKS_US = 5000
 """How far two clocks may differ, microseconds: who is released by the last arrival goes on right after it."""
@@ -51,16 +49,13 @@ class Work(NamedTuple):
     """What a rank did in a step.
 
     :param us: its work; None: that is not known, :attr:`why` says why
-    :param cost_us: how long others waited for it alone
     :param lag: whether arrivals are moments at which a CPU enqueued something for a GPU: a GPU that is slow
         is not late there, so this is how far the CPU lags, and no GPU may be called slow from it
     """
 
     rank: int
     step: int
-    length_us: int
     us: int | None
-    cost_us: int = 0
     lag: bool = False
     why: str = ""
 
@@ -123,15 +118,13 @@ the last one arrived in what it may wait for, and the key of its place and its s
 class _Rank:
     """What one rank entered."""
 
-    __slots__ = ("alone", "entered", "gaps", "lag", "partners", "rank", "steps", "unsure")
+    __slots__ = ("entered", "gaps", "lag", "partners", "rank", "steps", "unsure")
 
     def __init__(self, rank: int, steps: Sequence[Step]) -> None:
         self.rank = rank
         self.steps = steps
         self.entered: list[_Entered] = []
         self.gaps: list[_Gap] = []
-        self.alone: list[Span] = []
-        """When others waited for it alone."""
         self.unsure: list[int] = []
         """When it entered what not all are known to have entered: one of those may be whom all wait for."""
         self.partners = 0
@@ -139,17 +132,15 @@ class _Rank:
 
     def works(self, look: Look, sweep: _Sweep, *, piped: bool) -> Iterator[Work]:
         """Its work in each of its steps."""
-        waits = sweep.waits(self)
-        waited, cost = Cursor(waits), Cursor(without(union(self.alone), waits))
+        waited = Cursor(sweep.waits(self))
         from_us, silent = look.complete_from(self.partners), self.partners & ~look.heard
         for step in self.steps:
-            length = step.end_us - step.begin_us
             why = self._unknown(step, from_us, silent, piped)
             if why:
-                yield Work(self.rank, step.number, length, None, 0, self.lag, why)
+                yield Work(self.rank, step.number, None, self.lag, why)
                 continue
-            own = length - waited.within(step.begin_us, step.end_us)
-            yield Work(self.rank, step.number, length, own, cost.within(step.begin_us, step.end_us), self.lag)
+            own = step.end_us - step.begin_us - waited.within(step.begin_us, step.end_us)
+            yield Work(self.rank, step.number, own, self.lag)
 
     def _unknown(self, step: Step, from_us: int, silent: int, piped: bool) -> str:
         if not self.entered:
@@ -173,8 +164,8 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
         together.setdefault(one.members, set()).update(one.arrivals)
         if not one.group.timed:
             lagging.update(one.arrivals)
-        calls, complete, (before, last) = one.calls, one.complete, one.last_two
-        released = last if complete else 0
+        calls, complete = one.calls, one.complete
+        released = max(one.arrivals.values()) if complete else 0
         op = shapes = what = ""
         for rank, at in one.arrivals.items():
             each = ranks.get(rank)
@@ -187,8 +178,6 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
             each.entered.append((at, what, released))
             if not complete:
                 each.unsure.append(at)
-            elif at == last:
-                each.alone.append((before, last))
     for members, some in together.items():
         for rank in some & ranks.keys():
             ranks[rank].partners |= members

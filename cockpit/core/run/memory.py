@@ -347,17 +347,17 @@ def findings(run: Run, name: str, now: float) -> list[Finding]:
     :param now: unix seconds
     """
     found = [
-        (fact.full_at, node.name, at, fact)
+        (fact.full_at, node.name, fact)
         for node in run.nodes.values()
         if not node.over and any(rank.state in LIVE for rank in run.on(node.name))
         for at, fact in node.filling.values()
         if fact.full_at is not None and now - at <= FRESH_S
     ]
     found.sort(key=lambda each: each[:2])
-    return [_finding(run, name, now, node, at, fact) for _, node, at, fact in found]
+    return [_finding(run, name, now, node, fact) for _, node, fact in found]
 
 
-def _finding(run: Run, name: str, now: float, node: str, at: float, fact: Filling) -> Finding:
+def _finding(run: Run, name: str, now: float, node: str, fact: Filling) -> Finding:
     gpu = fact.of.startswith(GPU)
     who = [rank for rank in fact.ranks if rank in run.nodes[node].ranks]
     evidence = [

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from cockpit.base.stacks.dump import Dump
-from cockpit.core.masks import mask_of
 from cockpit.core.ranks import nodes_text, ranks_named
 from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
@@ -172,8 +171,3 @@ def _progress(newest: Round) -> Progress | None:
     usual = [one.usual_s for one in newest if one.usual_s is not None]
     at = max(one.at for one in newest)
     return Progress(at, median(usual) if usual else None, True, steps) if steps else None
-
-
-def looked_at(rounds: Sequence[Round]) -> int:
-    """The ranks of which there is a stack or a recorder, as a mask."""
-    return mask_of(rank for each in rounds for one in each for rank in (*one.dumps, *one.recorded))

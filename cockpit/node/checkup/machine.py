@@ -44,7 +44,6 @@ def limits(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
         "open_files": openfiles.theirs(),
         "processes": _limit(resource.RLIMIT_NPROC),
         "locked_bytes": _limit(resource.RLIMIT_MEMLOCK),
-        "core_bytes": _limit(resource.RLIMIT_CORE),
     }
 
 
@@ -66,8 +65,8 @@ def profiling(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
     """Whom the kernel lets look into other processes, and NVIDIA's driver into GPUs."""
     restricted = re.search(r"(?m)^RmProfilingAdminOnly:\s*([01])$", _text(_NVIDIA))
     return {
-        "ptrace_scope": _number("/proc/sys/kernel/yama/ptrace_scope"),
-        "perf_event_paranoid": _number("/proc/sys/kernel/perf_event_paranoid"),
+        "ptrace_scope": procfs.number("/proc/sys/kernel/yama/ptrace_scope"),
+        "perf_event_paranoid": procfs.number("/proc/sys/kernel/perf_event_paranoid"),
         "gpu_counters": restricted[1] == "0" if restricted else None,
     }
 
@@ -126,7 +125,7 @@ def _least(name: str, old: str, most: Optional[int]) -> Optional[int]:
     controller, _, file = old.partition("/")
     found = []
     for _, folder, second in cgroups.folders("self", controller):
-        value = cgroups.number("%s/%s" % (folder, name if second else file))
+        value = procfs.number("%s/%s" % (folder, name if second else file))
         if value is not None and (most is None or value < most):
             found.append(value)
     return min(found, default=None)
@@ -163,13 +162,6 @@ def _mounts() -> Dict[str, str]:
 
 def _byte(octal: re.Match[str]) -> str:
     return chr(int(octal[1], 8))
-
-
-def _number(path: str) -> Optional[int]:
-    try:
-        return int(_text(path))
-    except ValueError:
-        return None
 
 
 def _text(path: str) -> str:

@@ -9,7 +9,7 @@ import re
 import socket
 import struct
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from cockpit.base import verbs
 from cockpit.node import facts, procfs
@@ -34,7 +34,7 @@ def network(asked: verbs.Checkup, payload: bytes) -> Dict[str, Any]:
     for _, name in sorted(socket.if_nameindex()):
         flags = _flags(name)
         if flags & _UP and not flags & _LOOPBACK and not _VIRTUAL.match(name):
-            speed = _number("/sys/class/net/%s/speed" % name)
+            speed = procfs.number("/sys/class/net/%s/speed" % name)
             interfaces.append(
                 {
                     "name": name,
@@ -162,13 +162,6 @@ def _asked(name: str, question: int) -> bytes:
             return fcntl.ioctl(asked, question, struct.pack("40s", os.fsencode(name)))[16:]
         except OSError:
             return b""
-
-
-def _number(path: str) -> Optional[int]:
-    try:
-        return int(_text(path))
-    except ValueError:
-        return None
 
 
 def _text(path: str) -> str:

@@ -13,9 +13,10 @@ from rich.cells import cell_len
 
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import STALL, Heat, Window
-from cockpit.core.pace.pace import EXCESS, Pace
+from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import Pair, Row, pairs, rows
 from cockpit.core.pace.said import resumed
+from cockpit.core.pace.slow import EXCESS
 from cockpit.tui.look.curve import curve
 from cockpit.tui.look.units import number_text, span_text
 from cockpit.tui.pace import map_lines as parts

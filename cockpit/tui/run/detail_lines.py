@@ -16,8 +16,9 @@ from cockpit.base.record import rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
-from cockpit.core.pace.pace import Pace, RankPace, Slow
+from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed
+from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
 from cockpit.core.run.probes import probe_text

@@ -191,7 +191,7 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
 
     :param part: which one, if it takes several
     """
-    pieces = [*_edge(node, part, columns, look), *_name(node, part, columns, look)]
+    pieces = [*_edge(node, part, look), *_name(node, part, columns, look)]
     start = part * columns.per_line
     numbers = node.ranks[start : start + columns.per_line]
     pieces += _cells(node, numbers, model.ranks, look)
@@ -206,7 +206,7 @@ def stale(node: Node) -> bool:
     return node.link in ("stale", "gone") and not node.over
 
 
-def _edge(node: Node, part: int, columns: Columns, look: Look) -> Iterator[Piece]:
+def _edge(node: Node, part: int, look: Look) -> Iterator[Piece]:
     """The cursor, and ``◆`` if the node is marked, ``◇`` if one of its ranks is."""
     ascii_only = look.glyphs.ascii
     here = look.cursor is not None and look.cursor[0] == node.name

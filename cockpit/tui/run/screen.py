@@ -448,11 +448,11 @@ class RunScreen(CommandScreen):
 
     def _do_nodes(self) -> None:
         self._make_room(paced=False)
-        self.remove_class("-zoom-right")
+        self.reveal("grid")
         self._grid.focus()
 
     def _go(self, tab: str) -> None:
-        self.remove_class("-zoom-left")
+        self.reveal(tab)
         self._make_room(tab == "pace")
         self._show_view(replace(self._view, tab=tab))
         self.query_one(f"#{tab}").focus()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cockpit.core.finding import Finding
 from cockpit.core.masks import count, mask_of, ranks_of
-from cockpit.core.stacks.collectives import Collectives, Mismatch, Wait
+from cockpit.core.stacks.collectives import Mismatch, Wait
 from cockpit.core.stacks.evidence import Case, state_fact
 from cockpit.core.stacks.parts import ROOTS, ClassPart, union
 from cockpit.core.stacks.sentences import MORE, STEPS, story
@@ -230,9 +230,3 @@ def _wait_words(wait: Wait) -> str:
 def _mismatch_words(found: Mismatch) -> str:
     told = ", ".join(f"{one.call} ({ranks_words(one.ranks)})" for one in found.calls[:4])
     return f"number {found.number:,} of {found.group}: {told}"
-
-
-def recorder_fact(recorded: Collectives | None, ranks: int) -> str:
-    """What the recorders say of these ranks, as evidence."""
-    wait = recorded.of(ranks) if recorded is not None else None
-    return _wait_words(wait) if wait is not None else ""
