@@ -2,5 +2,3 @@
 
 ``make calm``; what each kind does is in :mod:`tests.calm.train`, what was said in ``SCORE.md``.
 """
-
-RANKS = 4
