@@ -123,7 +123,10 @@ def test_leaving_stops_the_run_and_is_said(demos: Demos) -> None:
     (kept,) = list_runs()
     model = kept.model()
     assert model.done
-    assert {rank.text for rank in model.ranks.values()} == {"killed by SIGTERM"}
+    ends = {rank.text for rank in model.ranks.values()}
+    # One that is asked to end a moment later may have noticed that another one is gone.
+    assert "killed by SIGTERM" in ends
+    assert ends <= {"killed by SIGTERM", "exited 1"}
     assert f"cockpit logs {kept.name}" in demos.text()
 
 

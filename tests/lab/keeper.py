@@ -285,8 +285,8 @@ class Keeper:
             os.close(theirs)
             go[name] = mine
         os.close(tell)
-        with os.fdopen(events) as lines:
-            self.expect(lines, "up", len(names))
+        try:
+            self.expect(events, "up", names)
             cables = []
             for name in names:
                 port, peer = self.port(name), f"eth0 address {mac(self.nodes[name])}"
@@ -296,15 +296,26 @@ class Keeper:
             for fd in go.values():
                 os.write(fd, b"go\n")
                 os.close(fd)
-            self.expect(lines, "ready", len(names))
+            self.expect(events, "ready", names)
+        finally:
+            os.close(events)
         self.save()
 
-    @staticmethod
-    def expect(lines: Any, word: str, count: int) -> None:
-        for _ in range(count):
-            line = lines.readline().strip()
-            if line != word:
-                raise OSError(line.replace("\x00", "\n") or "a node ended at its start")
+    def expect(self, events: int, word: str, names: list[str]) -> None:
+        """Wait until each of these nodes has said this; none says more before it is told to go on."""
+        said = b""
+        while said.count(b"\n") < len(names):
+            if select.select([events], [], [], 1.0)[0]:
+                more = os.read(events, 1 << 16)
+                said += more
+                wrong = [line for line in said.decode().split("\n")[:-1] if line != word]
+                if wrong or not more:
+                    raise OSError(wrong[0].replace("\x00", "\n") if wrong else "a node ended at its start")
+            # The others keep the pipe open when one of them is killed.
+            for name in names:
+                ended = os.waitid(os.P_PID, self.inits[name], os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is not None:
+                    raise OSError(f"{name} ended at its start, with signal or status {ended.si_status}")
 
     def spawn(self, name: str, tell: int, go: int, others: list[int]) -> int:
         unshare(CLONE_NEWPID)  # for the children that follow, not for this process

@@ -303,3 +303,18 @@ def test_the_program_says_how_to_enter() -> None:
         assert done.stdout == f"{USER}\n", done.stderr
         program.send_signal(signal.SIGTERM)
         assert program.wait(60) == 0
+
+
+def test_a_node_that_is_killed_at_its_start_is_named() -> None:
+    events, tell = os.pipe()
+    killed = subprocess.Popen(["sleep", "1000"])
+    killed.kill()
+    made = keeper.Keeper.__new__(keeper.Keeper)
+    made.inits = {"node1": killed.pid}
+    try:
+        with pytest.raises(OSError, match="node1 ended at its start, with signal or status 9"):
+            made.expect(events, "up", ["node1"])
+    finally:
+        killed.wait()
+        os.close(events)
+        os.close(tell)
