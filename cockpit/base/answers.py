@@ -59,6 +59,7 @@ from cockpit.base.gate import (
     dataclass,
     maybe,
 )
+from cockpit.base.progress.past import ROWS, Stretch
 
 ADDRESSES = ListOf(Address(), 256)
 _LINE = Text(4096, r"[^\0]*")
@@ -266,6 +267,13 @@ class SamplesItem:
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
     memory: Tuple[MemorySample, ...] = bound(MEMORY_SAMPLES, ())
+
+
+@dataclass(frozen=True)
+class PastItem:
+    """rows of steps, the oldest first (`cockpit/base/progress/past.py`)"""
+
+    rows: Tuple[Stretch, ...] = bound(ListOf(RowOf(Stretch), ROWS))
 
 
 @dataclass(frozen=True)

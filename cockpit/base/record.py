@@ -15,6 +15,8 @@ A *run folder* is ``<node base>/<run>/<node>`` on the node, mode 0700, owned by 
 ``stop.json``            present when somebody asked to stop
 ``evidence/``            what the supervisor kept of ranks that stood still, or as one failed
 ``evidence.json``        present when a cockpit asked for evidence
+``steps.jsonl``          the steps of the ranks, one by one (:mod:`cockpit.base.progress.past`)
+``steps.folded.jsonl``   older ones, many as one
 ``reports/``             a profiler's files
 ``probe/``               of ranks' probes: ``<rank>.<pid>.sock`` (torch's worker server), ``….json`` (how
                          it went), at the end of the run ``….ring`` (the last steps)
@@ -35,6 +37,8 @@ SIZES = "sizes.jsonl"
 LAUNCHER_LOG = "launcher.log"
 SUPERVISOR_LOG = "supervisor.log"
 STOP = "stop.json"
+STEPS = "steps.jsonl"
+STEPS_FOLDED = "steps.folded.jsonl"
 REPORTS = "reports"
 EVIDENCE = "evidence"
 """A folder: a file each time that the ranks stood still, or that one failed."""

@@ -207,6 +207,17 @@ class Samples(Request["answers.Nothing", "answers.SamplesItem"]):
 
 
 @dataclass(frozen=True)
+class Past(Request["answers.Nothing", "answers.PastItem"]):
+    """the steps of ranks `since` a moment (node's clock), kept while nobody watched; the newest `steps` of
+    each one by one, older ones many as one"""
+
+    dir: str = bound(PATH)
+    ranks: Tuple[int, ...] = bound(RANKS)
+    since: float = bound(SECONDS, 0.0)
+    steps: int = bound(Whole(1, 1 << 20), 1000)
+
+
+@dataclass(frozen=True)
 class Environ(Request["answers.EnvironAnswer", "answers.Nothing"]):
     """the environment that a rank got; `target`: its process, where no run folder says it"""
 
@@ -341,6 +352,7 @@ _ALL = (
     Runs,
     Follow,
     Samples,
+    Past,
     Environ,
     Seek,
     Outputs,

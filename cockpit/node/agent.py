@@ -45,6 +45,7 @@ VERBS = {
     "runs": "run.status",
     "follow": "run.follow",
     "samples": "measure.samples",
+    "past": "measure.past",
     "environ": "run.environ",
     "seek": "stacks.seek",
     "outputs": "jobs.outputs",

@@ -16,6 +16,8 @@ FRESH_S = 150.0
 """Seconds for which a look at recorders counts: one is taken each minute."""
 MOST = 1000
 """Steps that may pass unseen between two that are drawn as one."""
+MOST_FOLDED = 1 << 16
+"""Steps that a node may tell of as one."""
 USUAL = 20
 """Steps of which the usual time of a step is the median."""
 PORTIONS_S = 2.0
@@ -204,6 +206,26 @@ class Pace:
         self._generation = max(self._generation, key[0])
         self.version += 1
 
+    def remember(
+        self, rank: int, step: int, at: float, span: float | None, *, attempt: int, count: int
+    ) -> None:
+        """Take in a step that a rank's node kept while nobody watched, unless it is known.
+
+        :param attempt: how often its launcher had started the rank before
+        :param count: of how many steps it is the last
+        """
+        place = self.steps.place.get(rank)
+        if place is None:
+            return
+        key = (min(attempt, self._generation), step)
+        known = self._known.get(rank)
+        if known is None or not known.supersedes(key, exact=True):
+            self._known[rank] = _Known(key, at, True, (step, at))
+        there = self.steps.get(key)
+        if self._near(step) and (there is None or there.end(place) is None):
+            self.steps.finish(rank, key, at, span, exact=True, count=min(count, MOST_FOLDED))
+        self.version += 1
+
     def _near(self, step: int) -> bool:
         """Whether a step is not far ahead of the median rank's: one node alone cannot move the front."""
         reach = self.steps.limit // 2
@@ -246,6 +268,11 @@ class Pace:
     def last_at(self) -> float | None:
         """When the newest step was finished, unix seconds; None if no step is known."""
         return max((known.at for known in self._known.values()), default=None)
+
+    def noted_until(self, ranks: Iterable[int]) -> float | None:
+        """When the newest step was finished that any of these ranks noted itself, or None (unix seconds)."""
+        known = (self._known.get(rank) for rank in ranks)
+        return max((one.at for one in known if one is not None and one.exact), default=None)
 
     @property
     def exact(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -14,6 +15,13 @@ CELLS = 1 << 20
 """Ranks × steps that are kept exactly: 16,000 steps of 64 ranks, about 10 MB."""
 FEWEST = 128
 """Steps that are kept however many ranks there are."""
+
+HELD = 4
+"""A part of the steps that are kept, one in so many, may be older ones around events."""
+AROUND_S = 60.0
+"""Seconds before and after an event in which steps stay as they are."""
+EVENTS = 64
+"""Of the newest ones."""
 
 PAST_S = 100.0
 """Seconds after which a step is long over: of how much of it was work is learned until then."""
@@ -167,6 +175,8 @@ class Steps:
         self._order: list[Step] = []  # the same, oldest first
         self._stages: tuple[int, ...] = ()
         self._dropped: Key = (-1, -1)
+        self._events: deque[float] = deque(maxlen=EVENTS)
+        self._held = 0  # so many of the oldest stay for events
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -214,6 +224,11 @@ class Steps:
         step.touched()
         self._look_back(step, 0.0)
 
+    def happened(self, at: float) -> None:
+        """There was an event, unix seconds: the steps around it stay longer than others."""
+        if not self._events or at > self._events[-1]:
+            self._events.append(at)
+
     def staged(self, stages: Mapping[int, int]) -> None:
         """These are the stages of a pipeline that ranks are in: only ranks of one stage are compared."""
         found = tuple(stages.get(rank, 0) for rank in self.ranks) if len(set(stages.values())) > 1 else ()
@@ -238,11 +253,22 @@ class Steps:
         step = self._steps[key] = Step(key, at, self._unknown(), self._unknown(), stages=self._stages)
         insort(self._order, step, key=attrgetter("key"))
         while len(self._order) > self.limit:
-            dropped = self._order.pop(0)
-            self._dropped = dropped.key
-            del self._steps[dropped.key]
-            self._drop(dropped)
+            self._drop_oldest()
         return step
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest step that is not held for an event; if too many are, the oldest of these."""
+        while self._held < self.limit // HELD and self._is_around_event(self._order[self._held]):
+            self._held += 1
+        place = self._held if self._held < self.limit // HELD else 0
+        dropped = self._order.pop(place)
+        self._held -= place < self._held
+        self._dropped = max(self._dropped, dropped.key)
+        del self._steps[dropped.key]
+        self._drop(dropped)
+
+    def _is_around_event(self, step: Step) -> bool:
+        return any(abs(step.base - at) <= AROUND_S for at in self._events)
 
     def _unknown(self) -> array[float]:
         return array("f", [_NAN]) * len(self.ranks)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from cockpit import paths
 from cockpit.base import events, verbs
 from cockpit.base.answers import FoundRun, Remains, RunFacts
+from cockpit.base.progress.past import Stretch
 from cockpit.core.run.events import Event, RecordReader
 from cockpit.core.run.model import LIVE, RankState, RunModel
 from cockpit.engine.links.link import Link, RemoteError
@@ -20,6 +21,7 @@ from cockpit.engine.links.roll import Roll
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs, planned
 from cockpit.engine.run import foreign_jobs
 from cockpit.engine.run.boots import why_lost
+from cockpit.engine.run.unwatched import kept_steps
 from cockpit.errors import CockpitError, Exit
 from cockpit.transport.base import LinkError, Reach, Reclaimed
 
@@ -114,6 +116,8 @@ async def model_now(
     :param paces: is told what they report
     """
 
+    missed: dict[str, list[Stretch]] = {}
+
     async def ask(link: Link, node: NodeEntry) -> list[Event]:
         try:
             found, alive = await recorded(link, manifest, node)
@@ -126,6 +130,9 @@ async def model_now(
             model = RunModel.of([planned(manifest), *found])
             targets = foreign_jobs.targets(model, node.name) if manifest.foreign else ()
             found += await _samples(link, verbs.Samples(node.dir, targets=targets))
+        if paces is not None and not manifest.foreign:
+            since = paces.missed_since(node, link.clock.offset_s)
+            missed[node.name] = await kept_steps(link, node, since, paces.pace.steps.limit // 2)
         return found
 
     answers, errors = await ask_all(pool, manifest, ask, only)
@@ -133,6 +140,8 @@ async def model_now(
     if paces is not None:
         for event in chain(*answers.values()):
             paces.event(model, event)
+        for node in manifest.nodes:
+            await paces.missed(model, node, missed.get(node.name, ()))
     vanished = any(node.supervisor_gone for node in model.nodes.values())
     if vanished or any(isinstance(error, Reclaimed) for error in errors.values()):
         folder = RunFolder(paths.runs() / manifest.run)

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from cockpit.base.events import Progress, RankStarted, RankSteps, Sample
+from cockpit.base.events import (
+    EvidenceKept,
+    Notice,
+    Progress,
+    RankExited,
+    RankLost,
+    RankStarted,
+    RankSteps,
+    Sample,
+    StopAsked,
+    Watched,
+)
 from cockpit.base.gate import Malformed
+from cockpit.base.progress.past import Stretch, pieces
+from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, past, past_of, recall
 from cockpit.core.pace.said import OFF
@@ -20,7 +35,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.engine.files import append, lines, open_regular
 from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
-from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError, os_error
 
@@ -37,6 +52,18 @@ EVERY_S = 10.0
 
 APART_S = 0.5
 """Of steps that end within so many seconds one is kept: that in which the ranks differed most."""
+
+OVERLAP_S = 10.0
+"""What a node kept is asked for from so long before the newest step that is known here."""
+
+AWAITED_S = 60.0
+"""So long nothing is written because a node has not yet said what it kept."""
+
+_STARTS = 64
+"""Of each rank that are remembered."""
+
+_HAPPENINGS = (RankExited, RankLost, EvidenceKept, StopAsked, Notice, Watched)
+"""Events around which steps are kept longer."""
 
 LIMIT = 64 << 20
 """Bytes of the file, about a week of steps; further steps are not kept."""
@@ -112,6 +139,45 @@ class PaceBook:
         self._looked = 0.0
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
         self._counting: dict[bool, set[int]] = {True: set(), False: set()}
+        self._starts: dict[int, deque[tuple[float, int]]] = {}
+        """When each rank was started, on its node's clock, and which attempt that was."""
+        self._awaited: set[str] = set()
+        """Nodes that are asked for what they kept while nobody watched."""
+        self._awaited_until = 0.0
+
+    def missed_since(self, entry: NodeEntry, offset_s: float) -> float:
+        """From when on what a node kept of its ranks' steps is news, unix seconds on its clock.
+
+        :param offset_s: its clock minus ours
+        """
+        noted = self.pace.noted_until(entry.ranks)
+        if noted is None and (last := last_kept(self._folder)) is not None:
+            noted = last.at
+        return 0.0 if noted is None else noted - OVERLAP_S + offset_s
+
+    def await_missed(self, nodes: Iterable[str]) -> None:
+        """Nodes will be asked for what they kept: nothing is written until each has answered, or for long."""
+        self._awaited |= set(nodes)
+        self._awaited_until = time.monotonic() + AWAITED_S
+
+    async def missed(self, model: RunModel, entry: NodeEntry, rows: Iterable[Stretch]) -> None:
+        """Take in what a node kept of its own ranks' steps while nobody watched."""
+        offset_s, ranks = model.nodes[entry.name].offset_s, frozenset(entry.ranks)
+        async for row in by_turns(row for row in rows if row.rank in ranks):
+            self._counts(row.rank, SOURCES[row.source])
+            for piece in pieces(row):
+                attempt = self._attempt(model, row.rank, piece.end)
+                at = piece.end - offset_s
+                self.pace.remember(row.rank, piece.step, at, piece.span, attempt=attempt, count=piece.many)
+        self._awaited.discard(entry.name)
+
+    def _attempt(self, model: RunModel, rank: int, at: float) -> int:
+        """Which attempt of a rank ran at a moment, on its node's clock."""
+        starts = self._starts.get(rank, ())
+        for since, attempt in reversed(starts):
+            if since <= at:
+                return attempt
+        return max(0, starts[0][1] - 1) if starts else model.ranks[rank].attempt
 
     async def recall(self) -> None:
         """Take in the steps that the file has; damaged lines are ignored."""
@@ -128,7 +194,11 @@ class PaceBook:
         node, fact = model.nodes.get(event.node), event.fact
         if node is None:
             return
+        if isinstance(fact, _HAPPENINGS) or (isinstance(fact, RankStarted) and fact.attempt):
+            self.pace.steps.happened(our_time(model, event))
         if isinstance(fact, RankStarted) and fact.rank in node.ranks:
+            starts = self._starts.setdefault(fact.rank, deque(maxlen=_STARTS))
+            starts.append((event.at, fact.attempt))
             self.pace.restarted(fact.rank, fact.attempt)
         elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
             # What no sample has told of: the rank had ended before the next one.
@@ -158,7 +228,8 @@ class PaceBook:
         """Write the steps that are old enough, now and then."""
         if not self._looked:
             self._looked = now  # what the first node tells is not yet what all of them know
-        if abs(now - self._looked) >= EVERY_S:
+        awaits = self._awaited and time.monotonic() < self._awaited_until
+        if abs(now - self._looked) >= EVERY_S and not awaits:
             self._looked = now
             self._write(now - SETTLED_S)
 

@@ -31,6 +31,7 @@ from cockpit.engine.run.join import pool_for, still_there
 from cockpit.engine.run.listener import Listener
 from cockpit.engine.run.noticing import Noticing
 from cockpit.engine.run.paces import PaceBook
+from cockpit.engine.run.unwatched import kept_steps
 from cockpit.engine.turns import by_turns
 from cockpit.errors import CockpitError
 from cockpit.transport.asking import NeedsPerson
@@ -141,6 +142,7 @@ class Session:
                 self._offsets[name] = self._spools[name].offsets()
             async for event in by_turns(self.folder.recorded(entry, self._records[name])):
                 self.model.apply(event)
+        self._paces.await_missed(name for name in self._nodes if not self.model.nodes[name].done)
 
     # Watching
 
@@ -226,6 +228,7 @@ class Session:
         self.paused.pop(name, None)
         stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
         samples: asyncio.Task[None] | None = None
+        past: asyncio.Task[None] | None = None
         used = 0
         began = credited = time.monotonic()
         try:
@@ -236,6 +239,8 @@ class Session:
                 if item.gone is not None:
                     await self._without_folder(name, link, item.gone, alive=item.alive is True)
                 self._measure_clock(name, link)
+                if past is None:
+                    past = asyncio.create_task(self._catch_up(entry, link))
                 used += len(data)
                 now = time.monotonic()
                 if samples is None and (self.behind[name] < CREDIT or now >= began + _LOGS_FIRST_S):
@@ -248,13 +253,22 @@ class Session:
                 if self._has_room(name):
                     return  # followed again, from the end of the spool on
                 if self.model.nodes[name].ended and not self.behind[name]:
+                    await asyncio.wait({past}, timeout=_CLOSE_S)
                     self._note(name, events.Complete())
                 if self.model.nodes[name].done:
                     return
         finally:
-            if samples is not None:
-                samples.cancel()
+            for task in (samples, past):
+                if task is not None:
+                    task.cancel()
             await stream.close()
+
+    async def _catch_up(self, entry: NodeEntry, link: Link) -> None:
+        """Take in the steps that a node kept while nobody watched it."""
+        since = self._paces.missed_since(entry, self.model.nodes[entry.name].offset_s)
+        with suppress(LinkError):  # the loss of the link shows elsewhere
+            rows = await kept_steps(link, entry, since, self.pace.steps.limit // 2)
+            await self._paces.missed(self.model, entry, rows)
 
     async def _take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
         """Take in one part of what a node sends.

@@ -14,6 +14,7 @@ from cockpit.base.gate import plain, read
 from cockpit.base.progress import ring
 from cockpit.base.progress.told import Told
 from cockpit.node import procfs, safefiles
+from cockpit.node.run import past
 from cockpit.node.run.folder import write_new
 from cockpit.node.run.ranks import Emit
 
@@ -49,6 +50,7 @@ class Probes:
         self._broken: Set[str] = set()
         self._ends: Dict[str, int] = {}
         self._left = _MOST + 10 * len(self._own)
+        self._past = past.Keeper(folder, self._own)
         self.rings = ""
         """The folder of the rings; empty: there is none."""
         self.environment: Dict[str, str] = {}
@@ -71,10 +73,12 @@ class Probes:
                 self._take(name)
         for name in _names(self.rings):
             self._check(name)
+        self._past.flush()
 
     def close(self) -> None:
         """The run has ended: take what was said last, keep the rings on disk, and give back the memory."""
         self.look()
+        self._past.flush(now=True)
         last: Dict[int, Tuple[int, Dict[str, Any]]] = {}
         for name in list(_names(self.rings))[: _MOST + len(self._own)]:
             with contextlib.suppress(OSError, ValueError):
@@ -116,6 +120,7 @@ class Probes:
             return
         if found.steps and found.rank in self._own:
             self._ends[name] = found.steps[-1].mono_ns
+            self._past.take(found)
             self._stepped(name, tuple(step.mono_ns for step in found.steps))
         if found.broken and name not in self._broken and self._left > 0:
             self._broken.add(name)

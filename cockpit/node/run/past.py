@@ -1,0 +1,181 @@
+"""The steps of a node's ranks, in its run folder: a ring holds few of them, and nobody may be watching."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+
+from cockpit.base import record
+from cockpit.base.gate import Malformed
+from cockpit.base.progress import ring
+from cockpit.base.progress.past import EVERY_S, Piece, Stretch, folded, pieces, rows, stretch_of
+from cockpit.node import safefiles
+
+EXACT_BYTES, FOLDED_BYTES = 192 << 10, 96 << 10
+"""For each rank, of the file that has steps one by one (hours of them), and of that which has many as one."""
+
+FLUSH_S = 10.0
+"""Seconds between two times that steps are written."""
+
+AROUND_S = 60.0
+"""Seconds before and after an event in which steps stay as they are."""
+MOST_EVENTS = 64
+"""Of the newest ones."""
+_EVENTS_READ = 256 << 10
+_EVENTS = ("rank_exited", "rank_lost", "evidence_kept", "stop_requested")
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Last(NamedTuple):
+    """The newest step that is known of a rank, and of which process."""
+
+    pid: int
+    step: ring.Step
+
+
+class Keeper:
+    """Writes the steps of ranks into their run folder; what cannot be written is left out. Raises nothing.
+
+    :param own: the ranks of this node
+    """
+
+    def __init__(self, folder: str, own: Iterable[int]) -> None:
+        self._folder = folder
+        ranks = max(1, len(frozenset(own)))
+        self._exact = Rows(os.path.join(folder, record.STEPS), EXACT_BYTES * ranks)
+        self._folded = Rows(os.path.join(folder, record.STEPS_FOLDED), FOLDED_BYTES * ranks)
+        self._last: Dict[int, _Last] = {}
+        self._pending: Dict[Tuple[int, int], List[Piece]] = {}
+        self._flushed = time.monotonic()
+
+    def take(self, found: ring.Ring) -> None:
+        """Take in what is new in a ring; of a rank's processes the one with the newest step counts."""
+        last = self._last.get(found.rank)
+        if not found.steps or (last and found.steps[-1].mono_ns <= last.step.mono_ns):
+            return
+        before = last.step if last and last.pid == found.pid else None
+        some = self._pending.setdefault((found.rank, ring.SOURCES.index(found.source)), [])
+        for step in found.steps:
+            if last is not None and step.mono_ns <= last.step.mono_ns:
+                continue
+            follows = before is not None and step.step == before.step + 1
+            span = (step.mono_ns - before.mono_ns) / 1e9 if before is not None and follows else None
+            some.append(Piece(step.step, 1, step.wall_ns / 1e9, span))
+            before = step
+        self._last[found.rank] = _Last(found.pid, found.steps[-1])
+
+    def flush(self, *, now: bool = False) -> None:
+        """Write what is new, if that is due.
+
+        :param now: it is
+        """
+        if not now and time.monotonic() < self._flushed + FLUSH_S:
+            return
+        self._flushed = time.monotonic()
+        pending, self._pending = self._pending, {}
+        with contextlib.suppress(OSError, ValueError):  # a full disk, a folder that is gone, odd numbers
+            found = [row for (rank, source), some in pending.items() for row in rows(rank, source, some)]
+            self._exact.add(found)
+            if self._exact.full:
+                self._fold()
+
+    def _fold(self) -> None:
+        """The older half of the steps become few.
+
+        :raises OSError: the files cannot be read or written
+        """
+        found = list(self._exact.read())
+        half = len(found) // 2
+        self._folded.add(_fewer(found[:half], EVERY_S, self._events()))
+        self._exact.replace(found[half:])
+        every = EVERY_S
+        while self._folded.full and every < EVERY_S * 1024:
+            every *= 2
+            # Around events steps stay by themselves for as long as there is room for that.
+            kept = self._events() if every < EVERY_S * 8 else ()
+            self._folded.replace(_fewer(list(self._folded.read()), every, kept))
+        if self._folded.full:
+            rest = list(self._folded.read())
+            self._folded.replace(rest[len(rest) // 2 :])
+
+    def _events(self) -> Sequence[Tuple[float, float]]:
+        """The times around what the run record says has happened."""
+        path = os.path.join(self._folder, record.EVENTS)
+        size = safefiles.size(path) or 0
+        times: List[float] = []
+        for line in safefiles.part(path, max(0, size - _EVENTS_READ), _EVENTS_READ).split(b"\n"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                event = safefiles.parse(line)
+                if event["e"] in _EVENTS or (event["e"] == "rank_started" and event["attempt"]):
+                    times.append(float(event["t"]))
+        return [(at - AROUND_S, at + AROUND_S) for at in times[-MOST_EVENTS:]]
+
+
+class Rows:
+    """A file of rows.
+
+    :param limit: bytes from which on it is full
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+
+    @property
+    def full(self) -> bool:
+        """Whether it has reached its limit."""
+        return (safefiles.size(self._path) or 0) >= self._limit
+
+    def add(self, some: Iterable[Stretch]) -> None:
+        """Append rows.
+
+        :raises OSError: there is no room, or no folder
+        """
+        data = b"".join(row.line() for row in some)
+        if data:
+            self._write(self._path, _APPEND, data)
+
+    def replace(self, some: Iterable[Stretch]) -> None:
+        """Have these rows instead.
+
+        :raises OSError: there is no room, or no folder
+        """
+        new = self._path + ".new"
+        self._write(new, _APPEND | os.O_TRUNC, b"".join(row.line() for row in some))
+        os.rename(new, self._path)
+
+    def read(self) -> Iterator[Stretch]:
+        """Its rows; damaged ones are ignored, as is all that is there beyond twice the limit."""
+        try:
+            data = safefiles.part(self._path, 0, 2 * self._limit)
+        except OSError:
+            return
+        for line in data.split(b"\n"):
+            with contextlib.suppress(Malformed):
+                yield stretch_of(line)
+
+    def _write(self, path: str, flags: int, data: bytes) -> None:
+        with os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0) as file:
+            written = file.write(data)
+            if written < len(data):
+                # What was cut is a damaged row, and the next one begins a line.
+                file.write(b"\n")
+
+
+def _fewer(some: Sequence[Stretch], every_s: float, kept: Sequence[Tuple[float, float]]) -> List[Stretch]:
+    """The same with many steps as one."""
+    found: List[Stretch] = []
+    for (rank, source), run in by_rank(some).items():
+        found += rows(rank, source, folded(run, every_s, kept))
+    return sorted(found, key=lambda row: row.end)
+
+
+def by_rank(some: Iterable[Stretch]) -> Dict[Tuple[int, int], List[Piece]]:
+    """What is in rows, by their ranks and what counted, in their order."""
+    found: Dict[Tuple[int, int], List[Piece]] = {}
+    for row in some:
+        found.setdefault((row.rank, row.source), []).extend(pieces(row))
+    return found
