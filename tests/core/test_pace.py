@@ -443,3 +443,59 @@ def test_a_rank_that_was_not_heard_of_for_long_does_not_smear_its_step_over_the_
     tenth = every.step(290)
     assert tenth is not None
     assert tenth.count == 10
+
+
+def test_what_a_node_kept_fills_what_nobody_watched() -> None:
+    pace = Pace(range(2))
+    for step in range(1, 4):
+        for rank in (0, 1):
+            pace.stepped(rank, step, START + step)
+    # A link was lost; first comes what a ring still has, then what the node kept, which has one of them, too.
+    for rank in (0, 1):
+        pace.stepped(rank, 100, START + 100, span=1.0)
+        for step in range(3, 100):
+            pace.remember(rank, step, START + step, 1.0, attempt=0, count=1)
+        pace.remember(rank, 100, START + 7, 5.0, attempt=0, count=50)
+    assert [step.step for step in pace.steps] == list(range(1, 101))
+    assert {step.typical_span for step in pace.steps if step.step > 1} == {1.0}
+    assert pace.front == (100, START + 100)
+    assert pace.of(1).at == START + 100
+    pace.remember(7, 101, START, 1.0, attempt=0, count=1)
+    assert pace.front == (100, START + 100), "of an unknown rank"
+
+
+def test_what_a_node_kept_is_all_there_is_of_a_run_that_is_over() -> None:
+    pace = Pace(range(2))
+    for rank in (0, 1):
+        pace.remember(rank, 64, START + 64, 1.0, attempt=0, count=64)
+        pace.remember(rank, 65, START + 65, 1.0, attempt=0, count=1)
+    assert pace.front == (65, START + 65)
+    assert pace.noted_until([0]) == START + 65
+    assert [step.count for step in pace.steps] == [64, 1]
+
+
+def test_steps_around_an_event_stay_as_they_are() -> None:
+    pace = Pace(range(2))
+    limit = pace.steps.limit = 400
+    pace.steps.happened(START + 150)
+    for step in range(1, 1001):
+        for rank in (0, 1):
+            pace.stepped(rank, step, START + step)
+    kept = [step.step for step in pace.steps]
+    assert len(kept) == limit
+    assert kept == sorted(kept)
+    # A quarter of the room is theirs, up to 60 s after the event.
+    assert kept[:100] == list(range(111, 211))
+    assert kept[100:] == list(range(701, 1001))
+    assert pace.steps.get((0, 300)) is None
+    assert any(bucket.first <= 300 <= bucket.last for bucket in pace.history.buckets)
+
+
+def test_events_do_not_hold_steps_for_ever() -> None:
+    pace = Pace(range(1))
+    pace.steps.limit = 400
+    for step in range(1, 5001):
+        pace.steps.happened(START + step)
+        pace.stepped(0, step, START + step)
+    assert len(pace.steps) == 400
+    assert [step.step for step in pace.steps][-300:] == list(range(4701, 5001))

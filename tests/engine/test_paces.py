@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cockpit.base.events import ClockMeasured, Progress, RankSteps, StepSample
+from cockpit.base.events import (
+    ClockMeasured,
+    NodeSample,
+    Progress,
+    RankStarted,
+    RankSteps,
+    Sample,
+    StepSample,
+)
+from cockpit.base.progress.past import UNITS, Stretch
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.run.paces import FILE, SETTLED_S, PaceBook
+from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook
 from cockpit.errors import CockpitError
 
 START = 1_800_000_000.0
@@ -214,3 +224,68 @@ def test_a_file_that_cannot_be_written_is_said_once(folder: RunFolder) -> None:
         book._keep(START + 600)
     book._keep(START + 700)
     book.close()
+
+
+def kept_by(rank: int, first: int, count: int, span: float = 2.0) -> Stretch:
+    """As a node whose clock is 5 s ahead keeps steps that ended as those of :func:`train`."""
+    end = START + (first + count) * span + 5
+    return Stretch(rank, 1, first, end, count, (round(span * UNITS),) * count)
+
+
+def test_what_a_node_kept_of_its_own_ranks_is_taken_in_and_written(folder: RunFolder) -> None:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    (a, b) = folder.manifest.nodes
+    for node in (a, b):
+        model.apply(Event(0.0, node.name, ClockMeasured(5.0, 0.1)))
+    train(book.pace, range(10))
+    assert book.missed_since(a, 5.0) == START + 20 - OVERLAP_S + 5
+    book.await_missed(["a", "b"])
+    for node, stranger in ((a, 3), (b, 0)):
+        rows = [kept_by(rank, 10, 300) for rank in (*node.ranks, stranger)]
+        asyncio.run(book.missed(model, node, rows if node is a else [*rows, kept_by(0, 310, 5)]))
+    assert book.pace.front == (309, START + 620)
+    assert all(book.pace.of(rank).step == 309 for rank in range(4))
+    book.close()
+    assert [len(again(folder).steps), again(folder).front] == [310, (309, START + 620)]
+
+
+def test_nothing_is_written_before_nodes_have_said_what_they_kept(folder: RunFolder) -> None:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    train(book.pace, range(10))
+    book.await_missed(["a"])
+
+    def sampled(at: float) -> None:
+        book.event(model, Event(at, "b", Sample(NodeSample())))
+
+    sampled(START + 500)
+    sampled(START + 600)
+    assert not (folder.path / FILE).exists()
+    asyncio.run(book.missed(model, folder.manifest.nodes[0], []))
+    sampled(START + 700)
+    assert len((folder.path / FILE).read_bytes().splitlines()) == 10
+
+
+def test_a_restart_while_nobody_watched_repeats_steps(folder: RunFolder) -> None:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    train(book.pace, range(10))
+    for node in folder.manifest.nodes:
+        for rank in node.ranks:
+            book.event(model, Event(START + 1000, node.name, RankStarted(rank, attempt=1)))
+    for node in folder.manifest.nodes:
+        before, after = ([kept_by(rank, first, 50) for rank in node.ranks] for first in (10, 500))
+        after = [replace(row, step=5) for row in after]
+        asyncio.run(book.missed(model, node, [*before, *after]))
+    keys = [step.key for step in book.pace.steps]
+    assert keys == [*((0, step) for step in range(60)), *((1, step) for step in range(5, 55))]
+    assert book.pace.front == (54, START + 1105)
+
+
+def test_a_node_that_is_asked_again_is_asked_from_what_is_on_disk(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(60))
+    book.close()
+    fresh = PaceBook(folder, writer=False)
+    assert fresh.missed_since(folder.manifest.nodes[1], 0.0) == START + 120 - OVERLAP_S

@@ -67,6 +67,8 @@ class Node(MadeUp):
     async def stream(self, request: object) -> Stream:
         if isinstance(request, verbs.Samples):
             return Stream([asyncio.CancelledError()])
+        if isinstance(request, verbs.Past):
+            return Stream([])
         assert isinstance(request, verbs.Follow)
         self.asked.append(dict(request.offsets))
         return Stream(self.scripts.pop(0) if self.scripts else [])
@@ -84,6 +86,9 @@ class Stream:
                 raise each
             yield read(FollowItem, {"t": 1.0, **each[0]}), each[1]
         await asyncio.Event().wait()
+
+    async def part(self, within_s: float) -> None:
+        """Of its steps it has kept nothing."""
 
     async def credit(self, size: int) -> None:
         """It sends without."""

@@ -161,7 +161,7 @@ class Case:
         elif rng.random() < 0.1:
             verbs = ("ping",)
         elif self.goes_on and self.verb != "stacks":
-            verbs = (rng.choice(("follow", "samples", "samples")),)
+            verbs = (rng.choice(("follow", "samples", "samples", "past")),)
         elif self.verb in _ASKED and rng.random() < 0.8:
             verbs = (rng.choice(_ASKED[self.verb]),)
         skip = rng.choice((0, 0, 0, 1, 2)) if verbs and verbs[0] in ("follow", "samples") else 0
@@ -390,10 +390,11 @@ _WORDS: dict[str, Callable[[Case, random.Random], list[str]]] = {
 _ASKED = {
     "doctor": ("facts", "checkup", "checkup", "seek", "resolve", "meet", "reach"),
     "run": ("facts", "resolve", "port", "launch", "follow"),
-    "attach": ("follow",),
+    "attach": ("follow", "past"),
     "logs": ("follow",),
-    "metrics": ("follow", "status"),
-    "app": ("follow",),
+    "ps": ("status", "samples", "past"),
+    "metrics": ("follow", "status", "past"),
+    "app": ("follow", "past"),
 }
 
 

@@ -11,10 +11,12 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from cockpit.base.record import EVENTS, EVIDENCE
+from cockpit.base.progress.past import Stretch
+from cockpit.base.record import EVENTS, EVIDENCE, STEPS
 from tests.hostile import evidence, mutations, values
 from tests.hostile.quick import BAD, REPO
 from tests.waiting import until
@@ -67,6 +69,9 @@ class World:
         self._live = self._start(self.live, LIVE)
         until(lambda: self._rows(self.live, "rank_started") == 4, "the live run's ranks started", 120)
         assert over.wait(120) == 0, (self.top / f"{self.over}.out").read_text()
+        for run in (self.over, self.live):
+            for node in NODES:
+                self._keep_steps(run, node)
         file = self.runs / self.over / "manifest.json"
         manifest = json.loads(file.read_text())
         manifest["profile"] = {"nsys": "/usr/bin/nsys", "report": "rank"}
@@ -87,6 +92,12 @@ class World:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
+
+    def _keep_steps(self, run: str, node: str) -> None:
+        """As if the ranks, which have no torch, had made steps that nobody watched."""
+        now = time.time()
+        told = (Stretch(rank, 1, 1, now, 100, (100,) * 100).line() for rank in RANKS[node])
+        (self.node(run, node) / STEPS).write_bytes(b"".join(told))
 
     def _rows(self, run: str, kind: str) -> int:
         files = (self.node(run, node) / "events.jsonl" for node in NODES)
@@ -132,6 +143,7 @@ def _no_sockets(folder: str, names: list[str]) -> list[str]:
 FILES = (
     "events.jsonl",
     "sizes.jsonl",
+    "steps.jsonl",
     "record.json",
     "launcher.log",
     "rank-0.log",

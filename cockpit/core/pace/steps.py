@@ -258,11 +258,10 @@ class Steps:
 
     def _drop_oldest(self) -> None:
         """Drop the oldest step that is not held for an event; if too many are, the oldest of these."""
-        while self._held < self.limit // HELD and self._is_around_event(self._order[self._held]):
+        while (around := self._is_around_event(self._order[self._held])) and self._held < self.limit // HELD:
             self._held += 1
-        place = self._held if self._held < self.limit // HELD else 0
-        dropped = self._order.pop(place)
-        self._held -= place < self._held
+        # The one that is too many moves into the place of the oldest.
+        dropped = self._order.pop(0 if around else self._held)
         self._dropped = max(self._dropped, dropped.key)
         del self._steps[dropped.key]
         self._drop(dropped)

@@ -266,9 +266,14 @@ class Session:
     async def _catch_up(self, entry: NodeEntry, link: Link) -> None:
         """Take in the steps that a node kept while nobody watched it."""
         since = self._paces.missed_since(entry, self.model.nodes[entry.name].offset_s)
-        with suppress(LinkError):  # the loss of the link shows elsewhere
+        try:
             rows = await kept_steps(link, entry, since, self.pace.steps.limit // 2)
             await self._paces.missed(self.model, entry, rows)
+        except LinkError:
+            return  # the loss of the link shows elsewhere
+        except Exception as error:
+            # A bug of ours costs the past of its steps, not the watch over it.
+            self._note(entry.name, events.Note(str(InternalError(error, where=entry.name))), record=False)
 
     async def _take(self, entry: NodeEntry, item: FollowItem, data: bytes) -> None:
         """Take in one part of what a node sends.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import time
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -26,7 +28,8 @@ MOST_EVENTS = 64
 _EVENTS_READ = 256 << 10
 _EVENTS = ("rank_exited", "rank_lost", "evidence_kept", "stop_requested")
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without waiting: whoever trains may have put a FIFO there.
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _Last(NamedTuple):
@@ -159,6 +162,8 @@ class Rows:
 
     def _write(self, path: str, flags: int, data: bytes) -> None:
         with os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
             written = file.write(data)
             if written < len(data):
                 # What was cut is a damaged row, and the next one begins a line.
