@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
@@ -296,7 +296,6 @@ class Pace:
             return RankPace()
         place = self.steps.place[rank]
         lasts = self._lasts(rank, lately.newest)
-        judged = [step for step in lately.judged if not math.isnan(step.works[place])]
         return RankPace(
             known.key[1],
             known.at,
@@ -304,8 +303,8 @@ class Pace:
             max(0, front[0] - known.key[1]),
             self._after(known, place),
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
-            None if self.lag else _middle([step.works[place] for step in judged]),
-            _middle([step.over(place) for step in judged]) if self.lag else None,
+            None if self.lag else _middle([step.works[place] for step in lately.judged]),
+            _middle([step.over(place) for step in lately.judged]) if self.lag else None,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
@@ -348,22 +347,23 @@ class Pace:
         version, found = self._slow
         if version != self.version:
             newest = self._judged(LOOKED_AT * 2)
-            slow = slow_ranks(self.steps.ranks, lambda rank: self._lasts(rank, newest))
-            found = sorted(slow, key=lambda one: -one.excess)
+            known = map(self._known.get, self.steps.ranks)
+            keys = [None if one is None else one.key for one in known]
+            slow = slow_ranks(self.steps, newest, keys)
+            found = sorted(slow, key=lambda one: (-one.excess, one.rank))
             self._slow = self.version, found
         return found
 
-    def _lasts(self, rank: int, newest: Sequence[Step]) -> Iterable[Step]:
+    def _lasts(self, rank: int, newest: Sequence[Step]) -> Sequence[Step]:
         """Steps of a rank, newest first; its own where it is far behind the newest of all."""
         known = self._known.get(rank)
         if known is None or not newest or known.key >= newest[-1].key:
             return newest
-        behind = (self.steps.get((known.key[0], known.key[1] - back)) for back in range(LOOKED_AT * 2))
-        return [step for step in behind if step is not None]
+        return self.steps.back_from(known.key, LOOKED_AT * 2)
 
     def apart_since(self, rank: int) -> int:
         """The first step of those in which a rank was slow or late, never more than two apart."""
-        return slow_since(self.steps.place[rank], self._judged(self.steps.limit))
+        return slow_since(self.steps.place[rank], self._judging())
 
     @property
     def works(self) -> bool:
@@ -372,19 +372,24 @@ class Pace:
         return front is not None and self._worked_at >= front[1] - FRESH_S
 
     def _judged(self, count: int) -> list[Step]:
-        """The newest steps by which ranks are compared, newest first.
+        return list(islice(self._judging(), count))
+
+    def _judging(self) -> Iterator[Step]:
+        """The steps by which ranks are compared, newest first.
 
         Those since the last look at recorders would be whole steps among work.
         """
-        near = (step for step in self.steps.newest() if self._near(step.step))
         works = self.works
-        return list(islice((step for step in near if step.works or not works), count))
+        near = (step for step in self.steps.newest() if self._near(step.step))
+        return (step for step in near if step.works or not works)
 
     def _newest(self, count: int) -> Iterable[Step]:
         return islice((step for step in self.steps.newest() if self._near(step.step)), count)
 
 
-def _middle(values: Iterable[float]) -> float | None:
+def _middle(values: Sequence[float]) -> float | None:
     """The median of the known values; None if there are none."""
-    known = [value for value in values if value == value]  # NaN is not equal to itself
-    return median(known) if known else None
+    total = sum(values)
+    if total != total:  # one of them is NaN, which is not equal to itself
+        values = [value for value in values if value == value]
+    return median(values) if values else None

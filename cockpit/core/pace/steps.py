@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import median
@@ -124,23 +124,22 @@ class Step:
         """
         if self._excesses is None:
             values, typical = self.compared
-            middles = [typical] * len(values)
             if self.stages:
-                of_stage: dict[int, list[float]] = {}
-                for value, stage in zip(values, self.stages, strict=True):
-                    of_stage.setdefault(stage, []).append(value)
-                of_stages = {stage: _middle(some) for stage, some in of_stage.items()}
-                middles = [of_stages[stage] for stage in self.stages]
-            pairs = zip(values, middles, strict=True)
-            self._excesses = array(
-                "f", [value / middle - 1 if middle > 0 else _NAN for value, middle in pairs]
-            )
+                middles = _middles(values, self.stages)
+                pairs = zip(values, middles, strict=True)
+                found = [value / middle - 1 if middle > 0 else _NAN for value, middle in pairs]
+            elif typical > 0:
+                found = [value / typical - 1 for value in values]
+            else:
+                found = [_NAN] * len(values)
+            self._excesses = array("f", found)
         return self._excesses
 
     def over(self, place: int) -> float:
         """Seconds that a rank took longer than the median rank of its stage; NaN: not known."""
-        value = self.compared[0][place]
-        return value - value / (1 + self.excesses[place])
+        values, typical = self.compared
+        value, times = values[place], 1 + self.excesses[place]
+        return value - value / times if times else -typical
 
     def excess(self, place: int) -> float | None:
         """That of one rank; None: not known."""
@@ -181,6 +180,11 @@ class Steps:
     def get(self, key: Key) -> Step | None:
         """A step, if it is kept."""
         return self._steps.get(key)
+
+    def back_from(self, key: Key, count: int) -> list[Step]:
+        """So many steps up to this one, newest first; without those that are not kept."""
+        found = (self._steps.get((key[0], key[1] - back)) for back in range(count))
+        return [step for step in found if step is not None]
 
     def finish(self, rank: int, key: Key, at: float, span: float | None, *, exact: bool, count: int) -> None:
         """A rank finished a step.
@@ -253,6 +257,15 @@ def _known(values: Sequence[float]) -> Sequence[float]:
     total = sum(values)
     # What is not known is NaN, which is not equal to itself; mostly all are known.
     return values if total == total else [value for value in values if value == value]
+
+
+def _middles(values: Sequence[float], stages: Sequence[int]) -> Iterable[float]:
+    """For each place the median of its stage."""
+    of_stage: dict[int, list[float]] = {stage: [] for stage in set(stages)}
+    for value, stage in zip(values, stages, strict=True):
+        of_stage[stage].append(value)
+    middles = {stage: _middle(some) for stage, some in of_stage.items()}
+    return map(middles.__getitem__, stages)
 
 
 def _middle(values: Sequence[float]) -> float:
