@@ -91,6 +91,7 @@ class Pace:
         self._attempts: dict[int, int] = {}
         self._generation = 0
         self._middle = 0
+        self._middle_of = -1  # the version that it was last looked for in
         self._front: tuple[int, tuple[int, float] | None] = (-1, None)
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
@@ -135,6 +136,7 @@ class Pace:
             elif span is None and at > begun:
                 span = (at - begun) / (step - first)
         self._known[rank] = _Known(key, at, exact, since)
+        self._middle_of = -1
         if self._near(step):
             self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
         self.version += 1
@@ -207,9 +209,10 @@ class Pace:
     def _near(self, step: int) -> bool:
         """Whether a step is not far ahead of the median rank's: one node alone cannot move the front."""
         reach = self.steps.limit // 2
-        if abs(step - self._middle) > reach:
+        if abs(step - self._middle) > reach and self._middle_of != self.version:
             reached = sorted(known.key[1] for known in self._known.values())
             self._middle = reached[(len(reached) - 1) // 2] if reached else 0
+            self._middle_of = self.version
         return step <= self._middle + reach
 
     # What it says
@@ -283,7 +286,7 @@ class Pace:
         """How far a rank is."""
         version = self.version, self.lag
         if self._lately.version != version:
-            judged = self._judged(LOOKED_AT) if self.works else ()
+            judged = list(islice(self._judging(), LOOKED_AT)) if self.works else ()
             self._lately = _Lately(version, list(self._newest(LOOKED_AT)), judged)
         found = self._lately.paces.get(rank)
         if found is None:
@@ -334,7 +337,7 @@ class Pace:
         if self.lags:
             return []
         known = {one.rank for one in self.slow()}
-        newest = self._judged(LOOKED_AT)
+        newest = list(islice(self._judging(), LOOKED_AT))
         lately = ranks_slow_lately(self.steps.ranks, lambda rank: self._lasts(rank, newest))
         found = (one for one in lately if one.rank not in known)
         return sorted(found, key=lambda one: one.usual_s - one.took_s)
@@ -346,7 +349,7 @@ class Pace:
     def _apart(self) -> list[Slow]:
         version, found = self._slow
         if version != self.version:
-            newest = self._judged(LOOKED_AT * 2)
+            newest = list(islice(self._judging(), LOOKED_AT * 2))
             known = map(self._known.get, self.steps.ranks)
             keys = [None if one is None else one.key for one in known]
             slow = slow_ranks(self.steps, newest, keys)
@@ -370,9 +373,6 @@ class Pace:
         """Whether ranks are compared by their work: the last look at it is not long ago."""
         front = self.front
         return front is not None and self._worked_at >= front[1] - FRESH_S
-
-    def _judged(self, count: int) -> list[Step]:
-        return list(islice(self._judging(), count))
 
     def _judging(self) -> Iterator[Step]:
         """The steps by which ranks are compared, newest first.

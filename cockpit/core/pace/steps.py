@@ -50,8 +50,10 @@ class Step:
     count: int = 1
     stages: Sequence[int] = ()
     version: int = 0
+    _ended: tuple[float, float] | None = None
+    _span: float | None = None
+    _work: float | None = None
     _excesses: array[float] | None = None
-    _typical: tuple[float, float, float, float] | None = None
     _slowest: tuple[float, int] | None = None
 
     @property
@@ -64,37 +66,49 @@ class Step:
         value = self.ends[place]
         return None if math.isnan(value) else self.base + value
 
-    def _medians(self) -> tuple[float, float, float, float]:
-        if self._typical is None:
-            first = min(_known(self.ends), default=_NAN)
-            self._typical = (_middle(self.ends), _middle(self.spans), _middle(self.works), first)
-        return self._typical
+    def _when(self) -> tuple[float, float]:
+        """The median and the first of the ends."""
+        if self._ended is None:
+            self._ended = _middle(self.ends), min(_known(self.ends), default=_NAN)
+        return self._ended
 
-    def touched(self) -> None:
-        """A number was added: what was computed of them is out of date."""
+    def touched(self, *, ended: bool = True, worked: bool = True) -> None:
+        """Numbers were added: what was computed of them is out of date.
+
+        :param ended: ends and spans
+        :param worked: works, or the stages
+        """
         self.version += 1
-        self._typical = self._excesses = self._slowest = None
+        if ended:
+            self._ended = self._span = None
+        if worked:
+            self._work = None
+        if worked or not self.works:
+            self._excesses = self._slowest = None
 
     @property
     def typical_end(self) -> float:
         """The median of the ends, unix seconds; NaN: nobody has finished it."""
-        return self.base + self._medians()[0]
+        return self.base + self._when()[0]
 
     @property
     def first_end(self) -> float:
         """When the first rank finished it, unix seconds; NaN: nobody has."""
-        return self.base + self._medians()[3]
+        return self.base + self._when()[1]
 
     @property
     def typical_span(self) -> float:
         """The median of what one step took, seconds; an estimate if need be; NaN: not known."""
-        known = self._medians()[1]
-        return self.estimate if math.isnan(known) else known
+        if self._span is None:
+            self._span = _middle(self.spans)
+        return self.estimate if math.isnan(self._span) else self._span
 
     @property
     def typical_work(self) -> float:
         """The median of the work, seconds; NaN: not known."""
-        return self._medians()[2]
+        if self._work is None:
+            self._work = _middle(self.works)
+        return self._work
 
     @property
     def compared(self) -> tuple[Sequence[float], float]:
@@ -204,7 +218,7 @@ class Steps:
             step.spans[place] = span
         elif span is not None:
             step.estimate = span
-        step.touched()
+        step.touched(worked=False)
         self._look_back(step, span or 0.0)
 
     def work(self, rank: int, key: Key, seconds: float) -> None:
@@ -215,7 +229,7 @@ class Steps:
         if not step.works:
             step.works = self._unknown()
         step.works[self.place[rank]] = seconds
-        step.touched()
+        step.touched(ended=False)
         self._look_back(step, 0.0)
 
     def staged(self, stages: Mapping[int, int]) -> None:
