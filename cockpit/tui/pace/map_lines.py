@@ -228,7 +228,7 @@ class Map:
         self._excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
         self._usual = pace.usual()
         self._wall = _wall(pace, frame)
-        self._levels = _Levels(columns)
+        self._levels = Levels(columns)
 
     def line(self, row: Row, pair: Pair) -> Line:
         """The line for a row, or for two.
@@ -261,7 +261,7 @@ class Map:
         return _halves(*levels)
 
 
-class _Levels:
+class Levels:
     """The highest level of ranks in each column.
 
     :param columns: the levels of all places
@@ -274,6 +274,7 @@ class _Levels:
         self._places = len(columns[0]) if columns else 1
 
     def __call__(self, places: Sequence[int]) -> bytes:
+        """One byte for each column."""
         if len(places) == 1:
             return self._together[places[0] :: self._places]
         if not places:
