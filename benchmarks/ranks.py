@@ -19,6 +19,10 @@ def run() -> Result:
         levels.append(Level(f"{what}: key to repaint, median", [median], "ms", AIM_MS))
         levels.append(Level(f"{what}: key to repaint, p99", [worst], "ms", AIM_MS, MISSING))
     levels.append(Level("loop lag, p99", [found["p99_lag_ms"]], "ms"))
+    half = screens("half", str(ROUNDS))
+    what = "pace, half of the ranks slow: key to repaint"
+    for each, value in zip(("median", "p99"), half["pace"], strict=True):
+        levels.append(Level(f"{what}, {each}", [value], "ms", AIM_MS, MISSING))
     return Result(
         "ranks",
         "128 nodes with 8 ranks each, all measured once a second",

@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -157,8 +157,11 @@ PACED = 300
 """Steps of the past in the pane of ranks × time."""
 
 
-async def ranks(rounds: int) -> dict[str, Any]:
-    """128 nodes with 8 ranks each, measured once a second: from a key to what is drawn for it."""
+async def ranks(rounds: int, slow: Collection[int] = (500,)) -> dict[str, Any]:
+    """128 nodes with 8 ranks each, measured once a second: from a key to what is drawn for it.
+
+    :param slow: ranks that work half as long again as the others
+    """
     from tests.tui.stage import Stage
 
     names = [f"gpu{number:03d}" for number in range(128)]
@@ -167,13 +170,13 @@ async def ranks(rounds: int) -> dict[str, Any]:
     for rank in stage.model.ranks:
         stage.prints(rank, f"rank {rank} is ready\n" + f"step 1/5 loss 0.5 of rank {rank}\n" * 20)
     began = time.time() - PACED
-    _train(stage, range(PACED), began)
+    _train(stage, range(PACED), began, slow)
     started = time.perf_counter()
     async with opened(stage) as (app, _):
         await until(lambda: "gpu001" in text_of(app) and "step 1/5" in text_of(app), "a full screen")
         first_s = time.perf_counter() - started
         drawn = _watch_drawing(app)
-        sampling = asyncio.create_task(_sample(stage, names, began))
+        sampling = asyncio.create_task(_sample(stage, names, began, slow))
         ticker = Ticker()
         times: dict[str, list[float]] = {}
         keys = {
@@ -324,21 +327,26 @@ async def watch(rounds: int) -> dict[str, Any]:
     return {what: share(sorted(values), 0.5) for what, values in found.items()}
 
 
-def _train(stage: Any, steps: range, began: float) -> None:
-    """Every rank finished these steps, of a second each; rank 500 works half as long again."""
+async def half(rounds: int) -> dict[str, Any]:
+    """The same with every other rank slow."""
+    return await ranks(rounds, range(1, 1024, 2))
+
+
+def _train(stage: Any, steps: range, began: float, slow: Collection[int] = (500,)) -> None:
+    """Every rank finished these steps, of a second each; the slow ones work half as long again."""
     for step in steps:
         for rank in stage.pace.steps.ranks:
             stage.pace.stepped(rank, step, began + step + rank % 7 / 100)
-            stage.pace.worked(rank, step, 1.4 if rank == 500 else 0.9)
+            stage.pace.worked(rank, step, 1.4 if rank in slow else 0.9)
 
 
-async def _sample(stage: Any, names: list[str], began: float) -> None:
+async def _sample(stage: Any, names: list[str], began: float, slow: Collection[int]) -> None:
     while True:
         for name in names:
             stage.samples(name)
         front = stage.pace.front
         if front is not None:
-            _train(stage, range(front[0] + 1, front[0] + 2), began)
+            _train(stage, range(front[0] + 1, front[0] + 2), began, slow)
         await asyncio.sleep(1)
 
 
@@ -370,8 +378,14 @@ def main() -> None:
     name, size = sys.argv[1], sys.argv[2]
     with tempfile.TemporaryDirectory() as home:
         os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
-        work = {"uilag": uilag, "ranks": ranks, "stacks": stacks, "watch": watch}[name]
-        found = asyncio.run(work(int(size)))
+        works: dict[str, Callable[[int], Coroutine[Any, Any, dict[str, Any]]]] = {
+            "uilag": uilag,
+            "ranks": ranks,
+            "half": half,
+            "stacks": stacks,
+            "watch": watch,
+        }
+        found = asyncio.run(works[name](int(size)))
     print(json.dumps(found))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +18,9 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import pairs
 from cockpit.tui.look.curve import curve
 from cockpit.tui.pace.lines import EMPTY, STRETCHES, Sight, pace_lines
-from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Frame, placed, slowing
+from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Frame, Levels, cells, placed, slowing
 from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, table
+from cockpit.tui.panes.text_pane import Line, LinesLater
 
 START = 1_800_000_000.0
 
@@ -331,6 +334,39 @@ def test_a_curve_goes_on_while_a_step_does_and_stops_where_none_does() -> None:
     curve_of = line.split("  3.0")[0].split(" 2.0")[0][12:].rstrip()
     assert 1 <= curve_of.strip().count(" ") <= 6, curve_of
     assert len(curve_of.split()) == 2, "one gap, where no step went on"
+
+
+@given(
+    columns=st.lists(st.lists(st.integers(0, 5), min_size=6, max_size=6), min_size=1, max_size=30),
+    places=st.sets(st.integers(0, 5)), shades=st.sampled_from(["", SHADES, ASCII_SHADES]),
+)  # fmt: skip
+def test_a_cell_has_the_highest_level_of_the_ranks_in_its_row(
+    columns: list[list[int]], places: set[int], shades: str
+) -> None:
+    levels = Levels([bytes(column) for column in columns])(sorted(places))
+    assert list(levels) == [max([column[place] for place in places], default=0) for column in columns]
+    frame = Frame(12, Window(START, 1.0, len(columns)), ("work",), shades, False)
+    pieces = cells(levels, frame)
+    assert all(left != right for left, right in pairwise(pieces)), "what is alike is one piece"
+    shown = [(sign, piece.role) for piece in pieces for sign in piece.text]
+    plain = [(shades[level], "") if shades else (CELL, f"pace-{level}") for level in levels]
+    assert shown == plain
+
+
+def test_only_lines_that_are_looked_at_are_made() -> None:
+    made: list[int] = []
+
+    def line(number: int) -> Line:
+        made.append(number)
+        return Line.of(str(number))
+
+    lines = LinesLater([Line.of("head"), *(partial(line, number) for number in range(1000))])
+    assert len(lines) == 1001
+    assert [each.text for each in lines[:3]] == ["head", "0", "1"]
+    assert lines[2].text == "1"
+    assert made == [0, 1], "each once"
+    assert lines == [Line.of("head"), *(Line.of(str(number)) for number in range(1000))]
+    assert made == list(range(1000))
 
 
 def test_node_ranges_are_whole_at_80_columns() -> None:

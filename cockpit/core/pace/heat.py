@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cockpit.core.pace.history import Bucket
 from cockpit.core.pace.steps import Key, Step, Steps
@@ -82,23 +82,24 @@ class Heat:
         kept = [self._settled.get(first + column) for column in range(window.columns)]
         missing = next((column for column, drawn in enumerate(kept) if drawn is None), window.columns)
         since = window.since + missing * window.wide
-        columns = self._draw(steps, window, since, usual)
-        _draw_history(columns, history, window, since, usual)
-        columns[:missing] = [drawn for drawn in kept[:missing] if drawn is not None]
+        layers = self._draw(steps, window, since, usual)
+        _draw_history(layers, len(steps.ranks), history, window, since, usual)
+        columns = [drawn for drawn in kept[:missing] if drawn is not None]
+        columns += [_levels(layer, len(steps.ranks)) for layer in layers[missing:]]
         newest = next(steps.newest(), None)
         settled = -math.inf if newest is None else newest.typical_end - SETTLED_S
         many = sum(window.since + (column + 1) * window.wide <= settled for column in range(window.columns))
         self._settled = {first + column: columns[column] for column in range(many)}
         return columns
 
-    def _draw(self, steps: Steps, window: Window, since: float, usual: float | None) -> list[bytes]:
-        """The columns from a moment on; those before it are not complete."""
-        columns = [bytes(len(steps.ranks))] * window.columns
+    def _draw(self, steps: Steps, window: Window, since: float, usual: float | None) -> list[int]:
+        """The columns from a moment on, as layers; those before it are not complete."""
+        layers = [0] * window.columns
         before, self._drawn = self._drawn, {}
         older = 0
         looked = next((step for step in steps.newest() if step.works), None)
-        carried = _draw(looked, looked.typical_span).together if looked else b""
-        as_carried: dict[bytes, bytes] = {}
+        carried = _draw(looked, looked.typical_span).together if looked else 0
+        first_bits = int.from_bytes(b"\1" * len(steps.ranks), "little")
         for step in steps.newest():
             end = step.typical_end
             if end < since:
@@ -114,61 +115,133 @@ class Heat:
             together = drawn.together
             if looked is not None and _goes_on(looked, step):
                 # A rank that was not with the others then may be so again.
-                if together not in as_carried:
-                    pairs = zip(together, carried, strict=True)
-                    as_carried[together] = bytes(level and (known or level) for level, known in pairs)
-                together = as_carried[together]
+                known = (carried & first_bits) * _ALL_BITS
+                there = (together & first_bits) * _ALL_BITS
+                together = (together & ~known) | (carried & there)
             for column in window.cover(end - span, end):
-                columns[column] = _worst(columns[column], together)
-            for place, late, own, level in drawn.apart:
-                for column in window.cover(late - _occupied(own, usual), late):
-                    cells = bytearray(columns[column])
-                    cells[place] = max(cells[place], level)
-                    columns[column] = bytes(cells)
-        return columns
+                layers[column] |= together
+            if drawn.apart:
+                first = round(window.since / window.wide)
+                for (begin, until), layer in drawn.alone(window, usual).items():
+                    for column in range(max(0, begin - first), min(window.columns, until - first)):
+                        layers[column] |= layer
+        return layers
 
 
 def _draw_history(
-    columns: list[bytes], history: Sequence[Bucket], window: Window, since: float, usual: float | None
+    layers: list[int],
+    ranks: int,
+    history: Sequence[Bucket],
+    window: Window,
+    since: float,
+    usual: float | None,
 ) -> None:
-    ranks = len(columns[0]) if columns else 0
+    everybody = _layer(bytes([USUAL]) * ranks)
     for bucket in history:
         if bucket.until < since or bucket.slowest >= ranks:
             continue
-        cells = bytearray([USUAL]) * ranks
-        cells[bucket.slowest] = bisect_right(LEVELS, bucket.excess) + USUAL
+        level = bisect_right(LEVELS, bucket.excess) + USUAL
+        layer = everybody | _BITS[level] << 8 * bucket.slowest
         for column in window.cover(bucket.at - (usual or 0.0), bucket.until):
-            columns[column] = _worst(columns[column], bytes(cells))
+            layers[column] |= layer
 
 
-@dataclass(frozen=True, slots=True)
+# Layers: the levels of all places as one number, a byte each, the first place lowest. A level has that many
+# bits, the lowest ones: what is worse of two layers, place by place, are the bits of both.
+
+_HIGHEST = len(LEVELS) + USUAL
+_ALL_BITS = (1 << _HIGHEST) - 1
+_BITS = bytes((1 << level) - 1 for level in range(_HIGHEST + 1)).ljust(256, b"\0")
+"""The bits of each level, as a table for :meth:`bytes.translate`."""
+_LEVEL_OF = bytes(bits.bit_length() for bits in range(256))
+"""The level that so many bits are."""
+
+
+def _layer(levels: bytes | bytearray) -> int:
+    return int.from_bytes(levels.translate(_BITS), "little")
+
+
+def _levels(layer: int, ranks: int) -> bytes:
+    return layer.to_bytes(ranks, "little").translate(_LEVEL_OF)
+
+
+@dataclass(slots=True)
 class _Drawn:
     """A step as it is drawn.
 
-    :param together: the levels of the ranks that finished with the median one
+    :param ranks: how many places there are
+    :param together: the layer of the ranks that finished with the median one
     :param apart: place, end, span and level of each other
     """
 
     version: int
     span: float
-    together: bytes
+    ranks: int
+    together: int
     apart: Sequence[tuple[int, float, float, int]]
+    _longest: float = 0.0
+    _alone: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    _alone_for: tuple[float, float | None] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        # What is not known counts as the longest: how it is drawn depends on what is usual, too.
+        self._longest = max((math.inf if own != own else own for _, _, own, _ in self.apart), default=0.0)
+
+    def alone(self, window: Window, usual: float | None) -> Mapping[tuple[int, int], int]:
+        """The layers of those apart, by the first column of each and the one after its last.
+
+        Columns are counted from the beginning of time, so that they are the same in the next window.
+        """
+        depends = usual is None or not self._longest <= STALL * usual
+        about = window.wide, usual if depends else 0.0
+        if about != self._alone_for:
+            self._alone, self._alone_for = self._find_alone(window, usual), about
+        return self._alone
+
+    def _find_alone(self, window: Window, usual: float | None) -> Mapping[tuple[int, int], int]:
+        since, wide = window.since, window.wide
+        first = round(since / wide)
+        found: dict[tuple[int, int], bytearray] = {}
+        for place, end, own, level in self.apart:
+            begin = int((end - _occupied(own, usual) - since) // wide)
+            columns = first + begin, first + math.ceil((end - since) / wide)
+            if columns not in found:
+                found[columns] = bytearray(self.ranks)
+            found[columns][place] = level
+        return {columns: _layer(levels) for columns, levels in found.items()}
 
 
 def _draw(step: Step, span: float) -> _Drawn:
     levels = bytearray([USUAL]) * len(step.ends)
-    for place, excess in enumerate(step.excesses):
-        if excess >= LEVELS[0]:  # what is not known is NaN, which is not
-            levels[place] = bisect_right(LEVELS, excess) + USUAL
+    if not _surely_usual(step):
+        for place, excess in enumerate(step.excesses):
+            if excess >= LEVELS[0]:  # what is not known is NaN, which is not
+                levels[place] = bisect_right(LEVELS, excess) + USUAL
     middle = step.typical_end - step.base
     apart = []
-    for place, end in enumerate(step.ends):
-        if end != end:
-            levels[place] = NO_STEP
-        elif abs(end - middle) > span / 2:
-            apart.append((place, step.base + end, step.spans[place], levels[place]))
-            levels[place] = NO_STEP
-    return _Drawn(step.version, span, bytes(levels), apart)
+    if not _surely_together(step, middle, span):
+        for place, end in enumerate(step.ends):
+            if end != end:
+                levels[place] = NO_STEP
+            elif abs(end - middle) > span / 2:
+                apart.append((place, step.base + end, step.spans[place], levels[place]))
+                levels[place] = NO_STEP
+    return _Drawn(step.version, span, len(step.ends), _layer(levels), apart)
+
+
+def _surely_usual(step: Step) -> bool:
+    """Whether no rank's cell is warm, as one look at the slowest tells; mostly that is so."""
+    typical = step.compared[1]
+    # Excesses are of single precision; stages are compared each by itself.
+    return not step.stages and typical > 0 and step.slowest[0] / typical - 1 < LEVELS[0] - 1e-6
+
+
+def _surely_together(step: Step, middle: float, span: float) -> bool:
+    """Whether all ranks finished a step with the median one, as first and last tell; mostly they did."""
+    total = sum(step.ends)
+    if total != total:  # what is not known is NaN
+        return False
+    return not (max(step.ends) - middle > span / 2 or middle - min(step.ends) > span / 2)
 
 
 def _goes_on(looked: Step, step: Step) -> bool:
@@ -182,9 +255,3 @@ def _occupied(span: float, usual: float | None) -> float:
     if math.isnan(span):
         return 0.0 if usual is None else usual
     return usual if usual is not None and span > STALL * usual else span
-
-
-def _worst(some: bytes, others: bytes) -> bytes:
-    if some == others:
-        return some
-    return others if not any(some) else bytes(map(max, some, others))

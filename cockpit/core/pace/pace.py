@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
@@ -93,6 +93,7 @@ class Pace:
         self._attempts: dict[int, int] = {}
         self._generation = 0
         self._middle = 0
+        self._middle_of = -1  # the version that it was last looked for in
         self._front: tuple[int, tuple[int, float] | None] = (-1, None)
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
@@ -137,6 +138,7 @@ class Pace:
             elif span is None and at > begun:
                 span = (at - begun) / (step - first)
         self._known[rank] = _Known(key, at, exact, since)
+        self._middle_of = -1
         if self._near(step):
             self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
         self.version += 1
@@ -229,9 +231,10 @@ class Pace:
     def _near(self, step: int) -> bool:
         """Whether a step is not far ahead of the median rank's: one node alone cannot move the front."""
         reach = self.steps.limit // 2
-        if abs(step - self._middle) > reach:
+        if abs(step - self._middle) > reach and self._middle_of != self.version:
             reached = sorted(known.key[1] for known in self._known.values())
             self._middle = reached[(len(reached) - 1) // 2] if reached else 0
+            self._middle_of = self.version
         return step <= self._middle + reach
 
     # What it says
@@ -310,7 +313,7 @@ class Pace:
         """How far a rank is."""
         version = self.version, self.lag
         if self._lately.version != version:
-            judged = self._judged(LOOKED_AT) if self.works else ()
+            judged = list(islice(self._judging(), LOOKED_AT)) if self.works else ()
             self._lately = _Lately(version, list(self._newest(LOOKED_AT)), judged)
         found = self._lately.paces.get(rank)
         if found is None:
@@ -323,7 +326,6 @@ class Pace:
             return RankPace()
         place = self.steps.place[rank]
         lasts = self._lasts(rank, lately.newest)
-        judged = [step for step in lately.judged if not math.isnan(step.works[place])]
         return RankPace(
             known.key[1],
             known.at,
@@ -331,8 +333,8 @@ class Pace:
             max(0, front[0] - known.key[1]),
             self._after(known, place),
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
-            None if self.lag else _middle([step.works[place] for step in judged]),
-            _middle([step.over(place) for step in judged]) if self.lag else None,
+            None if self.lag else _middle([step.works[place] for step in lately.judged]),
+            _middle([step.over(place) for step in lately.judged]) if self.lag else None,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
@@ -362,7 +364,7 @@ class Pace:
         if self.lags:
             return []
         known = {one.rank for one in self.slow()}
-        newest = self._judged(LOOKED_AT)
+        newest = list(islice(self._judging(), LOOKED_AT))
         lately = ranks_slow_lately(self.steps.ranks, lambda rank: self._lasts(rank, newest))
         found = (one for one in lately if one.rank not in known)
         return sorted(found, key=lambda one: one.usual_s - one.took_s)
@@ -374,23 +376,24 @@ class Pace:
     def _apart(self) -> list[Slow]:
         version, found = self._slow
         if version != self.version:
-            newest = self._judged(LOOKED_AT * 2)
-            slow = slow_ranks(self.steps.ranks, lambda rank: self._lasts(rank, newest))
-            found = sorted(slow, key=lambda one: -one.excess)
+            newest = list(islice(self._judging(), LOOKED_AT * 2))
+            known = map(self._known.get, self.steps.ranks)
+            keys = [None if one is None else one.key for one in known]
+            slow = slow_ranks(self.steps, newest, keys)
+            found = sorted(slow, key=lambda one: (-one.excess, one.rank))
             self._slow = self.version, found
         return found
 
-    def _lasts(self, rank: int, newest: Sequence[Step]) -> Iterable[Step]:
+    def _lasts(self, rank: int, newest: Sequence[Step]) -> Sequence[Step]:
         """Steps of a rank, newest first; its own where it is far behind the newest of all."""
         known = self._known.get(rank)
         if known is None or not newest or known.key >= newest[-1].key:
             return newest
-        behind = (self.steps.get((known.key[0], known.key[1] - back)) for back in range(LOOKED_AT * 2))
-        return [step for step in behind if step is not None]
+        return self.steps.back_from(known.key, LOOKED_AT * 2)
 
     def apart_since(self, rank: int) -> int:
         """The first step of those in which a rank was slow or late, never more than two apart."""
-        return slow_since(self.steps.place[rank], self._judged(self.steps.limit))
+        return slow_since(self.steps.place[rank], self._judging())
 
     @property
     def works(self) -> bool:
@@ -398,20 +401,22 @@ class Pace:
         front = self.front
         return front is not None and self._worked_at >= front[1] - FRESH_S
 
-    def _judged(self, count: int) -> list[Step]:
-        """The newest steps by which ranks are compared, newest first.
+    def _judging(self) -> Iterator[Step]:
+        """The steps by which ranks are compared, newest first.
 
         Those since the last look at recorders would be whole steps among work.
         """
-        near = (step for step in self.steps.newest() if self._near(step.step))
         works = self.works
-        return list(islice((step for step in near if step.works or not works), count))
+        near = (step for step in self.steps.newest() if self._near(step.step))
+        return (step for step in near if step.works or not works)
 
     def _newest(self, count: int) -> Iterable[Step]:
         return islice((step for step in self.steps.newest() if self._near(step.step)), count)
 
 
-def _middle(values: Iterable[float]) -> float | None:
+def _middle(values: Sequence[float]) -> float | None:
     """The median of the known values; None if there are none."""
-    known = [value for value in values if value == value]  # NaN is not equal to itself
-    return median(known) if known else None
+    total = sum(values)
+    if total != total:  # one of them is NaN, which is not equal to itself
+        values = [value for value in values if value == value]
+    return median(values) if values else None

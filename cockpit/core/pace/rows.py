@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,10 +50,9 @@ def rows(
     if every or sum(map(len, opened.values())) <= height:
         return [row for some in opened.values() for row in some]
     opened = {node: _closed(node, ranks, apart) for node, ranks in nodes.items()}
-    most = 1
-    while len(found := _folded(opened, most)) > height and most < len(nodes):
-        most += 1
-    return found
+    runs, others = _runs(opened)
+    fits = (most for most in range(1, len(nodes)) if _shared(runs, most) + others <= height)
+    return _folded(opened, next(fits, max(1, len(nodes))))
 
 
 Pair = tuple[Row, ...]
@@ -65,23 +64,30 @@ def pairs(nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: in
 
     A rank that differs has a line of its own, unless there is no room for that either.
     """
+    apart = frozenset(apart)
     single = rows(nodes, apart, height, every=True)
     if len(single) <= height:
         return [(row,) for row in single]
-    for alone in (apart, ()):
-        if len(found := _paired(single, alone)) <= height:
+    for lonely in (apart, frozenset[int]()):
+        if len(found := _paired(single, lonely)) <= height:
             return found
     single = rows(nodes, apart, height, every=False)
     if all(len(row.nodes) <= 1 for row in single) and len(single) <= height:
         return [(row,) for row in single]
     closed = {node: _closed(node, ranks, apart) for node, ranks in nodes.items() if ranks}
-    most = 1
-    while len(found := _paired(_folded(closed, most), apart)) > height and most < len(closed):
-        most += 1
+    runs, others = _runs(closed)
+    alone = sum(_any(row, apart) for some in closed.values() if len(some) != 1 for row in some)
+    for most in range(1, max(1, len(closed)) + 1):
+        # Not even two rows in each line would fit.
+        if most < len(closed) and alone + (_shared(runs, most) + others - alone + 1) // 2 > height:
+            continue
+        found = _paired(_folded(closed, most), apart)
+        if len(found) <= height:
+            break
     return found
 
 
-def _paired(rows: Sequence[Row], alone: Collection[int]) -> list[Pair]:
+def _paired(rows: Sequence[Row], alone: Set[int]) -> list[Pair]:
     found: list[Pair] = []
     for row in rows:
         above = found[-1] if found else ()
@@ -97,8 +103,8 @@ def _agree(above: Row, row: Row) -> bool:
     return not row.nodes or bool(above.nodes)
 
 
-def _any(row: Row, ranks: Collection[int]) -> bool:
-    return any(rank in ranks for rank in row.ranks)
+def _any(row: Row, ranks: Set[int]) -> bool:
+    return not ranks.isdisjoint(row.ranks)
 
 
 def _opened(node: str, ranks: Sequence[int], apart: Collection[int], *, every: bool) -> list[Row]:
@@ -114,6 +120,23 @@ def _closed(node: str, ranks: Sequence[int], apart: Collection[int]) -> list[Row
     if calm:
         return [Row((node,), calm), *differ]
     return [Row((node,), differ[0].ranks), *differ[1:]]
+
+
+def _runs(opened: Mapping[str, Sequence[Row]]) -> tuple[list[int], int]:
+    """How many nodes of one row follow each other, each time, and how many rows the other nodes have."""
+    runs, others = [0], 0
+    for some in opened.values():
+        if len(some) == 1:
+            runs[-1] += 1
+        else:
+            others += len(some)
+            runs.append(0)
+    return runs, others
+
+
+def _shared(runs: Sequence[int], most: int) -> int:
+    """How many rows these nodes have if up to so many of a run share one."""
+    return sum(-(-run // most) for run in runs)
 
 
 def _folded(opened: Mapping[str, Sequence[Row]], most: int) -> list[Row]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from statistics import median
 
-from cockpit.core.pace.steps import Step
+from cockpit.core.pace.steps import Key, Step, Steps
 
 LOOKED_AT, NEEDED, EXCESS = 10, 8, 0.10
 """A rank is slow if it took a tenth longer than the median rank in eight of its last ten steps."""
@@ -49,21 +49,38 @@ Judged = Callable[[int], Iterable[Step]]
 """The steps of a rank by which it is compared with others, newest first."""
 
 
-def slow_ranks(ranks: Sequence[int], judged: Judged) -> Iterator[Slow]:
-    """Ranks that are slow; they are told in their order."""
-    for place, rank in enumerate(ranks):
-        excesses: list[float] = []
-        misses = 0
-        for step in judged(rank):
-            excess = step.excess(place)
-            if excess is None:
-                continue
-            excesses.append(excess)
-            misses += excess < EXCESS
-            if len(excesses) == LOOKED_AT or misses > LOOKED_AT - NEEDED:
-                break
-        if len(excesses) == LOOKED_AT and misses <= LOOKED_AT - NEEDED:
-            yield Slow(rank, median(excesses))
+def _alike(
+    steps: Steps, newest: Sequence[Step], keys: Iterable[Key | None]
+) -> Iterator[tuple[Sequence[int], Sequence[Step]]]:
+    """The places of ranks that are judged by the same steps, and these."""
+    groups: dict[Key | None, list[int]] = {}
+    for place, key in enumerate(keys):
+        far = key is not None and newest and key < newest[-1].key
+        groups.setdefault(key if far else None, []).append(place)
+    for found, places in groups.items():
+        yield places, newest if found is None else steps.back_from(found, LOOKED_AT * 2)
+
+
+def slow_ranks(steps: Steps, newest: Sequence[Step], keys: Iterable[Key | None]) -> Iterator[Slow]:
+    """Ranks that are slow.
+
+    :param newest: the steps by which they are judged unless they are far behind, newest first
+    :param keys: of the last step of the rank at each place; None: not known
+    """
+    ranks = steps.ranks
+    for places, judged in _alike(steps, newest, keys):
+        if len(judged) < LOOKED_AT:
+            continue
+        tables: list[Sequence[float]] = [step.excesses for step in judged[:LOOKED_AT]]
+        if len(places) < len(ranks):
+            tables = [[table[place] for place in places] for table in tables]
+        for place, excesses in zip(places, zip(*tables, strict=True), strict=True):
+            total = sum(excesses)
+            if total != total:  # one of them is not known: NaN
+                known = (found for step in judged if (found := step.excess(place)) is not None)
+                excesses = tuple(islice(known, LOOKED_AT))
+            if len(excesses) == LOOKED_AT and sorted(excesses)[LOOKED_AT - NEEDED] >= EXCESS:
+                yield Slow(ranks[place], median(excesses))
 
 
 def ranks_slow_lately(ranks: Sequence[int], judged: Judged) -> Iterator[SlowLately]:

@@ -6,7 +6,7 @@ import math
 from array import array
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import median
@@ -58,8 +58,10 @@ class Step:
     count: int = 1
     stages: Sequence[int] = ()
     version: int = 0
+    _ended: tuple[float, float] | None = None
+    _span: float | None = None
+    _work: float | None = None
     _excesses: array[float] | None = None
-    _typical: tuple[float, float, float, float] | None = None
     _slowest: tuple[float, int] | None = None
 
     @property
@@ -72,37 +74,49 @@ class Step:
         value = self.ends[place]
         return None if math.isnan(value) else self.base + value
 
-    def _medians(self) -> tuple[float, float, float, float]:
-        if self._typical is None:
-            first = min(_known(self.ends), default=_NAN)
-            self._typical = (_middle(self.ends), _middle(self.spans), _middle(self.works), first)
-        return self._typical
+    def _when(self) -> tuple[float, float]:
+        """The median and the first of the ends."""
+        if self._ended is None:
+            self._ended = _middle(self.ends), min(_known(self.ends), default=_NAN)
+        return self._ended
 
-    def touched(self) -> None:
-        """A number was added: what was computed of them is out of date."""
+    def touched(self, *, ended: bool = True, worked: bool = True) -> None:
+        """Numbers were added: what was computed of them is out of date.
+
+        :param ended: ends and spans
+        :param worked: works, or the stages
+        """
         self.version += 1
-        self._typical = self._excesses = self._slowest = None
+        if ended:
+            self._ended = self._span = None
+        if worked:
+            self._work = None
+        if worked or not self.works:
+            self._excesses = self._slowest = None
 
     @property
     def typical_end(self) -> float:
         """The median of the ends, unix seconds; NaN: nobody has finished it."""
-        return self.base + self._medians()[0]
+        return self.base + self._when()[0]
 
     @property
     def first_end(self) -> float:
         """When the first rank finished it, unix seconds; NaN: nobody has."""
-        return self.base + self._medians()[3]
+        return self.base + self._when()[1]
 
     @property
     def typical_span(self) -> float:
         """The median of what one step took, seconds; an estimate if need be; NaN: not known."""
-        known = self._medians()[1]
-        return self.estimate if math.isnan(known) else known
+        if self._span is None:
+            self._span = _middle(self.spans)
+        return self.estimate if math.isnan(self._span) else self._span
 
     @property
     def typical_work(self) -> float:
         """The median of the work, seconds; NaN: not known."""
-        return self._medians()[2]
+        if self._work is None:
+            self._work = _middle(self.works)
+        return self._work
 
     @property
     def compared(self) -> tuple[Sequence[float], float]:
@@ -132,23 +146,22 @@ class Step:
         """
         if self._excesses is None:
             values, typical = self.compared
-            middles = [typical] * len(values)
             if self.stages:
-                of_stage: dict[int, list[float]] = {}
-                for value, stage in zip(values, self.stages, strict=True):
-                    of_stage.setdefault(stage, []).append(value)
-                of_stages = {stage: _middle(some) for stage, some in of_stage.items()}
-                middles = [of_stages[stage] for stage in self.stages]
-            pairs = zip(values, middles, strict=True)
-            self._excesses = array(
-                "f", [value / middle - 1 if middle > 0 else _NAN for value, middle in pairs]
-            )
+                middles = _middles(values, self.stages)
+                pairs = zip(values, middles, strict=True)
+                found = [value / middle - 1 if middle > 0 else _NAN for value, middle in pairs]
+            elif typical > 0:
+                found = [value / typical - 1 for value in values]
+            else:
+                found = [_NAN] * len(values)
+            self._excesses = array("f", found)
         return self._excesses
 
     def over(self, place: int) -> float:
         """Seconds that a rank took longer than the median rank of its stage; NaN: not known."""
-        value = self.compared[0][place]
-        return value - value / (1 + self.excesses[place])
+        values, typical = self.compared
+        value, times = values[place], 1 + self.excesses[place]
+        return value - value / times if times else -typical
 
     def excess(self, place: int) -> float | None:
         """That of one rank; None: not known."""
@@ -192,6 +205,11 @@ class Steps:
         """A step, if it is kept."""
         return self._steps.get(key)
 
+    def back_from(self, key: Key, count: int) -> list[Step]:
+        """So many steps up to this one, newest first; without those that are not kept."""
+        found = (self._steps.get((key[0], key[1] - back)) for back in range(count))
+        return [step for step in found if step is not None]
+
     def finish(self, rank: int, key: Key, at: float, span: float | None, *, exact: bool, count: int) -> None:
         """A rank finished a step.
 
@@ -210,7 +228,7 @@ class Steps:
             step.spans[place] = span
         elif span is not None:
             step.estimate = span
-        step.touched()
+        step.touched(worked=False)
         self._look_back(step, span or 0.0)
 
     def work(self, rank: int, key: Key, seconds: float) -> None:
@@ -221,7 +239,7 @@ class Steps:
         if not step.works:
             step.works = self._unknown()
         step.works[self.place[rank]] = seconds
-        step.touched()
+        step.touched(ended=False)
         self._look_back(step, 0.0)
 
     def happened(self, at: float) -> None:
@@ -278,6 +296,15 @@ def _known(values: Sequence[float]) -> Sequence[float]:
     total = sum(values)
     # What is not known is NaN, which is not equal to itself; mostly all are known.
     return values if total == total else [value for value in values if value == value]
+
+
+def _middles(values: Sequence[float], stages: Sequence[int]) -> Iterable[float]:
+    """For each place the median of its stage."""
+    of_stage: dict[int, list[float]] = {stage: [] for stage in set(stages)}
+    for value, stage in zip(values, stages, strict=True):
+        of_stage[stage].append(value)
+    middles = {stage: _middle(some) for stage, some in of_stage.items()}
+    return map(middles.__getitem__, stages)
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby, islice, pairwise
 from statistics import median
 
@@ -22,7 +22,7 @@ from cockpit.tui.look.units import number_text, span_text
 from cockpit.tui.pace import map_lines as parts
 from cockpit.tui.pace.map_lines import Frame
 from cockpit.tui.pace.table import COLUMNS, columns_for, heading, seconds
-from cockpit.tui.panes.text_pane import Line, Piece
+from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 
 WIDTHS = (
     0.2,
@@ -123,7 +123,7 @@ SINCE_START = (
 )
 
 
-def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
+def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
         return [Line.of(text, "label") for text in EMPTY]
@@ -144,15 +144,17 @@ def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> list[Line]:
     curves = list(_curves(sight, frame, tall))
     pace = sight.pace
     columns = heat.draw(pace.steps, frame.window, pace.usual(), pace.history.buckets)
-    return [
-        *curves,
-        _heading(sight, frame),
-        *parts.map_lines(
-            sight.pace, found, columns, frame, sight.chosen, sight.now, sight.missing, stalled=sight.stalled
-        ),
-        Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
-        *(Line.of(f" {text}", "label") for text in about_lag),
-    ]
+    drawn = parts.Map(pace, columns, frame, sight.chosen, sight.now, sight.missing, stalled=sight.stalled)
+    # Of a thousand ranks, one or two in twenty have a line on the screen.
+    return LinesLater(
+        [
+            *curves,
+            _heading(sight, frame),
+            *(partial(drawn.line, row, pair) for row, pair in found),
+            Line((Piece(" " * (frame.label + 1)), Piece(parts.axis(frame, sight.now), "time"))),
+            *(Line.of(f" {text}", "label") for text in about_lag),
+        ]
+    )
 
 
 def _about(sight: Sight) -> Sequence[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 
 from rich.cells import cell_len, set_cell_size
 
@@ -76,14 +79,18 @@ def _more(frame: Frame) -> str:
     return "~" if frame.ascii_only else "…"
 
 
-def cells(levels: Iterable[int], frame: Frame) -> Iterator[Piece]:
+def cells(levels: bytes, frame: Frame) -> list[Piece]:
     """The cells of a row."""
-    for level, run in groupby(levels):
-        many = sum(1 for _ in run)
-        if frame.shades:
-            yield Piece(frame.shades[level] * many)
-        else:
-            yield Piece(CELL * many, f"pace-{level}")
+    return [_cell(run, frame.shades) for run in _RUN.findall(levels)]
+
+
+_RUN = re.compile(b"|".join(b"\\x%02x+" % level for level in range(LONGEST + 1)))
+"""Cells of the same level."""
+
+
+@lru_cache(maxsize=4096)
+def _cell(run: bytes, shades: str) -> Piece:
+    return Piece(shades[run[0]] * len(run)) if shades else Piece(CELL * len(run), f"pace-{run[0]}")
 
 
 def _halves(upper: Sequence[int], lower: Sequence[int]) -> Iterator[Piece]:
@@ -106,7 +113,7 @@ def _wall(pace: Pace, frame: Frame) -> int:
     return 0 if last is None else max(0, _column(last.typical_end, frame) + 1)
 
 
-def _through(levels: Sequence[int], start: int, frame: Frame) -> Iterator[Piece]:
+def _through(levels: bytes, start: int, frame: Frame) -> Iterator[Piece]:
     """The cells of a rank for which the others wait: bright where theirs are dark."""
     yield from cells(levels[:start], frame)
     wall = len(levels) - start
@@ -196,60 +203,85 @@ def _time(at: float, window: Window, every: int) -> str:
     return day + clock_text(at, 8 if window.wide * every < 60 else 5)
 
 
-def map_lines(
-    pace: Pace,
-    rows: Sequence[tuple[Row, Pair]],
-    columns: Sequence[bytes],
-    frame: Frame,
-    chosen: int | None,
-    now: float,
-    missing: frozenset[int] = frozenset(),
-    *,
-    stalled: bool = False,
-) -> Iterator[Line]:
-    """A line for each row, or for two.
+class Map:
+    """The lines of the map.
 
-    :param rows: of each line, all that is in it, and the one or two rows that it shows
+    :param columns: the levels of all places, for each column
     :param missing: ranks for which the others wait, while the run stands still
     :param stalled: whether it does
     """
-    place = pace.steps.place
-    excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
-    usual = pace.usual()
-    wall = _wall(pace, frame)
-    for row, pair in rows:
-        paces = {rank: pace.of(rank) for rank in row.ranks}
-        about = told(row, paces, excess, now)
-        hot = stalled and missing.issuperset(row.ranks)
-        levels = [_levels(each.ranks, place, columns) for each in pair]
-        if len(pair) > 1:
-            for each, own in zip(pair, levels, strict=True):
-                if stalled and missing.issuperset(each.ranks):
-                    own[wall:] = [LONGEST] * (len(own) - wall)
-            drawn = _halves(*levels)
-        else:
-            drawn = _through(levels[0], wall, frame) if hot else cells(levels[0], frame)
-        old = about.age is not None and usual is not None and about.age > max(5.0, 6 * usual)
-        yield Line(
+
+    def __init__(
+        self,
+        pace: Pace,
+        columns: Sequence[bytes],
+        frame: Frame,
+        chosen: int | None,
+        now: float,
+        missing: frozenset[int] = frozenset(),
+        *,
+        stalled: bool = False,
+    ) -> None:
+        self._pace, self._frame = pace, frame
+        self._chosen, self._now = chosen, now
+        self._missing, self._stalled = missing, stalled
+        self._excess = {one.rank: one.excess for one in (*pace.slow(), *pace.late())}
+        self._usual = pace.usual()
+        self._wall = _wall(pace, frame)
+        self._levels = Levels(columns)
+
+    def line(self, row: Row, pair: Pair) -> Line:
+        """The line for a row, or for two.
+
+        :param row: all that is in it
+        :param pair: the one or two rows that it shows
+        """
+        about = told(row, {rank: self._pace.of(rank) for rank in row.ranks}, self._excess, self._now)
+        hot = self._stalled and self._missing.issuperset(row.ranks)
+        old = about.age is not None and self._usual is not None and about.age > max(5.0, 6 * self._usual)
+        waits = _role(row, self._missing) if self._stalled else ""
+        frame = self._frame
+        return Line(
             (
-                *labelled(row, chosen, frame.label, frame, hot=hot),
+                *labelled(row, self._chosen, frame.label, frame, hot=hot),
                 Piece(" "),
-                *drawn,
-                *table(
-                    about, frame.columns, stalled=old and hot, waits=_role(row, missing) if stalled else ""
-                ),
+                *self._cells(pair, hot=hot),
+                *table(about, frame.columns, stalled=old and hot, waits=waits),
             )
         )
 
+    def _cells(self, pair: Pair, *, hot: bool) -> Iterable[Piece]:
+        place = self._pace.steps.place
+        levels = [self._levels([place[rank] for rank in row.ranks if rank in place]) for row in pair]
+        if len(pair) == 1:
+            return _through(levels[0], self._wall, self._frame) if hot else cells(levels[0], self._frame)
+        for at, row in enumerate(pair):
+            if self._stalled and self._missing.issuperset(row.ranks):
+                levels[at] = levels[at][: self._wall].ljust(len(levels[at]), bytes([LONGEST]))
+        return _halves(*levels)
 
-def _levels(ranks: Sequence[int], place: Mapping[int, int], columns: Sequence[bytes]) -> list[int]:
-    """In each column the highest level of these ranks."""
-    places = [place[rank] for rank in ranks if rank in place]
-    if not places:
-        return [NO_STEP] * len(columns)
-    # Most columns are alike.
-    highest = {column: max(map(column.__getitem__, places)) for column in set(columns)}
-    return [highest[column] for column in columns]
+
+class Levels:
+    """The highest level of ranks in each column.
+
+    :param columns: the levels of all places
+    """
+
+    def __init__(self, columns: Sequence[bytes]) -> None:
+        self._columns = columns
+        self._distinct = set(columns)  # most are alike
+        self._together = b"".join(columns)
+        self._places = len(columns[0]) if columns else 1
+
+    def __call__(self, places: Sequence[int]) -> bytes:
+        """One byte for each column."""
+        if len(places) == 1:
+            return self._together[places[0] :: self._places]
+        if not places:
+            return bytes([NO_STEP]) * len(self._columns)
+        of_these = itemgetter(*places)
+        highest = {column: max(of_these(column)) for column in self._distinct}
+        return bytes([highest[column] for column in self._columns])
 
 
 def _role(row: Row, missing: frozenset[int]) -> str:

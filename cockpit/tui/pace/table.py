@@ -50,17 +50,17 @@ class Told:
 
 def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], now: float) -> Told:
     """Of the ranks of a row, the worst in each respect."""
-    known = [paces[rank] for rank in row.ranks if paces[rank].step is not None]
+    known = [pace for rank in row.ranks if (pace := paces[rank]).step is not None]
     works = [pace.work if pace.work is not None else pace.span for pace in known]
     return Told(
-        min((pace.step for pace in known if pace.step is not None), default=None),
-        max((now - pace.at for pace in known if pace.at is not None), default=None),
-        max((pace.behind_s for pace in known if pace.behind_s is not None), default=None),
-        max((pace.behind for pace in known), default=0),
-        max((work for work in works if work is not None), default=None),
+        min([pace.step for pace in known if pace.step is not None], default=None),
+        max([now - pace.at for pace in known if pace.at is not None], default=None),
+        max([pace.behind_s for pace in known if pace.behind_s is not None], default=None),
+        max([pace.behind for pace in known], default=0),
+        max([work for work in works if work is not None], default=None),
         any(pace.estimated for pace in known),
-        max((excess[rank] for rank in row.ranks if rank in excess), default=None),
-        max((max(0.0, pace.lag) for pace in known if pace.lag is not None), default=None),
+        max([excess[rank] for rank in row.ranks if rank in excess], default=None),
+        max([max(0.0, pace.lag) for pace in known if pace.lag is not None], default=None),
     )
 
 

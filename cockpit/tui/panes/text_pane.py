@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple, overload
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
@@ -69,6 +69,38 @@ class Line(NamedTuple):
     def text(self) -> str:
         """All of it, without meaning."""
         return "".join(piece.text for piece in self.pieces)
+
+
+class LinesLater(Sequence[Line]):
+    """Lines, some of which are made when they are first looked at: of many, few are on the screen.
+
+    :param lines: each, or what makes it
+    """
+
+    def __init__(self, lines: Iterable[Line | Callable[[], Line]]) -> None:
+        self._lines = list(lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @overload
+    def __getitem__(self, at: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Line]: ...
+
+    def __getitem__(self, at: int | slice) -> Line | Sequence[Line]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        line = self._lines[at]
+        if not isinstance(line, Line):
+            line = self._lines[at] = line()
+        return line
 
 
 def fold(text: str, columns: int) -> list[str]:
@@ -155,17 +187,17 @@ class TextPane(MovingPane):
         """The lines for a pane of this many columns."""
 
     def rebuild(self) -> None:
-        """Build the lines again; nothing is drawn if they are the same."""
+        """Build the lines again; nothing is drawn if those on the screen are the same."""
         width = self.scrollable_size.width
         if width <= 0:
             return
-        lines = self.build(width)
-        if lines == self.lines:
-            return
-        taller = len(lines) != len(self.lines)
+        lines, before = self.build(width), self.lines
         self.lines = lines
-        if taller:
+        seen = slice(self.scroll_offset.y, self.scroll_offset.y + self.size.height)
+        if len(lines) != len(before):
             self.virtual_size = Size(width, len(lines))
+        elif list(lines[seen]) == list(before[seen]):
+            return
         self.refresh()
 
     def copy_text(self) -> str:
