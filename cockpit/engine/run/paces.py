@@ -136,10 +136,13 @@ class PaceBook:
             for step in fact.steps:
                 self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
+            at = our_time(model, event)
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
                     self._stepped(rank, sample.progress, node.offset_s)
-            self._keep(our_time(model, event))
+                elif rank in node.ranks:
+                    self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
+            self._keep(at)
 
     def _stepped(self, rank: int, progress: Progress, offset_s: float) -> None:
         self._counts(rank, progress.source)

@@ -1,0 +1,57 @@
+"""How many collectives each rank has entered, when the last one, and how many it is behind the others."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from cockpit.base.recorder.trace import Group
+from cockpit.core.recorder.look import Look
+from cockpit.core.recorder.work import CLOCKS_US
+
+REACH = 1000
+"""A number further ahead of the median rank's is no front, or one node could put all others far behind."""
+
+
+class Count(NamedTuple):
+    """What a rank has entered.
+
+    :param collectives: how many so far, in all groups that its recorder has
+    :param last_us: when the last one, unix microseconds on our clock
+    :param behind: how many others of its groups had entered, and it had not, as its recorder was looked at
+    """
+
+    collectives: int
+    last_us: int
+    behind: int
+
+
+def counts(look: Look) -> dict[int, Count]:
+    """What each rank has entered that has entered anything.
+
+    Recorders are asked one after the other while training goes on: whoever is asked later has entered more.
+    Each rank is therefore compared with what others had entered by the time it was asked.
+    """
+    tops: dict[Group, dict[int, int]] = {}
+    begun: dict[Group, list[tuple[int, int]]] = {}
+    lasts: dict[int, int] = {}
+    for one in look.collectives:
+        top = tops.setdefault(one.group, {})
+        begun.setdefault(one.group, []).append((min(one.arrivals.values()), one.number))
+        for rank, at in one.arrivals.items():
+            top[rank] = max(top.get(rank, 0), one.number)
+            lasts[rank] = max(lasts.get(rank, 0), at)
+    entered, behind = dict.fromkeys(lasts, 0), dict.fromkeys(lasts, 0)
+    for group, top in tops.items():
+        numbers = sorted(top.values())
+        limit = numbers[(len(numbers) - 1) // 2] + REACH
+        # They are in the order of their first arrivals.
+        known = [(at, number) for at, number in begun[group] if number <= limit]
+        times = [at for at, _ in known]
+        fronts = list(accumulate((number for _, number in known), max))
+        for rank, own in top.items():
+            entered[rank] += own
+            place = bisect_right(times, look.taken_us.get(rank, 0) - CLOCKS_US)
+            behind[rank] += max(0, fronts[place - 1] - own) if place else 0
+    return {rank: Count(entered[rank], at, behind[rank]) for rank, at in lasts.items()}
