@@ -71,7 +71,7 @@ class Signs:
         self._now = -math.inf
 
     def forget(self, rank: int) -> None:
-        """It runs as a new process."""
+        """It has ended, or runs as a new process."""
         self._ran.pop(rank, None)
         self._entered.pop(rank, None)
 
@@ -91,15 +91,16 @@ class Signs:
             before.counters, before.at, before.least = counters, at, False
         before.seen_at = at
 
-    def entered(self, rank: int, count: Count, seen_at: float) -> None:
+    def entered(self, rank: int, count: Count, now: float) -> None:
         """What its recorder had.
 
-        :param seen_at: when it was looked at
+        :param now: when that is known
         """
         if rank not in self._ranks:
             return
-        self._now = max(self._now, seen_at)
-        # Its node's clock may be wrong, or said to be.
+        self._now = max(self._now, now)
+        # Its node may say any time.
+        seen_at = min(max(count.taken_us / 1e6, 0.0), now)
         at = min(max(count.last_us / 1e6, 0.0), seen_at)
         behind = max(0, count.behind)
         self._entered[rank] = Sign(RECORDER, at, seen_at, collectives=count.collectives, behind=behind)

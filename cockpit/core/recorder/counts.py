@@ -20,11 +20,13 @@ class Count(NamedTuple):
     :param collectives: how many so far, in all groups that its recorder has
     :param last_us: when the last one, unix microseconds on our clock
     :param behind: how many others of its groups had entered, and it had not, as its recorder was looked at
+    :param taken_us: when it was
     """
 
     collectives: int
     last_us: int
     behind: int
+    taken_us: int
 
 
 def counts(look: Look) -> dict[int, Count]:
@@ -54,4 +56,6 @@ def counts(look: Look) -> dict[int, Count]:
             entered[rank] += own
             place = bisect_right(times, look.taken_us.get(rank, 0) - CLOCKS_US)
             behind[rank] += max(0, fronts[place - 1] - own) if place else 0
-    return {rank: Count(entered[rank], at, behind[rank]) for rank, at in lasts.items()}
+    return {
+        rank: Count(entered[rank], at, behind[rank], look.taken_us.get(rank, 0)) for rank, at in lasts.items()
+    }

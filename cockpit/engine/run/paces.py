@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from cockpit.base.events import Progress, RankStarted, RankSteps, Sample
+from cockpit.base.events import Progress, RankExited, RankGone, RankLost, RankStarted, RankSteps, Sample
 from cockpit.base.gate import Malformed
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, past, past_of, recall
@@ -130,6 +130,8 @@ class PaceBook:
             return
         if isinstance(fact, RankStarted) and fact.rank in node.ranks:
             self.pace.restarted(fact.rank, fact.attempt)
+        elif isinstance(fact, RankExited | RankLost | RankGone) and fact.rank in node.ranks:
+            self.pace.signs.forget(fact.rank)
         elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
             # What no sample has told of: the rank had ended before the next one.
             self._counts(fact.rank, fact.source)

@@ -25,6 +25,16 @@ def behind_text(sign: Sign) -> str:
     return f"~{sign.behind:,} collective{'s' if sign.behind > 1 else ''}" if sign.behind else ""
 
 
+def about(sign: Sign, now: float) -> str:
+    """When the last sign of one rank was: ``~<2 s since its main thread last ran``."""
+    if sign.source == RECORDER:
+        had = f"as its flight recorder had it at {clock_text(sign.seen_at, 8)}"
+        return f"{age_text(sign, now)} since its last collective, {had}"
+    if sign.least:
+        return f"its main thread has not run for {age_text(sign, now)}"
+    return f"{age_text(sign, now)} since its main thread last ran"
+
+
 def sentences(signs: Mapping[int, Sign], age: str) -> Iterator[str]:
     """What the ages of ranks without steps are, a sentence for each source.
 
