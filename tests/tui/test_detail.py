@@ -385,7 +385,7 @@ def test_hostile_fields_break_nothing(value: Any) -> None:
     entry = NodeEntry("gpu02", "/d", [2, 3], "ssh", HOSTILE, facts)
     gpus = [dict.fromkeys(gpu(0), value), value, gpu(1)]
     fields = dict.fromkeys(("load", "memory_bytes", "memory_total_bytes", "disk_free_bytes"), value)
-    ranks = {"3": dict.fromkeys(("cpu_percent", "rss_bytes", "threads", "children"), value)}
+    ranks = {"3": dict.fromkeys(("cpu_percent", "rss_bytes", "threads", "children", "main_cpu_s", "main_switches"), value)}
     told: list[tuple[str, dict[str, Any]]] = [
         ("sample", {"sample": fields, "ranks": ranks, "gpus": gpus}),
         ("note", {"text": value}),
