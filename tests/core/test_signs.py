@@ -14,7 +14,7 @@ from cockpit.base.events import RankSample
 from cockpit.base.gate import Malformed, read
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.signs import CPU, FRESH_S, RECORDER, Signs, differing
-from cockpit.core.recorder.counts import REACH, Count, counts
+from cockpit.core.recorder.counts import Count, counts
 from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
 from tests.core.test_recorder import PAIR, SECOND, WORLD, calls
@@ -181,14 +181,29 @@ def world(tops: list[int], *, taken: int = 2000 * SECOND) -> dict[int, Recorded]
     }
 
 
-@pytest.mark.parametrize("lie", [100 + REACH + 1, 1 << 40, 1 << 62])
-def test_a_number_that_cannot_be_puts_nobody_behind(lie: int) -> None:
-    told = world([100, 100, 98, 100])
-    other = calls(WORLD._replace(backend="odd"), 77)
-    told[3] = entered(*calls(WORLD, 99, 100, lie), *other, taken=2000 * SECOND)
-    found = counts(look(told, Memberships(4)))
-    assert [found[number].behind for number in range(3)] == [0, 0, 2]
-    assert found[3].behind == 0
+@pytest.mark.parametrize("lie", [101, 150, 1 << 40, 1 << 62])
+def test_a_node_that_says_its_ranks_are_ahead_puts_nobody_behind(lie: int) -> None:
+    told = world([100, 100, 98, 100, 100, 100, 100])
+    for number in (3, 4, 5):
+        other = calls(WORLD._replace(backend="odd"), 77)
+        told[number] = entered(*calls(WORLD, 99, 100, lie), *other, taken=2000 * SECOND)
+    found = counts(look(told, Memberships(7)))
+    assert [found[number].behind for number in range(7)] == [0, 0, 2, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("tops", "behind"),
+    [
+        ([50, 47], [0, 3]),
+        ([50, 50, 47, 47], [0, 0, 3, 3]),
+        ([50, 50, 50, 1], [0, 0, 0, 49]),
+        ([47, 47, 47, 50], [0, 0, 0, 0]),
+        ([50, 48, 46, 44, 42], [0, 0, 0, 2, 4]),
+    ],
+)
+def test_a_rank_is_behind_what_most_others_have_entered(tops: list[int], behind: list[int]) -> None:
+    found = counts(look(world(tops), Memberships(len(tops))))
+    assert [found[number].behind for number in range(len(tops))] == behind
 
 
 def test_a_group_of_which_a_rank_has_nothing_does_not_count() -> None:

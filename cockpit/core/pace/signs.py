@@ -29,7 +29,7 @@ class Sign:
     :param seen_at: when that was the last one, likewise: a recorder is looked at once a minute
     :param least: it has not come to a sign since we look, which is since ``at``
     :param collectives: how many it has entered so far, in all its groups; None: not known
-    :param behind: so many had others of its groups entered before it
+    :param behind: so many had most others of its groups entered before it
     """
 
     source: str
@@ -58,8 +58,8 @@ class _Ran:
 class Signs:
     """What is known of each rank beside its steps. Times are unix seconds on our clock.
 
-    A rank's signs are made of nothing but what its own node says of it, but for :attr:`Sign.behind`, which
-    is bounded (:mod:`cockpit.core.recorder.counts`).
+    A rank's signs are made of what its own node says of it, but for :attr:`Sign.behind`, which takes most
+    ranks of a group (:mod:`cockpit.core.recorder.counts`).
 
     :param ranks: of the run; others are ignored
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -10,16 +11,13 @@ from cockpit.base.recorder.trace import Group
 from cockpit.core.recorder.look import Look
 from cockpit.core.recorder.work import CLOCKS_US
 
-REACH = 1000
-"""A number further ahead of the median rank's is no front, or one node could put all others far behind."""
-
 
 class Count(NamedTuple):
     """What a rank has entered.
 
     :param collectives: how many so far, in all groups that its recorder has
     :param last_us: when the last one, unix microseconds on our clock
-    :param behind: how many others of its groups had entered, and it had not, as its recorder was looked at
+    :param behind: how many most others of its groups had entered, and it had not, when its recorder was seen
     :param taken_us: when it was
     """
 
@@ -33,23 +31,20 @@ def counts(look: Look) -> dict[int, Count]:
     """What each rank has entered that has entered anything.
 
     Recorders are asked one after the other while training goes on: whoever is asked later has entered more.
-    Each rank is therefore compared with what others had entered by the time it was asked.
+    Each rank is therefore compared with what others had entered by the time it was asked; and with what most
+    of them had, so that no node puts the ranks of others behind by what it says of its own.
     """
     tops: dict[Group, dict[int, int]] = {}
-    begun: dict[Group, list[tuple[int, int]]] = {}
     lasts: dict[int, int] = {}
     for one in look.collectives:
         top = tops.setdefault(one.group, {})
-        begun.setdefault(one.group, []).append((min(one.arrivals.values()), one.number))
         for rank, at in one.arrivals.items():
             top[rank] = max(top.get(rank, 0), one.number)
             lasts[rank] = max(lasts.get(rank, 0), at)
+    begun = _begun(look, {group: len(top) for group, top in tops.items()})
     entered, behind = dict.fromkeys(lasts, 0), dict.fromkeys(lasts, 0)
     for group, top in tops.items():
-        numbers = sorted(top.values())
-        limit = numbers[(len(numbers) - 1) // 2] + REACH
-        # They are in the order of their first arrivals.
-        known = [(at, number) for at, number in begun[group] if number <= limit]
+        known = sorted(begun.get(group, ()))
         times = [at for at, _ in known]
         fronts = list(accumulate((number for _, number in known), max))
         for rank, own in top.items():
@@ -59,3 +54,17 @@ def counts(look: Look) -> dict[int, Count]:
     return {
         rank: Count(entered[rank], at, behind[rank], look.taken_us.get(rank, 0)) for rank, at in lasts.items()
     }
+
+
+def _begun(look: Look, sizes: Mapping[Group, int]) -> dict[Group, list[tuple[int, int]]]:
+    """When most others of a rank that has not entered them had entered collectives, and their numbers.
+
+    :param sizes: how many ranks have entered anything of a group
+    """
+    found: dict[Group, list[tuple[int, int]]] = {}
+    for one in look.collectives:
+        most = (sizes[one.group] - 1) // 2 + 1
+        if len(one.arrivals) >= most:
+            at = sorted(one.arrivals.values())[most - 1]
+            found.setdefault(one.group, []).append((at, one.number))
+    return found
