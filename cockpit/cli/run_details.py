@@ -158,8 +158,8 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
     model = folder.model()
     book = PaceBook(folder, writer=False)
     state = ""
-    pool = pools.of(folder.manifest)
     if not model.over:
+        pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
             state, _ = await start_state(folder, pool, connect=connect)
             if connect and not state:
@@ -173,6 +173,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
         say(str(error))  # the rest is as true without it
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):
+        pool = pools.of(folder.manifest)
         async with telling(lambda: pool.roll, failures=False):
             await glance(RunParty(folder.manifest, model, pool.lend), book.pace)
     return model, state or state_text(model), book.pace

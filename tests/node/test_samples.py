@@ -135,6 +135,14 @@ def test_a_rank_that_notes_steps_needs_no_other_sign(tmp_path: Path, monkeypatch
     assert "main_cpu_s" not in rank
 
 
+def test_ranks_of_jobs_that_others_started_have_main_threads_too(tmp_path: Path) -> None:
+    sampler = samples._Sampler(str(tmp_path), {3: (os.getpid(), procfs.ticks(os.getpid()))})
+    rank = sampler.sample()["ranks"]["3"]
+    assert rank["progress"] is None
+    assert rank["main_cpu_s"] > 0
+    assert rank["main_switches"] > 0
+
+
 def test_another_process_with_its_pid_is_not_the_rank(tmp_path: Path) -> None:
     folders.make(tmp_path, [0])
     (tmp_path / "rank-0.start.json").write_text(folders.start(0, os.getpid(), ticks=1))
