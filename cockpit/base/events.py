@@ -315,6 +315,10 @@ class RankSample:
     progress: Optional[Progress] = maybe(Of(Progress))
     held_bytes: Optional[int] = maybe(SIZE)
     """What it and all that it has started hold, without files; not in each sample."""
+    main_cpu_s: Optional[float] = maybe(Number(0, 1 << 36))
+    """CPU time of its main thread, since it began; only of a rank without ``progress``, as is the next."""
+    main_switches: Optional[int] = maybe(COUNT)
+    """How often that thread was given a processor."""
 
 
 @dataclass(frozen=True)

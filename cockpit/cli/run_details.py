@@ -17,6 +17,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed, run_step
+from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import mask_text
 from cockpit.core.run.failure import job_ended
@@ -32,7 +33,10 @@ from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
 from cockpit.engine.run.paces import PaceBook, estimate, said_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
+from cockpit.engine.stacks.parties import RunParty
+from cockpit.engine.works import glance, untold
 from cockpit.errors import CockpitError, Exit
+from cockpit.tui.look.progress import age_text, behind_text, sentences
 from cockpit.tui.look.units import span_text
 
 EVIDENCE = 3
@@ -73,6 +77,9 @@ def show(
     table(
         [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), apart.get(rank.rank), at)) for rank in ranks)]
     )
+    for text in sentences(_signs(model, pace), "AGE"):
+        out()
+        out(text)
     further = _said(folder, model, pace)
     if further is not None:
         out()
@@ -108,6 +115,16 @@ def show(
             out()
             out(f"{node.name}: {note}")
     return Exit.OK
+
+
+def _signs(model: RunModel, pace: Pace) -> dict[int, Sign]:
+    """The signs of progress of ranks that live, where their steps are not known."""
+    found = {rank.rank: _sign(rank, pace.of(rank.rank)) for rank in model.ranks.values()}
+    return {rank: sign for rank, sign in sorted(found.items()) if sign is not None}
+
+
+def _sign(rank: Rank, pace: RankPace) -> Sign | None:
+    return pace.sign if rank.state in LIVE else None
 
 
 def _said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
@@ -155,6 +172,10 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
     except CockpitError as error:
         say(str(error))  # the rest is as true without it
     estimate(folder, model, book.pace)
+    if connect and untold(model, book.pace):
+        pool = pools.of(folder.manifest)
+        async with telling(lambda: pool.roll, failures=False):
+            await glance(RunParty(folder.manifest, model, pool.lend), book.pace)
     return model, state or state_text(model), book.pace
 
 
@@ -181,9 +202,10 @@ def _gpu(gpu: GpuSample) -> str:
 
 
 def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[str, ...]:
-    """How far a rank is; ``~``: as its log says, or as the median rank did."""
+    """How far a rank is; ``~``: as its log says, as the median rank did, or by a sign of progress."""
     if pace.step is None or pace.at is None:
-        return ("",) * 6
+        sign = _sign(rank, pace)
+        return ("",) * 6 if sign is None else ("", age_text(sign, at), behind_text(sign), "", "", "")
     about = "" if _source(rank, pace) in SOURCES else "~"
     age = about + span_text(max(0.0, at - pace.at)) if rank.state in LIVE else ""
     known = "~" if pace.estimated else ""
@@ -279,6 +301,25 @@ def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
         "step_s": pace.span,
         "work_s": pace.work,
         "enqueue_lag_s": pace.lag,
+        "progress": _progress_json(rank, pace, source, at),
+    }
+
+
+def _progress_json(rank: Rank, pace: RankPace, source: str | None, at: float) -> dict[str, Any]:
+    """The best that is known of a rank's progress; ``age_s``: since its last step, or a sign of progress."""
+    sign = _sign(rank, pace)
+    if sign is None:
+        age = None if pace.at is None else max(0.0, at - pace.at)
+        told: dict[str, Any] = {"source": source, "age_s": age, "as_of": None if source is None else at}
+        return told | {"at_least": False, "collectives": None, "behind_collectives": None}
+    known = sign.collectives is not None
+    return {
+        "source": sign.source,
+        "age_s": sign.age_s(at),
+        "as_of": sign.seen_at if sign.source == RECORDER else at,
+        "at_least": sign.least,
+        "collectives": sign.collectives,
+        "behind_collectives": sign.behind if known else None,
     }
 
 

@@ -1,15 +1,24 @@
-"""How much of each step was work, from torch's flight recorders: looked at now and then, never followed."""
+"""What torch's flight recorders say of pace: looked at now and then, never followed.
+
+How much of each step was work; and, of ranks whose steps nobody tells, which collective was their last.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
+from cockpit.core.recorder.counts import Count, counts
 from cockpit.core.recorder.look import Look
 from cockpit.core.recorder.work import Step, Work, parts, work
+from cockpit.core.run.probes import has_recorder
+from cockpit.core.run.states import Run
 from cockpit.engine.recorder import Recorders
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
@@ -24,6 +33,12 @@ EVERY_S = 60.0
 OVERLAP_S = 10.0
 """Seconds that a look goes back beyond the one before."""
 
+GLANCE_S = 10.0
+"""Seconds that a person waits for recorders, at most."""
+
+GLANCE_ROWS = 400
+"""Calls of each rank that are looked at then."""
+
 
 def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = EVERY_S) -> None:
     """Look at a run's recorders for as long as its session is open, unless another cockpit does.
@@ -33,40 +48,76 @@ def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = 
     """
     if session.writer and not session.manifest.foreign:
         party = RunParty(session.manifest, session.model, session.pool.at_hand)
-        works = Works(party, session.pace, first_s=first_s, every_s=every_s)
+        works = Works(party, session.pace, session.model, first_s=first_s, every_s=every_s)
         session.accompany(works.watch(), "work")
 
 
-class Works:
-    """Looks at the recorders of a run's ranks, and tells the pace who worked how long.
+def untold(run: Run, pace: Pace) -> bool:
+    """Whether nothing but its recorder tells how far some rank is."""
+    return any(has_recorder(rank) and pace.of(rank.rank).step is None for rank in run.ranks.values())
 
+
+async def glance(party: Party, pace: Pace) -> None:
+    """Look at recorders once for the signs of progress in them; what does not answer soon tells nothing."""
+    with suppress(asyncio.TimeoutError):
+        asked = Recorders(party).look(time.time() - OVERLAP_S, GLANCE_ROWS)
+        heard = await asyncio.wait_for(asked, GLANCE_S)
+        _note(pace, await asyncio.to_thread(counts, heard.look))
+
+
+def _note(pace: Pace, found: Mapping[int, Count]) -> None:
+    at = time.time()
+    for rank, count in found.items():
+        pace.signs.entered(rank, count, at)
+
+
+class Works:
+    """Looks at the recorders of a run's ranks, and tells the pace what they say.
+
+    :param run: its ranks with their probes; None: recorders are looked at for work only
     :param first_s: seconds after the first steps until the first look
     :param every_s: seconds between two looks
     """
 
     def __init__(
-        self, party: Party, pace: Pace, *, first_s: float = FIRST_S, every_s: float = EVERY_S
+        self,
+        party: Party,
+        pace: Pace,
+        run: Run | None = None,
+        *,
+        first_s: float = FIRST_S,
+        every_s: float = EVERY_S,
     ) -> None:
         self._pace = pace
+        self._run = run
         self._recorders = Recorders(party)
         self._first_s = first_s
         self._every_s = every_s
 
     async def watch(self) -> None:
-        """Look now and then, once ranks note their steps; cancel it to end it."""
+        """Look now and then, once ranks note steps or have a recorder alone; cancel it to end it."""
+        looked = -math.inf
         while True:
             wait = self._first_s
             if self._pace.exact:
                 await self.look()
                 wait = self._every_s
+            elif time.monotonic() - looked >= self._every_s and self._untold():
+                await self.look()
+                # Once they do note steps, the first look at their work does not wait for so long.
+                looked = time.monotonic()
             await asyncio.sleep(wait)
+
+    def _untold(self) -> bool:
+        return self._run is not None and untold(self._run, self._pace)
 
     async def look(self) -> None:
         """Look once."""
         since = time.time() - self._every_s - OVERLAP_S
         heard = await self._recorders.look(since)
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
-        found, stages = await asyncio.to_thread(_worked, heard.look, steps)
+        found, stages, entered = await asyncio.to_thread(_worked, heard.look, steps)
+        _note(self._pace, entered)
         self._pace.steps.staged(stages)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
@@ -88,6 +139,6 @@ class Works:
         ]
 
 
-def _worked(look: Look, steps: dict[int, list[Step]]) -> tuple[list[Work], dict[int, int]]:
+def _worked(look: Look, steps: dict[int, list[Step]]) -> tuple[list[Work], dict[int, int], dict[int, Count]]:
     stages = parts(one for one in look.collectives if one.members.bit_count() > 1)
-    return work(look, steps, stages=stages), stages
+    return work(look, steps, stages=stages), stages, counts(look)

@@ -14,6 +14,7 @@ from cockpit.base.events import (
     NodeSample,
     Planned,
     Progress,
+    RankExited,
     RankProbe,
     RankSample,
     RankStarted,
@@ -23,6 +24,7 @@ from cockpit.base.events import (
 from cockpit.cli import run_details
 from cockpit.cli.verbs import ps
 from cockpit.core.pace.pace import Pace
+from cockpit.core.recorder.counts import Count
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
@@ -153,3 +155,57 @@ def test_what_the_probe_of_a_rank_tells(capsys: pytest.CaptureFixture[str]) -> N
     header, row = capsys.readouterr().out.splitlines()[-2:]
     assert header.index("STEP ") == row.index("1,200")
     assert header.index("STEP TIME") == row.index("1.5 s")
+
+
+def test_ranks_whose_steps_nobody_tells(capsys: pytest.CaptureFixture[str]) -> None:
+    """Recorders come before main threads; of a rank that has ended there is no sign."""
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1, 2, 3)}))])
+    for rank in range(4):
+        run.apply(Event(1.0, "gpu1", RankStarted(rank, pid=7 + rank)))
+    run.apply(Event(2.0, "gpu1", RankExited(3, code=0)))
+    pace, now = Pace(range(4)), time.time()
+    for rank, used in ((0, 9.0), (2, 5.0), (3, 9.0)):
+        pace.signs.ran(rank, 5.0, 7, now - 60)
+        pace.signs.ran(rank, used, 7, now)
+    pace.signs.entered(1, Count(1204, round(1e6 * (now - 42.2)), 3, round(1e6 * now)), now)
+    folder = RunFolder.find("otter")
+    run_details.show(folder, run, "running", pace, [], as_json=True)
+    told = [rank["progress"] for rank in json.loads(capsys.readouterr().out)["ranks"]]
+    assert [one["source"] for one in told] == ["cpu", "recorder", "cpu", None]
+    assert [one["at_least"] for one in told] == [False, False, True, False]
+    assert (told[1]["collectives"], told[1]["behind_collectives"]) == (1204, 3)
+    assert told[1]["age_s"] == pytest.approx(42.2, abs=1e-3)
+    assert told[2]["age_s"] >= 60
+    assert (told[3]["age_s"], told[0]["collectives"], told[0]["behind_collectives"]) == (None, None, None)
+    run_details.show(folder, run, "running", pace, [], as_json=False)
+    text = capsys.readouterr().out
+    (header, *rows) = [line for line in text.splitlines() if line.startswith(("RANK", "0", "1", "2", "3"))]
+    ages = [row[header.index("AGE") : header.index("BEHIND")].strip() for row in rows]
+    assert ages[1] == "~42 s"
+    assert ages[2].startswith("~>1 min")
+    assert (ages[0], ages[3]) == ("~<2 s", "")
+    behind = [row[header.index("BEHIND") : header.index("STEP TIME")].strip() for row in rows]
+    assert behind == ["", "~3 collectives", "", ""]
+    clock = time.strftime("%H:%M:%S", time.localtime(now))
+    (first, second) = [line for line in text.splitlines() if line.startswith("no step is known of")]
+    last = "AGE is since its last collective, as its flight recorder had it at"
+    assert first == f"no step is known of rank 1: {last} {clock}"
+    assert second.startswith(
+        "no step is known of ranks 0,2: AGE is since their main threads last ran; > means"
+    )
+
+
+def test_where_the_progress_of_a_rank_is_known_from(capsys: pytest.CaptureFixture[str]) -> None:
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    sample = RankSample(progress=Progress("deepspeed", 12, 0.25, 1.5))
+    run.apply(Event(3.0, "gpu1", Sample(NodeSample(), {0: sample})))
+    pace, now = Pace((0, 1)), time.time()
+    pace.stepped(0, 12, now - 5)
+    pace.stepped(1, 12, now - 5, exact=False)
+    run_details.show(RunFolder.find("otter"), run, "running", pace, [], as_json=True)
+    told = [rank["progress"] for rank in json.loads(capsys.readouterr().out)["ranks"]]
+    assert [one["source"] for one in told] == ["deepspeed", "log"]
+    assert all(one["age_s"] >= 5 for one in told)
+    assert all(one["collectives"] is one["behind_collectives"] is None for one in told)

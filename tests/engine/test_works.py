@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from cockpit.base.events import Planned, RankProbe, RankStarted
+from cockpit.base.recorder.trace import DONE, Call, Entry, Group, Trace, lows
 from cockpit.core.pace.pace import Pace
-from cockpit.core.recorder.look import look
+from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.run.events import Event
+from cockpit.core.run.model import RunModel
 from cockpit.engine.recorder import Heard
 from cockpit.engine.works import Works
 from tests.recorder.training import Training
+from tests.waiting import soon
 
 
 class Told:
@@ -62,3 +67,93 @@ def test_one_rank_that_says_nccl_does_not_hide_who_is_slow() -> None:
     works._recorders = told  # type: ignore[assignment]
     asyncio.run(works.look())
     assert not told.pace.lags
+
+
+class Asked:
+    """Recorders of four ranks, the last of which misses two collectives; counts looks at them."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def look(self, since: float) -> Heard:
+        self.looks += 1
+        now = round(time.time() * 1e6)
+        call = Call(Group("gloo", "0", "default_pg"), "all_reduce", "8", 8, 8, "Float", -1)
+        tops = {0: 9, 1: 9, 2: 9, 3: 7}
+        entries = {
+            rank: tuple(Entry(call, number, now - 10_000_000 + number, DONE) for number in range(1, top + 1))
+            for rank, top in tops.items()
+        }
+        recorded = {
+            rank: Recorded(now, (Trace("test", "2.10", rows, 0, True, lows(rows)),))
+            for rank, rows in entries.items()
+        }
+        return Heard(look(recorded, Memberships(4)), {}, True)
+
+
+def running(*probes: RankProbe) -> RunModel:
+    """A run of four ranks, some of which have a probe."""
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1, 2, 3)}))])
+    for rank in range(4):
+        run.apply(Event(1.0, "gpu1", RankStarted(rank, pid=7 + rank)))
+    for probe in probes:
+        run.apply(Event(2.0, "gpu1", probe))
+    return run
+
+
+class Thought(Pace):
+    """Counts how often it was asked whether ranks note steps: once each time that a look is thought about."""
+
+    times = 0
+
+    @property
+    def exact(self) -> bool:
+        self.times += 1
+        return super().exact
+
+
+def watched(pace: Thought, run: RunModel, *, every_s: float = 0.0) -> int:
+    """How often recorders are looked at until that was thought about ten times."""
+    party: Any = SimpleNamespace()
+    works, asked = Works(party, pace, run, first_s=0.0, every_s=every_s), Asked()
+    works._recorders = asked  # type: ignore[assignment]
+
+    async def watch() -> None:
+        task = asyncio.ensure_future(works.watch())
+        await soon(lambda: pace.times >= 10, "ten times")
+        task.cancel()
+
+    asyncio.run(watch())
+    return asked.looks
+
+
+SERVES = RankProbe(3, 10, "2.13.0", handlers=("ping", "fr_trace_json"))
+
+
+def test_recorders_are_looked_at_where_nothing_else_tells() -> None:
+    pace = Thought(range(4))
+    assert watched(pace, running(SERVES)) >= 9
+    signs = [pace.of(rank).sign for rank in range(4)]
+    assert [sign and (sign.source, sign.collectives, sign.behind) for sign in signs] == [
+        *[("recorder", 9, 0)] * 3,
+        ("recorder", 7, 2),
+    ]
+    assert watched(Thought(range(4)), running(SERVES), every_s=1000.0) == 1
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        None,
+        RankProbe(3, 10, handlers=("ping",)),
+        RankProbe(3, 10, server="no", handlers=("fr_trace_json",)),
+    ],
+)
+def test_nobody_is_asked_who_has_no_recorder(probe: RankProbe | None) -> None:
+    assert watched(Thought(range(4)), running(*[probe] if probe else [])) == 0
+
+
+def test_ranks_whose_logs_tell_their_steps_are_not_asked() -> None:
+    pace = Thought(range(4))
+    pace.stepped(3, 5, time.time(), exact=False)
+    assert watched(pace, running(SERVES)) == 0

@@ -15,6 +15,8 @@ import pytest
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.measure import samples
+from cockpit.node.measure.main_thread import main_thread
+from cockpit.node.measure.progress import Rings
 from tests.node import folders
 from tests.waiting import until
 
@@ -72,6 +74,73 @@ def test_what_a_rank_uses(tmp_path: Path) -> None:
         assert node["memory_total_bytes"] == memory.total
         assert node["memory_bytes"] == pytest.approx(memory.total - memory.available, rel=0.2)
         process.communicate(b"\n\n")
+
+
+def test_the_main_thread_alone_is_told_from_the_others(tmp_path: Path) -> None:
+    """It sleeps while another thread is at work."""
+    program = """
+import hashlib, sys, threading
+busy = lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
+threading.Thread(target=busy, daemon=True).start()
+print(flush=True)
+sys.stdin.read()
+"""
+    folders.make(tmp_path, [0])
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        (tmp_path / "rank-0.start.json").write_text(folders.start(0, process.pid))
+        assert process.stdout is not None
+        process.stdout.readline()
+        until(lambda: _asleep(process.pid), "its main thread sleeps")
+        items = looks(tmp_path, lambda item: (item["ranks"]["0"]["cpu_percent"] or 0) > 1)
+        first, *_, last = (item["ranks"]["0"] for item in items)
+        counters = [(one["main_cpu_s"], one["main_switches"]) for one in (first, last)]
+        assert counters[0] == counters[1]
+        assert counters[0][0] > 0
+        assert counters[0][1] > 0
+        process.kill()
+
+
+def _asleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+@pytest.mark.parametrize("schedstat", ["", "0 0 0\n"])
+def test_kernels_that_count_no_time_slices(schedstat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = procfs.contents
+
+    def contents(path: str) -> bytes:
+        return schedstat.encode() if path.endswith("schedstat") else read(path)
+
+    monkeypatch.setattr(procfs, "contents", contents)
+    before = main_thread(os.getpid())
+
+    def used() -> bool:
+        return bool(main_thread(os.getpid())["main_cpu_s"] > before["main_cpu_s"])
+
+    assert before["main_switches"] > 0
+    until(used, "another tick of the clock")
+    monkeypatch.setattr(procfs, "contents", lambda path: b"")
+    assert main_thread(os.getpid()) == {"main_cpu_s": None, "main_switches": None}
+
+
+def test_a_rank_that_notes_steps_needs_no_other_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders.make(tmp_path, [0])
+    (tmp_path / "rank-0.start.json").write_text(folders.start(0, os.getpid()))
+    assert measured(tmp_path)["0"]["main_cpu_s"] > 0
+    noted = {"source": "optimizer", "step": 5, "age_s": 0.1, "step_s": None, "steps": []}
+    monkeypatch.setattr(Rings, "progress", lambda self, rank: noted)
+    rank = measured(tmp_path)["0"]
+    assert rank["progress"] == noted
+    assert "main_cpu_s" not in rank
+
+
+def test_ranks_of_jobs_that_others_started_have_main_threads_too(tmp_path: Path) -> None:
+    sampler = samples._Sampler(str(tmp_path), {3: (os.getpid(), procfs.ticks(os.getpid()))})
+    rank = sampler.sample()["ranks"]["3"]
+    assert rank["progress"] is None
+    assert rank["main_cpu_s"] > 0
+    assert rank["main_switches"] > 0
 
 
 def test_another_process_with_its_pid_is_not_the_rank(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from cockpit.base.gate import Malformed, read
 from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.pace import Pace
+from cockpit.core.recorder.counts import Count
 from cockpit.core.run.event_table import Entry
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.trends import Trends
@@ -216,6 +217,26 @@ def test_a_slow_rank_says_how_slow_it_is_and_since_when() -> None:
     assert not any("slow" in line for line in calm)
 
 
+def test_a_rank_whose_steps_nobody_tells_says_when_it_went_on() -> None:
+    pace, now = Pace(range(4)), T0 + 120
+    pace.signs.ran(3, 5.0, 7, now - 30)
+    assert row(shown(Run().running(), 3, pace=pace), "went on").startswith(
+        "its main thread has not run for ~>"
+    )
+    pace.signs.ran(3, 6.0, 7, now - 1)
+    assert row(shown(Run().running(), 3, pace=pace), "went on") == "~<2 s since its main thread last ran"
+    pace.signs.entered(3, Count(1204, round(1e6 * (now - 43)), 3, round(1e6 * (now - 1))), now)
+    lines = shown(Run().running(), 3, pace=pace)
+    assert row(lines, "went on").startswith(
+        "~42 s since its last collective, as its flight recorder had it at "
+    )
+    assert row(lines, "entered") == "1,204 collectives"
+    assert row(lines, "behind") == "~3 collectives behind"
+    ended = Run().running()
+    ended.tell(122, "rank_exited", "gpu02", rank=3, code=0, signal=None)
+    assert not any("collective" in line for line in shown(ended, 3, pace=pace))
+
+
 @pytest.mark.parametrize("width", [45, 90])
 def test_a_running_rank(width: int) -> None:
     lines = shown(Run().running(), 3, width)
@@ -385,7 +406,11 @@ def test_hostile_fields_break_nothing(value: Any) -> None:
     entry = NodeEntry("gpu02", "/d", [2, 3], "ssh", HOSTILE, facts)
     gpus = [dict.fromkeys(gpu(0), value), value, gpu(1)]
     fields = dict.fromkeys(("load", "memory_bytes", "memory_total_bytes", "disk_free_bytes"), value)
-    ranks = {"3": dict.fromkeys(("cpu_percent", "rss_bytes", "threads", "children"), value)}
+    ranks = {
+        "3": dict.fromkeys(
+            ("cpu_percent", "rss_bytes", "threads", "children", "main_cpu_s", "main_switches"), value
+        )
+    }
     told: list[tuple[str, dict[str, Any]]] = [
         ("sample", {"sample": fields, "ranks": ranks, "gpus": gpus}),
         ("note", {"text": value}),

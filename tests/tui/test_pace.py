@@ -16,6 +16,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.pace.heat import Heat, Window
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import pairs
+from cockpit.core.recorder.counts import Count
 from cockpit.tui.look.curve import curve
 from cockpit.tui.pace.lines import EMPTY, STRETCHES, Sight, pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Frame, Levels, cells, placed, slowing
@@ -47,6 +48,58 @@ def drawn(seen: Sight, width: int = 100, height: int = 40) -> list[str]:
 
 def test_an_empty_pane_says_where_steps_come_from() -> None:
     assert drawn(sight(Pace(range(4)), 2)) == list(EMPTY)
+
+
+def signed(ranks: int, *, recorders: bool) -> Pace:
+    """Nobody tells steps; rank 5 is not where the others are, and of rank 1 nothing is known."""
+    pace, now = Pace(range(ranks)), START + 119
+    for rank in range(ranks):
+        if recorders and rank != 1:
+            last_us = round(1e6 * (now - (42 if rank == 5 else 20)))
+            pace.signs.entered(rank, Count(900, last_us, 3 * (rank == 5), round(1e6 * now)), now)
+        elif rank != 1:
+            pace.signs.ran(rank, 1.0, 5, now - 60)
+            pace.signs.ran(rank, 1.0 + (rank != 5), 5, now - 1)
+    return pace
+
+
+def test_without_steps_recorders_say_who_is_behind() -> None:
+    shown = drawn(sight(signed(16, recorders=True), 2))
+    assert shown[0].split() == ["age", "behind", "by"]
+    (row,) = [line.split() for line in shown if line.split()[:1] == ["5"]]
+    assert row == ["5", "~42", "s", "~3", "collectives", "recorder"]
+    assert [line.split() for line in shown if "8-15" in line] == [["gpu001", "8-15", "~20", "s", "recorder"]]
+    text = "\n".join(shown)
+    assert "no step is known of ranks 0,2-15: age is since their last collective" in text
+    assert "main thread" not in text
+
+
+def test_without_recorders_main_threads_say_who_stands_still() -> None:
+    shown = drawn(sight(signed(16, recorders=False), 2, every=True))
+    rows = {line.split()[-5]: line.split() for line in shown if line.endswith("main thread")}
+    assert len(rows) == 15
+    (row,) = [line.split() for line in shown if line.split()[:1] == ["5"]]
+    assert row == ["5", "~>1", "min", "00", "s", "main", "thread"]
+    assert [line.split() for line in shown if line.split()[:1] == ["1"]] == [["1"]], "nothing is known of it"
+    assert "~<2 s" in shown[1]
+
+
+@pytest.mark.parametrize("recorders", [True, False])
+@pytest.mark.parametrize("width", range(30, 150, 9))
+@pytest.mark.parametrize("height", [3, 6, 12, 24])
+def test_signs_fit_into_any_pane(width: int, height: int, recorders: bool) -> None:
+    for nodes, every in ((8, False), (2, True)):
+        seen = sight(signed(16, recorders=recorders), nodes, every=every, ascii_only=True)
+        shown = drawn(seen, width, height)
+        assert max(map(cell_len, shown)) <= width
+        assert len(shown) <= max(height, 1 + 16 if every else 5)
+        assert all(line.isascii() for line in shown)
+
+
+def test_once_a_step_is_known_there_is_a_map() -> None:
+    pace = signed(16, recorders=True)
+    pace.stepped(0, 1, START + 118)
+    assert "recorder" not in "\n".join(drawn(sight(pace, 2)))
 
 
 def test_the_slow_rank_has_a_row_with_its_step_age_lag_and_work() -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 from statistics import median
 
 from cockpit.core.pace.history import History
+from cockpit.core.pace.signs import Sign, Signs
 from cockpit.core.pace.slow import LOOKED_AT, Slow, SlowLately, ranks_slow_lately, slow_ranks, slow_since
 from cockpit.core.pace.steps import Key, Step, Steps
 
@@ -37,6 +38,7 @@ class RankPace:
     :param work: seconds of it in which it did not wait for others; None: not known
     :param lag: seconds by which its CPU enqueued later than that of the median rank of its stage; None: not
         known, or what is known is work
+    :param sign: where no step of it is known: its last sign of progress; None: there is none, or steps tell
     """
 
     step: int | None = None
@@ -47,6 +49,7 @@ class RankPace:
     span: float | None = None
     work: float | None = None
     lag: float | None = None
+    sign: Sign | None = None
 
 
 @dataclass(slots=True)
@@ -89,6 +92,8 @@ class Pace:
         self.relative = False
         """Whether steps are counted from the start of the program: a resumed run is further than that."""
         self.steps = Steps(tuple(ranks), self.history.add)
+        self.signs = Signs(self.steps.ranks)
+        """Of all ranks, also of those whose steps are known."""
         self._known: dict[int, _Known] = {}
         self._attempts: dict[int, int] = {}
         self._generation = 0
@@ -112,6 +117,7 @@ class Pace:
             return
         self._attempts[rank] = attempt
         self._known.pop(rank, None)
+        self.signs.forget(rank)
         counts = sorted(self._attempts.get(other, 0) for other in self.steps.ranks)
         # One node may report any number of restarts: most ranks say which one the run is in.
         self._generation = max(self._generation, counts[len(counts) // 2])
@@ -311,6 +317,8 @@ class Pace:
 
     def of(self, rank: int) -> RankPace:
         """How far a rank is."""
+        if rank not in self._known:
+            return RankPace(sign=self.signs.of(rank))
         version = self.version, self.lag
         if self._lately.version != version:
             judged = list(islice(self._judging(), LOOKED_AT)) if self.works else ()

@@ -137,12 +137,14 @@ class Look:
     :param pairs: sends and receives that are not through; of gloo there are none on record
     :param heard: the ranks whose recorders answered
     :param complete_us: from this moment on the recorder of each rank has everything
+    :param taken_us: when each rank's was looked at
     """
 
     collectives: tuple[Collective, ...]
     pairs: tuple[Pair, ...]
     heard: int
     complete_us: Mapping[int, int]
+    taken_us: Mapping[int, int]
     _complete: dict[int, int] = field(default_factory=dict)
 
     def complete_from(self, ranks: int) -> int:
@@ -213,6 +215,7 @@ def look(recorded: Mapping[int, Recorded], memberships: Memberships) -> Look:
         tuple(Pair(rank, _peer(entry.call, memberships), entry) for rank, entry in pairs),
         mask_of(recorded),
         {rank: max((trace.from_us for trace in one.traces), default=0) for rank, one in recorded.items()},
+        {rank: one.taken_us for rank, one in recorded.items()},
     )
 
 

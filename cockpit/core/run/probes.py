@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from cockpit.core.run.states import LIVE, Node, Rank
+from cockpit.core.run.states import LIVE, Node, Rank, RankState
+
+RECORDERS = frozenset(("fr_trace_json", "dump_nccl_trace_json"))
+"""Handlers of torch's server that tell what its flight recorder has."""
 
 
 def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
@@ -24,3 +27,14 @@ def probe_text(node: Node, rank: Rank) -> str:
     """The same in one sentence; empty if nobody knows."""
     state, why = probe_state(node, rank)
     return f"{state}: {why}" if why else state
+
+
+def has_recorder(rank: Rank) -> bool:
+    """Whether a rank that runs has a server that tells what its flight recorder has."""
+    said = rank.probe
+    return (
+        rank.state is RankState.RUNNING
+        and said is not None
+        and not said.server
+        and not RECORDERS.isdisjoint(said.handlers)
+    )

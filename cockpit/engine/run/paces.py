@@ -15,6 +15,7 @@ from cockpit.base.events import (
     Notice,
     Progress,
     RankExited,
+    RankGone,
     RankLost,
     RankStarted,
     RankSteps,
@@ -200,16 +201,21 @@ class PaceBook:
             starts = self._starts.setdefault(fact.rank, deque(maxlen=_STARTS))
             starts.append((event.at, fact.attempt))
             self.pace.restarted(fact.rank, fact.attempt)
+        elif isinstance(fact, RankExited | RankLost | RankGone) and fact.rank in node.ranks:
+            self.pace.signs.forget(fact.rank)
         elif isinstance(fact, RankSteps) and fact.rank in node.ranks:
             # What no sample has told of: the rank had ended before the next one.
             self._counts(fact.rank, fact.source)
             for step in fact.steps:
                 self.pace.stepped(fact.rank, step.step, step.t - node.offset_s, span=step.seconds)
         elif isinstance(fact, Sample):
+            at = our_time(model, event)
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
                     self._stepped(rank, sample.progress, node.offset_s)
-            self._keep(our_time(model, event))
+                elif rank in node.ranks:
+                    self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
+            self._keep(at)
 
     def _stepped(self, rank: int, progress: Progress, offset_s: float) -> None:
         self._counts(rank, progress.source)

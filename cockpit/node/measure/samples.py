@@ -12,6 +12,7 @@ from cockpit.base.gate import SIZE
 from cockpit.node import procfs, rooms, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
+from cockpit.node.measure.main_thread import main_thread
 from cockpit.node.measure.progress import Rings
 from cockpit.node.run.ranks import Identity, Start, recorded
 from cockpit.node.run.status import read_record
@@ -34,9 +35,10 @@ def samples(call: Call) -> Dict[str, Any]:
     Request: ``dir``, the run folder; or ``targets``, the ranks of a job that others started.
     Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes,
     disk_total_bytes};
-    ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress}}; ``gpus`` (see
-    ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}]. ``held_bytes``, ``memory``
-    and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample.
+    ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress, main_cpu_s,
+    main_switches}}; ``gpus`` (see ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}].
+    ``held_bytes``, ``memory`` and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample; ``main_…``
+    where there is no ``progress``.
     """
     asked = call.asked(verbs.Samples)
     sampler = _Sampler(asked.dir, {one.rank: (one.pid, one.ticks) for one in asked.targets})
@@ -93,7 +95,7 @@ class _Sampler:
                 "disk_total_bytes": whole,
             },
             "ranks": {
-                str(rank): {**self._rank(rank, one, looks), "progress": rings.progress(rank)}
+                str(rank): {**self._rank(rank, one, looks), **_progress(rings, rank, one.pid)}
                 for rank, one in processes.items()
             },
             "memory": _memory(processes, used, total) if looks else [],
@@ -168,6 +170,12 @@ class _Sampler:
         if before is None:
             return None
         return 100 * max(0, used - before[1]) / _TICKS_S / max(1e-3, t - before[0])
+
+
+def _progress(rings: Rings, rank: int, pid: int) -> Dict[str, Any]:
+    """How far a rank is; where its probe does not tell, that its main thread runs."""
+    told = rings.progress(rank)
+    return {"progress": told} if told is not None else {"progress": None, **main_thread(pid)}
 
 
 def _below(children: Dict[int, List[procfs.Stat]], pid: int) -> List[int]:

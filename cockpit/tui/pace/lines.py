@@ -21,6 +21,7 @@ from cockpit.tui.look.curve import curve
 from cockpit.tui.look.units import number_text, span_text
 from cockpit.tui.pace import map_lines as parts
 from cockpit.tui.pace.map_lines import Frame
+from cockpit.tui.pace.sign_lines import sign_lines
 from cockpit.tui.pace.table import COLUMNS, columns_for, heading, seconds
 from cockpit.tui.panes.text_pane import Line, LinesLater, Piece
 
@@ -126,7 +127,9 @@ SINCE_START = (
 def pace_lines(sight: Sight, heat: Heat, width: int, height: int) -> Sequence[Line]:
     """The lines for a pane of this size."""
     if sight.pace.front is None:
-        return [Line.of(text, "label") for text in EMPTY]
+        whose = sight.nodes, sight.chosen, sight.every
+        signs = sign_lines(sight.pace, *whose, sight.now, width, height, ascii_only=sight.ascii_only)
+        return signs or [Line.of(text, "label") for text in EMPTY]
     tall = _tall(sight, height)
     late = (*sight.pace.slow(), *sight.pace.late())
     apart = [*sorted(sight.missing), *(one.rank for one in late), *sight.pace.lagging()]

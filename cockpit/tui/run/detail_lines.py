@@ -18,6 +18,7 @@ from cockpit.core.logs.metrics import Metrics
 from cockpit.core.logs.trackers import Tracker
 from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed
+from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_named, ranks_text
 from cockpit.core.run.model import LIVE, Node, Rank, RankState, RunModel
@@ -28,6 +29,7 @@ from cockpit.engine.records.folder import NodeEntry
 from cockpit.plans.profilers.registry import PROFILERS
 from cockpit.plans.script import render_word
 from cockpit.tui.look.glyphs import ASCII, UNICODE, state_name
+from cockpit.tui.look.progress import about, behind_text
 from cockpit.tui.look.spark import sparkline
 from cockpit.tui.look.units import clock_text, number_text, part_text, size_text, span_text
 from cockpit.tui.pace.table import seconds
@@ -240,6 +242,8 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator
 def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper: _Paper) -> Iterator[Line]:
     """How far the rank is."""
     pace = RankPace() if sight.pace is None else sight.pace.of(rank.rank)
+    if pace.sign is not None and rank.state in LIVE:
+        yield from _sign(pace.sign, sight.now, paper)
     if pace.step is None or pace.at is None or (pace.estimated and pace.behind < 2):
         return  # what its log says of the step is below
     about = "~" if pace.estimated else ""
@@ -265,6 +269,15 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
     if late is not None:
         yield from paper.row("enqueues late", more, "pace-slow")
         yield from paper.row("next", "a profile: NCCL's recorder does not say how long GPUs compute")
+
+
+def _sign(sign: Sign, now: float, paper: _Paper) -> Iterator[Line]:
+    """When a rank whose steps nobody tells went on last."""
+    yield from paper.heading("Pace", "estimated: no step of it is known")
+    yield from paper.row("went on", about(sign, now))
+    yield from paper.row("entered", "" if sign.collectives is None else f"{sign.collectives:,} collectives")
+    behind = behind_text(sign)
+    yield from paper.row("behind", behind and f"{behind} behind", "warning" if sign.behind > 1 else "")
 
 
 def _gpu_of(sight: About, node: Node, rank: Rank, local: int) -> int | None:
