@@ -232,8 +232,10 @@ class _Talk:
 
     def _line(self) -> bytes:
         while b"\n" not in self._data:
-            if len(self._data) > _LINE or not self._more(self._until):
+            if len(self._data) > _LINE:
                 raise RasError("odd", "what listens at the port of NCCL RAS is something else")
+            if not self._more(self._until):
+                raise ConnectionResetError
         line, _, self._data = self._data.partition(b"\n")
         return line.rstrip(b"\r")
 
