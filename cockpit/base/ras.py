@@ -139,20 +139,17 @@ class Communicator:
 
 @dataclass(frozen=True)
 class RasAnswer:
-    """NCCL's version, how many communicators there are, and rows of what is unusual; `kind`,
-    `what`: why there is none
-
-    :param at: when it was asked, on the node's clock
-    :param timeouts: processes that RAS did not wait for any longer
-    :param odd: communicators with something unusual
-    """
+    """NCCL's version, how many communicators there are, and rows of them; `kind`, `what`: why none"""
 
     at: float = bound(TIME)
+    """When it was asked, on the node's clock."""
     took_s: float = bound(SECONDS, 0.0)
     version: str = bound(VERSION, "")
     timeouts: int = bound(COUNT, 0)
+    """Processes that RAS did not wait for any longer."""
     communicators: int = bound(COUNT, 0)
     odd: int = bound(COUNT, 0)
+    """Communicators with something unusual: these come first."""
     rows: Tuple[Communicator, ...] = bound(ListOf(Of(Communicator), COMMUNICATORS), ())
     kind: str = bound(WORD, "")
     what: str = bound(SENTENCE, "")

@@ -173,7 +173,9 @@ class Server:
 
 
 if __name__ == "__main__":
-    # A rank of its own: it listens at the port that is given, until its stdin ends.
-    Server(nccl(body(job([os.getpid()]))), port=int(sys.argv[1]))
+    # A rank of its own: it listens at a port, and does not hear of the processes named after it.
+    lost = [Missing(number, int(pid)) for number, pid in enumerate(sys.argv[2:], 1)]
+    (whole,) = job([os.getpid()])
+    Server(nccl(body([whole._replace(missing=lost)])), port=int(sys.argv[1]))
     print("listens", flush=True)
     sys.stdin.read()
