@@ -61,5 +61,3 @@ def test_what_ras_says_is_shown_and_kept(job: str, tmp_path: Path, quick_cockpit
     assert [one["rank"] for one in told["ras"]["ranks"]] == [1]
     again = verbs.call("stacks", told["snapshot"])
     assert f"- {FACT}" in again.out
-    # One sample tells nothing that it could explain.
-    assert json.loads(verbs.call("stacks", *where, "--samples", "1", "--json").out)["ras"] is None
