@@ -27,7 +27,7 @@ def says(*pids: int, behind: int | None = None) -> RasAnswer:
 
 
 ABSENT = RasAnswer(1.0, kind="absent", what="no rank listens for NCCL RAS")
-TEXT = RasAnswer(1.0, kind="text", what="NCCL RAS answers in text only (NCCL before 2.28.7): not read")
+MUTE = RasAnswer(1.0, kind="silent", what="NCCL RAS gave no answer in time")
 
 
 class FakeJob:
@@ -97,9 +97,9 @@ def test_where_no_nccl_is_nothing_is_said() -> None:
 
 
 def test_why_there_is_no_answer_is_kept_for_programs() -> None:
-    found = asked(FakeJob(TEXT, LinkError("the link broke\x1b[2J", where="gpu02"), ValueError("odd")))
+    found = asked(FakeJob(MUTE, LinkError("the link broke\x1b[2J", where="gpu02"), ValueError("odd")))
     assert found is not None
-    assert (found.node, found.rows, found.silent["gpu01"]) == ("", (), TEXT.what)
+    assert (found.node, found.rows, found.silent["gpu01"]) == ("", (), MUTE.what)
     assert found.silent["gpu02"].startswith("the link broke")
     assert "\x1b" not in found.silent["gpu02"]
     assert found.silent["gpu03"] == "internal error: ValueError('odd')"

@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from cockpit.base import ras as rows
-from cockpit.base.gate import Malformed, read
+from cockpit.base.gate import Malformed, plain, read
 from cockpit.base.ras import RasAnswer
 from cockpit.node import procfs
 from cockpit.node.calls import Call
 from cockpit.node.recorder import ras as module
 from cockpit.node.recorder.ras_reading import ANSWER, answer
+from cockpit.node.recorder.ras_text import text_answer
 from tests.ports import free_port
-from tests.recorder.ras import Comm, Missing, Rank, Server, Talk, body, job, lines, nccl
+from tests.recorder.ras import Comm, Missing, Rank, Server, Talk, body, job, lines, named, nccl, text
 from tests.waiting import until
 
 ME = os.getpid()
@@ -179,14 +180,103 @@ def test_what_another_job_says_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert (told.kind, told.rows, server.connections) == ("other", (), module.TRIED)
 
 
-def test_text_alone_is_said_to_be_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    with listening(monkeypatch, nccl(b"NCCL version 2.27.7 compiled with CUDA 12.9\n", json=False)) as server:
+def test_before_json_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text names few processes: that it is this job's follows from who listens."""
+    few = "  3 ranks have launched up to operation 1205\n" + named(3, 14, "10.0.0.2", LAUNCHED)
+    differ = f"#0-0 (00000000000000ab) MISMATCH\n  Communicator ranks have different AllReduce {few}"
+    differ = differ.replace("AllReduce ", "AllReduce operation counts\n")
+    with listening(monkeypatch, nccl(text(errors="MISMATCH", warnings=differ), json=False)) as server:
         told = ask()
-    assert (told.kind, told.what) == (
-        "text",
-        "NCCL RAS answers in text only (NCCL before 2.28.7): not read",
+    assert server.asked == ["CLIENT PROTOCOL 2", "TIMEOUT 1", "SET FORMAT json", "VERBOSE STATUS"]
+    assert (told.kind, told.version, told.communicators, told.odd) == ("", "2.27.7", 3, 1)
+    (row,) = told.rows
+    assert (row.hash, row.size, row.heard, row.differing) == ("0xab", 4, 4, ("AllReduce",))
+    assert [(one.times, one.ranks, [each.pid for each in one.members]) for one in row.counts] == [
+        (1205, 3, []),
+        (1204, 1, [14]),
+    ]
+
+
+LAUNCHED = " has launched up to operation 1204"
+
+
+def test_text_about_missing_ranks_errors_and_states() -> None:
+    told = text_answer(
+        text(
+            "DEAD\n  1 job process is considered dead (unreachable via the RAS network)\n"
+            "  Process 14 on node 10.0.0.2 managing GPU 1\n\n"
+            "#0-0 (00000000000000ab) INCOMPLETE\n  Missing communicator data from 2 ranks\n"
+            + named(2, 13, "10.0.0.2")
+            + named(3, 14, "10.0.0.2")
+            + "\n#1-1 (cf264af53edbe986) ERROR\n  Asynchronous errors on 1 rank\n"
+            + named(1, 12, did=" reported Remote process error")
+            + "\n",
+            errors="INCOMPLETE",
+            warnings="TIMEOUT\n  Encountered 2 communication timeouts while gathering communicator data\n\n"
+            "#1-0 (00000000000000cd) MISMATCH\n  Communicator ranks have different status\n"
+            + named(0, 11, did=" has status RUNNING")
+            + named(1, 12, did=" has status NOCOMM"),
+        )
     )
-    assert server.asked[-1] == "SET FORMAT json"
+    assert (told.timeouts, told.communicators, told.odd, told.pids) == (2, 3, 3, {11, 12, 13, 14})
+    lost, failed, made = sorted(
+        told.rows, key=lambda row: ["0xab", "0xcf264af53edbe986", "0xcd"].index(row.hash)
+    )
+    assert (lost.size, lost.heard, lost.missing) == (4, 2, 2)
+    flags = [(one.member.pid, one.member.host, one.unresponsive, one.dead) for one in lost.lost]
+    assert flags == [(13, "10.0.0.2", True, False), (14, "10.0.0.2", True, True)]
+    assert [(one.state, [each.pid for each in one.members]) for one in failed.states] == [
+        ("remote process error", [12])
+    ]
+    assert [(one.state, [each.pid for each in one.members]) for one in made.states] == [("running", [11])]
+
+
+def test_the_first_versions_count_all_operations_together() -> None:
+    warnings = (
+        "#0-0 (00000000000000ab) MISMATCH\n  Communicator ranks have different collective operation counts\n"
+        "  2 ranks have launched up to operation 8\n  2 ranks have launched up to operation 7\n"
+    )
+    warnings += named(1, 12) + named(3, 14, "10.0.0.2")
+    (row,) = text_answer(text(version="2.24.3", warnings=warnings)).rows
+    assert [(one.op, one.times, [each.pid for each in one.members]) for one in row.counts] == [
+        ("operations", 8, []),
+        ("operations", 7, [12, 14]),
+    ]
+
+
+def test_whatever_text_comes_is_rows_or_no_answer() -> None:
+    rng = random.Random(2247)
+    lines = [named(2, 13), named(3, 14, did=LAUNCHED), "DEAD\n", "#0-0 (00000000000000ab) MISMATCH\n"]
+    lines += ["  Missing communicator data from 2 ranks\n", "  99999999 ranks have status INIT\n"]
+    lines += [
+        "  Communicator ranks have different AllReduce operation counts\n",
+        "#9-9 (ffffffffffffffff) ERROR\n",
+    ]
+    lines += ["  2 ranks have not launched any operations\n", "  7 ranks reported Unhandled CUDA error\n"]
+    lines += [
+        named(999_999, 999_999_999, "fe80::1%eth0"),
+        named(1, 2, "\x1b[2J"),
+        "  Rank 1 reported \x1b[2J\n",
+    ]
+    for _ in range(1000):
+        some = "".join(rng.choice(lines) for _ in range(rng.randrange(40)))
+        try:
+            told = text_answer(text(some))
+        except Malformed:
+            continue
+        assert "\x1b" not in str(told)
+        assert read(RasAnswer, {"at": 1.0, "rows": plain(told.rows)}).rows == told.rows
+
+
+def test_where_another_job_listens_too_text_tells_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(monkeypatch, nccl(text(), json=False)) as server:
+        other = [sys.executable, "-m", "tests.recorder.ras", str(server.port)]
+        with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"listens\n"
+            assert ask().kind == "other"
+            process.communicate(b"")
+        assert ask().kind == ""
 
 
 def says(data: bytes) -> Talk:
@@ -236,6 +326,7 @@ GREETING = b"SERVER PROTOCOL 2\nOK\nOK\n"
         (says(b"SERVER PROTOCOL 2\nERROR: no\n"), "odd"),
         (nccl(b""), "odd"),
         (nccl(b"NCCL version 2.29.2\n"), "odd"),
+        (nccl(b"NCCL version 2.27.7 compiled with CUDA 12.9\n", json=False), "odd"),
         (nccl(body(job([ME]))[:-200]), "odd"),
         (nccl(b'{"communicators": [' + b"[" * 200_000), "odd"),
         (nccl(b'{"communicators": [' + b"{" * 200_000 + b"}" * 200_000 + b"]}"), "odd"),

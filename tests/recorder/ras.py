@@ -107,6 +107,46 @@ def job(pids: Sequence[int], behind: int | None = None, host: str = "10.0.0.1") 
     return [Comm(ranks)]
 
 
+HEAD = """\
+NCCL version {version} compiled with CUDA 12.9
+CUDA runtime version 12090, driver version 12090
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      2          2            1          4        4
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         2         2         4         4   RUNNING  {errors}
+    1         2         2         1         2         4   RUNNING      OK
+
+Errors
+======
+
+"""
+"""What RAS prints of two nodes with two ranks each (``rasClientRunInit``, ``rasClientRunComms``)."""
+
+
+def text(more: str = "", *, version: str = "2.27.7", errors: str = "      OK", warnings: str = "") -> bytes:
+    """What RAS answers before 2.28.7.
+
+    :param more: what is below ``Errors``; ``warnings``: below ``Warnings``
+    """
+    head = HEAD.format(version=version, errors=errors)
+    return f"{head}{more}Warnings\n========\n\n{warnings}".encode()
+
+
+def named(number: int, pid: int, host: str = "10.0.0.1", did: str = "") -> str:
+    """A line about one rank."""
+    return f"  Rank {number}{did} -- GPU {number} (NVML 0) managed by process {pid} on node {host}\n"
+
+
 Talk = Callable[[socket.socket, list[str]], None]
 
 

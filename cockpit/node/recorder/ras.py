@@ -2,9 +2,10 @@
 
 From NCCL's ``src/ras/client_support.cc`` and its user guide, ``troubleshooting/ras.rst`` (2.24 to 2.30.7): it
 takes lines of text. ``CLIENT PROTOCOL n`` is answered by ``SERVER PROTOCOL n``; ``TIMEOUT s`` by ``OK``, as
-is ``SET FORMAT json`` since 2.28.7 (before: ``ERROR: Unknown command …``); ``VERBOSE STATUS`` by the answer,
-after which RAS closes the connection. It listens at ``localhost:28028``, or where ``NCCL_RAS_ADDR`` says, in
-all processes at one address (SO_REUSEPORT): whose thread a connection gets to is chance.
+is ``SET FORMAT json`` since 2.28.7 (before: ``ERROR: Unknown command …``, and the answer is text);
+``VERBOSE STATUS`` by the answer, after which RAS closes the connection. It listens at ``localhost:28028``, or
+where ``NCCL_RAS_ADDR`` says, in all processes at one address (SO_REUSEPORT): whose thread a connection gets
+to is chance.
 
 A port is asked only while a rank itself listens there: no other server is ever connected to, and none of
 another user or machine. No command that changes anything is sent.
@@ -18,13 +19,14 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cockpit.base import verbs
 from cockpit.base.gate import Malformed, plain
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.recorder.ras_reading import ANSWER, answer
+from cockpit.node.recorder.ras_reading import ANSWER, Answer, answer
+from cockpit.node.recorder.ras_text import text_answer
 from cockpit.node.stacks import wires
 
 PORT = 28028
@@ -32,8 +34,8 @@ PORT = 28028
 TRIED = 4
 """Connections that are tried: one may get to a process that is stopped, or to another job's."""
 
-LOOKED_AT = 16
-"""Ranks whose open files are looked at: where one of a job listens, all do."""
+LOOKED_AT = 64
+"""Ranks of a node whose open files are looked at."""
 
 GREETING_S = 0.4
 """Seconds until RAS says who it is; it does so at once, unless its process is stopped."""
@@ -53,8 +55,8 @@ _GREETING = re.compile(rb"SERVER PROTOCOL \d{1,9}\r?\Z")
 class RasError(Exception):
     """RAS gave no answer; the text is one sentence for a person.
 
-    :param kind: ``absent``: no rank has it, or has switched it off; ``silent``: not in time; ``text``: it
-        answers in text only; ``odd``: it made no sense; ``other``: it is another job's; ``denied``
+    :param kind: ``absent``: no rank has it, or has switched it off; ``silent``: not in time; ``odd``: it made
+        no sense; ``other``: it is another job's; ``denied``
     """
 
     def __init__(self, kind: str, what: str) -> None:
@@ -91,49 +93,66 @@ def ras(call: Call) -> Dict[str, Any]:
     return {"at": time.time(), "took_s": time.monotonic() - began, **told}
 
 
-def _answer(call: Call, pids: Sequence[int], end: float) -> Any:
+def _answer(call: Call, pids: Sequence[int], end: float) -> Answer:
     """The first answer that is about these processes.
 
     :raises RasError: there is none
     :raises Malformed: it makes no sense
     """
-    found_at = _doors(pids[:LOOKED_AT])
-    doors = list(dict.fromkeys(found_at.values()))
-    if not doors:
+    doors = _doors(pids)
+    if not doors.of:
         raise RasError("absent", "no rank listens for NCCL RAS")
-    own = [_seen_by_itself(pid) for pid in found_at]
+    own = [_seen_by_itself(pid) for pid in doors.of]
+    which = list(dict.fromkeys(doors.of.values()))
     trouble = RasError("silent", "NCCL RAS gave no answer")
     for number in range(TRIED):
         if call.cancelled or time.monotonic() > end:
             break
         try:
-            found = answer(_asked(doors[number % len(doors)], end))
+            data, json = _asked(which[number % len(which)], end)
         except RasError as error:
             trouble = error
             if error.kind != "silent":
                 raise
             continue
-        # Of another job one pid may be the same by chance; of this one a rank may have no communicator yet.
-        if 2 * sum(not pids.isdisjoint(found.pids) for pids in own) >= len(own):
+        found = answer(data) if json else text_answer(data)
+        # Of another job one pid may be the same by chance; in this one a rank may have no communicator yet.
+        # Text names too few to tell.
+        known = 2 * sum(not pids.isdisjoint(found.pids) for pids in own) >= len(own)
+        if known or (doors.alone and not json):
             return found
         trouble = RasError("other", "NCCL RAS of another job answers here: NCCL_RAS_ADDR tells them apart")
     raise trouble
 
 
-def _doors(pids: Sequence[int]) -> Dict[int, _Door]:
-    """Where each of these processes listens for RAS's clients, if this process can connect to it."""
-    ports = {pid: _port(pid) for pid in pids}
-    known = wires.wires([os.getpid()])
+class _Doors(NamedTuple):
+    """Where processes listen for RAS's clients, as far as this process can connect to them.
+
+    :param of: by pid
+    :param alone: whether nobody else listens at these ports
+    """
+
+    of: Dict[int, _Door]
+    alone: bool
+
+
+def _doors(pids: Sequence[int]) -> _Doors:
+    ports = {pid: _port(pid) for pid in pids[:LOOKED_AT]}
+    wanted = set(ports.values())
+    known = {
+        inode: wire
+        for inode, wire in wires.wires([os.getpid()]).items()
+        if wire.listens and wire.near[1] in wanted
+    }
     found: Dict[int, _Door] = {}
+    theirs: Set[int] = set()
     for pid, port in ports.items():
-        if port is None:
-            continue
-        for inode in wires.held(pid).sockets & known.keys():
-            wire = known[inode]
-            address = wires.address_text(wire.near) if wire.listens and wire.near[1] == port else ""
-            if address:
+        for inode in wires.held(pid).sockets & known.keys() if known else ():
+            address = wires.address_text(known[inode].near)
+            if known[inode].near[1] == port and address:
+                theirs.add(inode)
                 found[pid] = _Door(_reachable(address), port)
-    return found
+    return _Doors(found, theirs == known.keys())
 
 
 def _reachable(address: str) -> str:
@@ -155,8 +174,8 @@ def _seen_by_itself(pid: int) -> Set[int]:
     return {pid, *(map(int, line.group(1).split()) if line else ())}
 
 
-def _asked(door: _Door, end: float) -> bytes:
-    """Ask for everything.
+def _asked(door: _Door, end: float) -> Tuple[bytes, bool]:
+    """Ask for everything: what comes, and whether that is JSON.
 
     :raises RasError: there is no answer
     """
@@ -168,12 +187,12 @@ def _asked(door: _Door, end: float) -> bytes:
         talk.connect(door)
         # RAS's own limit for each leg of its collecting, in whole seconds; with less it has none.
         talk.say(b"TIMEOUT 1", lambda line: line == b"OK")
-        talk.say(b"SET FORMAT json", lambda line: line == b"OK")
+        json = talk.say(b"SET FORMAT json", lambda line: line == b"OK" or line.startswith(b"ERROR")) == b"OK"
         connection.sendall(b"VERBOSE STATUS\n")
         asking = True
         data = talk.rest()
         asking = False
-        return data
+        return data, json
     except socket.timeout:
         raise RasError("silent", "NCCL RAS gave no answer in time") from None
     except ConnectionError:
@@ -216,19 +235,17 @@ class _Talk:
         self._connection.connect(tuple(door))
         self.say(b"CLIENT PROTOCOL 2", _GREETING.match)
 
-    def say(self, words: bytes, fits: Any) -> None:
-        """Send a line and check the one that answers it.
+    def say(self, words: bytes, fits: Any) -> bytes:
+        """Send a line, and return the one that answers it.
 
         :raises OSError: none comes in time
         :raises RasError: it is not what RAS answers
         """
         self._connection.sendall(words + b"\n")
         line = self._line()
-        if fits(line):
-            return
-        if words.startswith(b"SET FORMAT") and line.startswith(b"ERROR"):
-            raise RasError("text", "NCCL RAS answers in text only (NCCL before 2.28.7): not read")
-        raise RasError("odd", "what listens at the port of NCCL RAS is something else")
+        if not fits(line):
+            raise RasError("odd", "what listens at the port of NCCL RAS is something else")
+        return line
 
     def _line(self) -> bytes:
         while b"\n" not in self._data:

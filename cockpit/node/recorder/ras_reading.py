@@ -174,7 +174,7 @@ def answer(data: bytes) -> Answer:
         odd += row.odd
         rows = _foremost([*rows, row])
     version = head.nccl_version if re.fullmatch(VERSION.pattern, head.nccl_version) else ""
-    return Answer(version[: VERSION.most], head.ras.timeouts_count, pids, len(spans), odd, _within(rows))
+    return Answer(version[: VERSION.most], head.ras.timeouts_count, pids, len(spans), odd, within(rows))
 
 
 def _spans(data: bytes, at: int) -> Tuple[List[Tuple[int, int]], int]:
@@ -249,8 +249,8 @@ def _member(one: Any) -> Member:
     return Member(one.rank, "" if one.host == "unknown" else one.host, max(0, one.pid))
 
 
-def _within(rows: Sequence[Communicator]) -> Tuple[Communicator, ...]:
-    """The same with no more members than one answer may name; where all ranks agree, none is."""
+def within(rows: Sequence[Communicator]) -> Tuple[Communicator, ...]:
+    """The same with no more members than one answer may name; where all ranks agree, none is named."""
     left = NAMED
     found: List[Communicator] = []
     for one in sorted(rows, key=lambda one: (not one.odd, -one.size)):
