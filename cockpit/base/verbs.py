@@ -33,7 +33,7 @@ from cockpit.base.gate import (
 
 if TYPE_CHECKING:
     # Not at run time: agents know requests alone, and each definition costs every node a millisecond.
-    from cockpit.base import answers, condition, trials  # noqa: F401 (in the strings of Request["…"])
+    from cockpit.base import answers, condition, ras, trials  # noqa: F401 (in the strings of Request["…"])
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -297,6 +297,14 @@ class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
 
 
 @dataclass(frozen=True)
+class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
+    """what NCCL's RAS says of the job that these ranks are in"""
+
+    targets: Tuple[Target, ...] = bound(_TARGETS)
+    limit_s: float = bound(SECONDS, 2.0)
+
+
+@dataclass(frozen=True)
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
     """what the profiler wrote"""
 
@@ -361,6 +369,7 @@ _ALL = (
     Spy,
     Stacks,
     Recorder,
+    Ras,
     Reports,
     Find,
     Digest,

@@ -1,4 +1,4 @@
-"""What a verdict uses beside stacks: the steps of all ranks, their recorders, and a closer look at a few."""
+"""What a verdict uses beside stacks: steps of all ranks, recorders, NCCL's RAS, a closer look at a few."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cockpit.core.stacks.progress import Progress, of_pace
 from cockpit.core.stacks.verdict import wanted
 from cockpit.engine.links.link import Link
 from cockpit.engine.logs.there import steps_there
+from cockpit.engine.ras import ask_ras
 from cockpit.engine.recorder import Heard, Recorders
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.take import Sampler
@@ -66,7 +67,8 @@ async def gather(
     """
     party, snapshot = sampler.party, sampler.snapshot
     steps = _steps(party, logs=pace is None)
-    own, heard, _ = await asyncio.gather(steps, _recorders(recorders), _ends(sampler))
+    asked = steps, _recorders(recorders), ask_ras(party), _ends(sampler)
+    own, heard, snapshot.ras, _ = await asyncio.gather(*asked)
     if heard is not None and heard.probed:
         snapshot.collectives = collectives(heard)
         await asyncio.to_thread(_worked, own, heard)

@@ -54,6 +54,7 @@ VERBS = {
     "spy": "stacks.pyspy",
     "stacks": "stacks.dump",
     "recorder": "recorder.recorder",
+    "ras": "recorder.ras",
     "reports": "run.collect",
     "find": "jobs.named",
     "digest": "run.collect",

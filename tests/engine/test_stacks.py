@@ -25,6 +25,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.core.stacks.collectives import Collectives, Wait
 from cockpit.core.stacks.progress import Done, Progress, SlowRank
+from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.engine.links import payload
@@ -828,6 +829,7 @@ def test_all_that_a_verdict_uses_is_kept(tmp_path: Path) -> None:
     taken.closer[1] = dump(1, MAIN, way_of_it := Frame("c10d::Work::wait", "libtorch_cpu.so", 0, True))
     taken.progress = Progress(1000.0, 0.5, True, {0: Done(7, 990.0)}, (SlowRank(1, 1.5, 0.5, 0.66),), 6)
     taken.collectives = Collectives(1000.0, 0b11, 0b10, (Wait("group 4", "gloo:4", 9, "a", "a", 1, 2),))
+    taken.ras = Ras(1000.0, "gpu01", "2.28.9", 0, 1, 0, silent={"gpu02": "NCCL RAS gave no answer"})
     taken.problems = ("rank 1 is there twice",)
     folder = saved.new_folder(tmp_path, taken)
     saved.save(taken, folder)

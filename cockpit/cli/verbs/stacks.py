@@ -358,6 +358,7 @@ def _as_json(snapshot: Snapshot, found: Finding, folder: str) -> dict[str, Any]:
         "samples": [sample.as_json() for sample in snapshot.samples],
         "verdict": saved.verdict_json(found),
         "classes": [_class_json(one) for one in classes(snapshot)],
+        "ras": snapshot.ras and snapshot.ras.as_json(),
         "missing": {str(rank): why for rank, why in missing.items()},
         "ranks": {
             str(rank): _rank_json(place, newest.get(rank, Dump(rank, 0.0)))

@@ -18,6 +18,12 @@ EVIDENCE = 6
 class Case(Facts):
     """Facts that can say themselves."""
 
+    @property
+    def ceased(self) -> bool:
+        """Whether the job stands still: no step is made, or most of those that wait do not move."""
+        no_step = self.progress is not None and self.progress.goes_on is False
+        return self.looks > 1 and not self.goes_on and (no_step or not self.passing)
+
     def lasting(self) -> str:
         """The words for it: `` for 52 s``; empty where nobody knows."""
         return f" for {duration(self.for_s)}" if self.for_s is not None and self.for_s >= 1 else ""

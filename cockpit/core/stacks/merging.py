@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cockpit.core.finding import Finding
 from cockpit.core.ranks import ranks_named
-from cockpit.core.stacks import collectives
+from cockpit.core.stacks import collectives, ras
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.text import counted
 from cockpit.errors import CockpitError
@@ -102,6 +102,7 @@ def merged(parts: Mapping[str, Snapshot]) -> Merged:
             for rank, since in parts[name].stood.items()
             if source.get(rank) == name
         },
+        ras=ras.merged(one.ras for one in parts.values()),
     )
     return Merged(snapshot, tuple(notes), tuple(doubts))
 

@@ -11,6 +11,7 @@ from cockpit.core.inferred import sentences
 from cockpit.core.masks import mask_of
 from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Progress
+from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.tree import StackTree
 
 
@@ -105,6 +106,9 @@ class Snapshot:
 
     by_nodes: str = ""
     """Why the nodes took it by themselves, when nobody asked for it; empty: a cockpit took it."""
+
+    ras: Ras | None = None
+    """What NCCL's RAS said; None: it was not asked, or no rank has it."""
 
     asking: bool = False
     """Whether steps, recorders and recorded ends are being asked for, to explain the newest sample."""

@@ -16,8 +16,9 @@ from cockpit.core.finding import RULE_FAILED, Finding, Rule, findings
 from cockpit.core.inferred import UNKNOWN
 from cockpit.core.masks import count, ranks_of
 from cockpit.core.stacks.doubts import WAITED_FOR, reasons, serving, went_on
-from cockpit.core.stacks.evidence import Case, kept
+from cockpit.core.stacks.evidence import EVIDENCE, Case, kept
 from cockpit.core.stacks.parts import PEERS, ROOTS, union
+from cockpit.core.stacks.ras import sentences
 from cockpit.core.stacks.rules import alone, ends, pace, recorder, suspects, together
 from cockpit.core.stacks.sentences import MORE
 from cockpit.core.stacks.snapshot import Snapshot
@@ -106,7 +107,7 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
     return replace(
         found,
         steps=steps or (found.steps and (MORE,)),
-        evidence=kept([*failed, *doubts, *found.evidence]),
+        evidence=_with_ras(case, kept([*failed, *doubts, *found.evidence])),
         certainty=certainty,
         nodes=tuple(filter(None, nodes)),
         since=case.since if found.ranks and not case.goes_on else None,
@@ -116,6 +117,14 @@ def _completed(case: Case, found: Finding, failed: list[str]) -> Finding:
         if found.id in GOOD and not found.ranks and not failed
         else wrong,
     )
+
+
+def _with_ras(case: Case, facts: tuple[str, ...]) -> tuple[str, ...]:
+    """The same and what NCCL's RAS says, for which room is made at the end."""
+    if case.snapshot.ras is None:
+        return facts
+    told = sentences(case.snapshot.ras, still=case.ceased)
+    return (*facts[: EVIDENCE - len(told)], *told)
 
 
 def _inferred_fact(case: Case, ranks: int) -> str:

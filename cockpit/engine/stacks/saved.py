@@ -47,6 +47,7 @@ from cockpit.core.finding import Finding
 from cockpit.core.ranks import mask_text
 from cockpit.core.stacks.collectives import Collectives
 from cockpit.core.stacks.progress import Progress
+from cockpit.core.stacks.ras import Ras
 from cockpit.core.stacks.snapshot import Place, Sample, Snapshot
 from cockpit.core.stacks.verdict import verdict
 from cockpit.core.text import one_line
@@ -110,6 +111,7 @@ class _Head:
     files: tuple[int, ...] | None = maybe(ListOf(RANK, RANK_LIMIT))
     progress: Progress | None = maybe(Of(Progress))
     collectives: Collectives | None = maybe(Of(Collectives))
+    ras: Ras | None = maybe(Of(Ras))
     problems: tuple[str, ...] = bound(ListOf(_WORDS, 100), ())
     stood: dict[int, float] = bound(MapOf(Digits(RANK), TIME, RANK_LIMIT), {})
     by_nodes: str = bound(_WORDS, "")
@@ -175,6 +177,7 @@ def save(snapshot: Snapshot, folder: Path) -> None:
         "files": files,
         "progress": snapshot.progress and snapshot.progress.as_json(),
         "collectives": snapshot.collectives and snapshot.collectives.as_json(),
+        "ras": snapshot.ras and snapshot.ras.as_json(),
         "problems": list(snapshot.problems),
         "stood": {str(rank): since for rank, since in snapshot.stood.items()},
         "by_nodes": snapshot.by_nodes,
@@ -229,7 +232,7 @@ def _opened(head: _Head) -> Snapshot:
     """The snapshot, still without dumps."""
     samples = [Sample(**vars(one)) for one in head.samples]
     ranks = {rank: Place(**vars(one)) for rank, one in head.ranks.items()}
-    more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives}
+    more: dict[str, Any] = {"progress": head.progress, "collectives": head.collectives, "ras": head.ras}
     more |= {"problems": head.problems, "by_nodes": head.by_nodes}
     # Nobody has stood still since a time that was still to come.
     begun = samples[0].at if samples else 0.0

@@ -1,4 +1,5 @@
-"""Flight recorders on a node: asking torch's own server in each rank for what it remembers.
+"""Recorders on a node: asking torch's server in each rank for its flight recorder, and NCCL's RAS for a job.
 
-How an answer is read and cut down is in ``base.recorder``.
+How a flight recorder's answer is read and cut down is in ``base.recorder``, how RAS's is in ``ras_reading``
+and ``ras_text``.
 """

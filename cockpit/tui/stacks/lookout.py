@@ -47,7 +47,8 @@ class Lookout:
         sample = snapshot.samples[number]
         told = len(sample.dumps), len(sample.silent), sample.took_s, self._samples.judges(sample)
         # Each of these is replaced as a whole when more is known.
-        more = snapshot.asking, snapshot.progress, snapshot.collectives, snapshot.problems, snapshot.stood
+        known = snapshot.progress, snapshot.collectives, snapshot.ras
+        more = snapshot.asking, *known, snapshot.problems, snapshot.stood
         places = tuple(snapshot.ranks.values())
         return number, told, more, len(snapshot.closer), places, self.pattern
 
