@@ -118,7 +118,7 @@ def _answer(call: Call, pids: Sequence[int], end: float) -> Answer:
         found = answer(data) if json else text_answer(data)
         # Of another job one pid may be the same by chance; in this one a rank may have no communicator yet.
         # Text names too few to tell.
-        known = 2 * sum(not pids.isdisjoint(found.pids) for pids in own) >= len(own)
+        known = 2 * sum(not each.isdisjoint(found.pids) for each in own) >= len(own)
         if known or (doors.alone and not json):
             return found
         trouble = RasError("other", "NCCL RAS of another job answers here: NCCL_RAS_ADDR tells them apart")
