@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from cockpit.core.pace.history import Bucket
 from cockpit.core.pace.steps import Key, Step, Steps
@@ -212,11 +213,7 @@ class _Drawn:
 
 
 def _draw(step: Step, span: float) -> _Drawn:
-    levels = bytearray([USUAL]) * len(step.ends)
-    if not _surely_usual(step):
-        for place, excess in enumerate(step.excesses):
-            if excess >= LEVELS[0]:  # what is not known is NaN, which is not
-                levels[place] = bisect_right(LEVELS, excess) + USUAL
+    levels = _levels_of(step)
     middle = step.typical_end - step.base
     apart = []
     if not _surely_together(step, middle, span):
@@ -227,6 +224,20 @@ def _draw(step: Step, span: float) -> _Drawn:
                 apart.append((place, step.base + end, step.spans[place], levels[place]))
                 levels[place] = NO_STEP
     return _Drawn(step.version, span, len(step.ends), _layer(levels), apart)
+
+
+def _levels_of(step: Step) -> bytearray:
+    if _surely_usual(step):
+        return bytearray([USUAL]) * len(step.ends)
+    excesses: Sequence[float] = step.excesses
+    total = sum(excesses)
+    if total != total:  # what is not known is NaN, and drawn as the median rank
+        excesses = [0.0 if excess != excess else excess for excess in excesses]
+    return bytearray(map(bisect_right, repeat(_FROM), excesses))
+
+
+_FROM = (-math.inf, *LEVELS)
+"""The excess from which on a level is one higher."""
 
 
 def _surely_usual(step: Step) -> bool:
