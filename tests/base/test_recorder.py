@@ -274,9 +274,15 @@ CALLS = st.builds(
     st.integers(0, 1 << 40),
     st.sampled_from(["", "Float"]),
     st.integers(-1, 9),
+    st.booleans(),
 )
 ENTRIES = st.builds(
-    Entry, CALLS, st.integers(0, 1 << 40), st.integers(0, 1 << 50), st.sampled_from([GOING, DONE])
+    Entry,
+    CALLS,
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 50),
+    st.sampled_from([GOING, DONE]),
+    st.sampled_from(["", "train.py:7 step", "data.py:9 read"]),
 )
 
 
