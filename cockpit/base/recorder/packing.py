@@ -9,6 +9,7 @@ import json
 import zlib
 from typing import Any, Dict, Iterable, Iterator, Tuple
 
+from cockpit.base.gate import Malformed
 from cockpit.base.recorder.trace import Trace
 
 UNPACKED = 4 << 20
@@ -19,7 +20,12 @@ ROWS = 20_000
 
 
 def pack(trace: Trace) -> bytes:
-    """The trace as bytes; ``unpack`` is the reverse."""
+    """The trace as bytes; ``unpack`` is the reverse.
+
+    :raises Malformed: it is more than ``unpack`` would take
+    """
+    if len(trace.entries) > ROWS:
+        raise Malformed("more than %d entries" % ROWS)
     groups = list(trace.lows)
     number_of = {group: place for place, group in enumerate(groups)}
     calls = list(dict.fromkeys(entry.call for entry in trace.entries))
@@ -44,7 +50,10 @@ def pack(trace: Trace) -> bytes:
             [place, texts[entry.source]] for place, entry in enumerate(trace.entries) if entry.source
         ],
     }
-    return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 6)
+    data = json.dumps(told, separators=(",", ":")).encode()
+    if len(data) > UNPACKED:
+        raise Malformed("names of more than %d bytes" % UNPACKED)
+    return zlib.compress(data, 6)
 
 
 def steps(numbers: Iterable[int]) -> Iterator[int]:
