@@ -287,7 +287,7 @@ class Recorder(Request["answers.RecorderAnswer", "answers.RecorderItem"]):
 
 @dataclass(frozen=True)
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
-    """what the profiler wrote"""
+    """what the profiler wrote, and NCCL's watchdog"""
 
     dir: str = bound(PATH)
 
