@@ -491,10 +491,21 @@ class ReportFile:
 
 
 @dataclass(frozen=True)
+class DumpFile:
+    """What NCCL's watchdog wrote for a rank."""
+
+    rank: int = bound(RANK)
+    dir: str = bound(PATH)
+    file: str = bound(FILE_NAME)
+    size: int = bound(SIZE)
+
+
+@dataclass(frozen=True)
 class ReportsAnswer:
-    """name and size of each file"""
+    """name and size of each file, and NCCL's dumps with the folders they are in"""
 
     files: Tuple[ReportFile, ...] = bound(ListOf(Of(ReportFile), 10_000))
+    dumps: Tuple[DumpFile, ...] = bound(ListOf(Of(DumpFile), RANKS_A_NODE), ())
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,7 @@ class Ras(Request["ras.RasAnswer", "answers.Nothing"]):
 
 @dataclass(frozen=True)
 class Reports(Request["answers.ReportsAnswer", "answers.Nothing"]):
-    """what the profiler wrote"""
+    """what the profiler wrote, and NCCL's watchdog"""
 
     dir: str = bound(PATH)
 

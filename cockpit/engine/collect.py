@@ -1,4 +1,4 @@
-"""Collect: fetch a run's profiler reports, or named files, verified byte for byte, resumed after a cut.
+"""Collect: fetch a run's reports and NCCL's dumps, or named files, verified, and resumed after a cut.
 
 A file counts as collected only when its sha256 here equals the one on its node. It is written beside its
 final name (``.part``) and renamed when complete. Local names are ours: folder by node, suffix from a list.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.base import verbs
+from cockpit.base.record import nccl_dump
 from cockpit.base.shell import join
 from cockpit.config import SEE, Quotas, load
 from cockpit.engine.files import append, open_regular, replace
@@ -62,6 +63,8 @@ class Fetched:
     """Of a file that a person named: where it is on its node. Empty: it is a report."""
     real: str = ""
     """Where links lead from there."""
+    place: str = ""
+    """Of what NCCL's watchdog wrote: the folder on its node. Empty: it is something else."""
 
 
 @dataclass
@@ -157,14 +160,20 @@ class _Reports:
 
         :param folder: the node's, relative to the reports folder
         """
-        listed = (await link.call(verbs.Reports(node.dir))).files
-        if others := [entry.name for entry in listed if not entry.name.endswith(SUFFIXES)]:
+        answer = await link.call(verbs.Reports(node.dir))
+        if others := [entry.name for entry in answer.files if not entry.name.endswith(SUFFIXES)]:
             collected.passed_over[node.name] = others
         found: list[Fetched] = []
-        for entry in listed:
+        for entry in answer.files:
             if entry.name.endswith(SUFFIXES):
                 file = _local_name(folder, entry.name, {report.file for report in found})
                 found.append(Fetched(node.name, entry.name, entry.size, file))
+        own = set(node.ranks)
+        for dump in answer.dumps:
+            if dump.rank in own:
+                own.remove(dump.rank)
+                file = f"{folder}/{nccl_dump(dump.rank)}"
+                found.append(Fetched(node.name, dump.file, dump.size, file, place=dump.dir))
         return found
 
 
@@ -238,19 +247,24 @@ async def _collect_over(
     link: Link, node: NodeEntry, collected: Collected, room: Space, index: int, seek: _Reports
 ) -> None:
     listed = await seek.list(link, node, collected, f"{index:04d}-{safe_name(node.name)}")
-    known = {report.path or report.name: report for report in collected.reports if report.node == node.name}
+    known = {_key(report): report for report in collected.reports if report.node == node.name}
     for report in listed:
-        if (report.path or report.name) in known:
+        if _key(report) in known:
             continue
         if len(known) >= room.quotas.report_files:
             what = f"lists more than {room.quotas.report_files} reports; the others are not fetched"
             collected.missing[node.name] = f"{what} (report_files in [quotas], {SEE})"
             break
-        known[report.path or report.name] = report
+        known[_key(report)] = report
         collected.reports.append(report)
     for report in known.values():
         if report.state not in ("collected", "changed", "same"):
             await _fetch(link, node, report, collected.folder, room)
+
+
+def _key(report: Fetched) -> str:
+    """What tells it from the others of its node."""
+    return report.path or posixpath.join(report.place, report.name)
 
 
 def _local_path(folder: str, path: str) -> str:
@@ -327,12 +341,16 @@ async def _fetch(link: Link, node: NodeEntry, report: Fetched, folder: Path, roo
 
 
 def _digest_of(node: NodeEntry, report: Fetched) -> verbs.Digest:
+    if report.place:
+        return verbs.Digest(report.place, report.name, named=True)
     if not report.path:
         return verbs.Digest(node.dir, report.name)
     return verbs.Digest(*posixpath.split(report.real), named=True, size=report.size)
 
 
 def _read_of(node: NodeEntry, report: Fetched) -> verbs.Read:
+    if report.place:
+        return verbs.Read(report.place, report.name, report.here, _CREDIT, named=True)
     if not report.path:
         return verbs.Read(node.dir, report.name, report.here, _CREDIT)
     return verbs.Read(*posixpath.split(report.real), report.here, _CREDIT, named=True, size=report.size)
@@ -419,10 +437,17 @@ def _make(folder: Path) -> None:
 
 
 def _explain_missing(folder: RunFolder, collected: Collected) -> None:
-    """Say why nodes have no report, as far as their run record says."""
+    """Say why nodes have no report, as far as their run record says.
+
+    If nothing was profiled, NCCL's dumps are all there is to fetch: a node without one lacks nothing.
+    """
     model = folder.model()
+    reported = {report.node for report in collected.reports if not report.place}
+    dumped = any(report.place for report in collected.reports)
     for node in folder.manifest.nodes:
-        if node.name in collected.missing or any(report.node == node.name for report in collected.reports):
+        if node.name in collected.missing or node.name in reported:
+            continue
+        if dumped and not folder.manifest.profile:
             continue
         recorded = model.nodes[node.name].reports.values()
         said = [report.text for report in recorded if report.state == "missing"]

@@ -122,7 +122,7 @@ class _Asked:
     def _take(self, item: RecorderItem, data: bytes, ahead_us: int) -> None:
         """What came of one rank.
 
-        :raises RemoteError: it makes no sense
+        :raises RemoteError: it is nothing that a node of ours sends
         """
         rank = item.rank
         if rank not in self._ranks or rank in self.heard or rank in self.silent:
@@ -131,22 +131,24 @@ class _Asked:
             self.probed |= item.kind != "absent"
             self.silent[rank] = one_line(item.what, limit=200)
             return
+        self.probed = True
         if sum(item.lengths) != len(data):
             raise self._odd("a recorder that is cut off")
         traces = []
-        for length in item.lengths:
-            traces.append(self._trace(data[:length]).shifted(-ahead_us))
-            data = data[length:]
+        try:
+            for length in item.lengths:
+                traces.append(self._trace(data[:length]).shifted(-ahead_us))
+                data = data[length:]
+        except Malformed as error:
+            # What a training program says of itself costs nobody else's answer.
+            self.silent[rank] = one_line(f"its recorder's answer makes no sense: {error}", limit=200)
+            return
         self.heard[rank] = Recorded(round(item.at * 1e6) - ahead_us, tuple(traces))
-        self.probed = True
 
     def _trace(self, data: bytes) -> Trace:
-        try:
-            trace = unpack(data, lambda text: one_line(text, limit=250))
-        except Malformed as error:
-            raise self._odd(f"something that is no recorder's: {error}") from None
+        trace = unpack(data, lambda text: one_line(text, limit=250))
         if len(trace.entries) > self._rows:
-            raise self._odd("more than it was asked for")
+            raise Malformed("more entries than were asked for")
         return trace
 
     def _odd(self, what: str) -> RemoteError:

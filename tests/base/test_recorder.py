@@ -23,6 +23,9 @@ from cockpit.base.recorder.trace import DONE, GOING, Call, Entry, Group, Trace, 
 from cockpit.base.recorder.unpacking import unpack
 from tests.recorder import recorded
 
+PAIRS = Group("nccl", "0", "pp")
+GROUPS_MOST = 4096
+
 
 def clean(text: str) -> str:
     """What is done to each text of a node."""
@@ -143,6 +146,38 @@ def test_groups_whose_ranks_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     many = {str(group): {"ranks": "[1, 2, 3, 4]"} for group in range(200)}
     with pytest.raises(Malformed, match="ranks in groups"):
         read_json(json.dumps({**dump(), "pg_config": many}).encode(), "x")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        dump(profiling_name="nccl:send 0->999999999"),
+        dump(is_p2p="yes"),
+        {**dump(), "pg_config": {f"g{place}": {"ranks": "[0]"} for place in range(GROUPS_MOST + 1)}},
+        {**dump(), "pg_config": {f"g{place}": 7 for place in range(GROUPS_MOST + 1)}},
+    ],
+)
+def test_what_our_side_would_not_take_is_refused_on_the_node(told: dict[str, Any]) -> None:
+    with pytest.raises(Malformed):
+        read_json(json.dumps(told).encode(), "x")
+
+
+def test_more_than_our_side_would_take_is_refused_on_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = read_json(json.dumps(dump()).encode(), "x")
+    with pytest.raises(Malformed, match="entries"):
+        pack(Trace("x", "2.10", trace.entries[:1] * (ROWS + 1), lows=trace.lows))
+    monkeypatch.setattr(packing, "UNPACKED", 500)
+    with pytest.raises(Malformed, match="names of more than"):
+        pack(trace)
+
+
+def test_what_an_older_cockpit_has_packed_is_read() -> None:
+    trace = Trace("x", "2.10", (Entry(Call(PAIRS, "send", "8", 8, 8, "Float", 1, True), 1, 1, GOING),))
+    told = json.loads(zlib.decompress(pack(trace._replace(lows=lows(trace.entries)))))
+    for name in ("pairwise", "sources", "made_at"):
+        del told[name]
+    found = unpack(zlib.compress(json.dumps(told).encode()), clean)
+    assert found.entries == trace.entries
 
 
 # Pickles
@@ -274,9 +309,15 @@ CALLS = st.builds(
     st.integers(0, 1 << 40),
     st.sampled_from(["", "Float"]),
     st.integers(-1, 9),
+    st.booleans(),
 )
 ENTRIES = st.builds(
-    Entry, CALLS, st.integers(0, 1 << 40), st.integers(0, 1 << 50), st.sampled_from([GOING, DONE])
+    Entry,
+    CALLS,
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 50),
+    st.sampled_from([GOING, DONE]),
+    st.sampled_from(["", "train.py:7 step", "data.py:9 read"]),
 )
 
 
@@ -361,6 +402,10 @@ def packed(**more: Any) -> bytes:
         packed(from_us=-1),
         packed(whole=1),
         packed(call=[0] * (ROWS + 1)),
+        packed(pairwise=[-1]),
+        packed(sources=["train.py:7"], made_at=[[0, 1]]),
+        packed(sources=["train.py:7"], made_at=[[78, 0]]),
+        packed(sources=["x" * 300]),
     ],
 )
 def test_what_is_not_a_packed_trace(data: bytes) -> None:

@@ -54,7 +54,7 @@ def test_a_rank_that_hangs_before_a_collective() -> None:
         ("4", 52, 0b0010, 0b1000),
         ("0", 13, 0b0101, 0b1010),
     ]
-    assert found[0].call[1:] == ("all_reduce", "2000", 2000, 2000, "Float", -1)
+    assert found[0].call[1:7] == ("all_reduce", "2000", 2000, 2000, "Float", -1)
     assert all(recorded.LATER_US <= each.waited_us < 4 * SECOND for each in found)
     assert seen.missing() == 0b1000
     assert seen.open(least_us=10 * SECOND) == []
@@ -175,6 +175,54 @@ def test_a_group_whose_name_is_used_again_begins_anew() -> None:
     again = [*calls(WORLD, 56, 57), *calls(WORLD, 1, 2, going=1, at=30 * SECOND)]
     seen = look({0: rank(*again, whole=False), 1: rank(*again[:-1], whole=False)}, Memberships(2))
     assert [(each.number, each.absent) for each in seen.collectives] == [(1, 0), (2, 0b10)]
+
+
+OLD = calls(WORLD, *range(1, 31))
+"""Thirty collectives, the last one 30 s after the beginning; then the group is destroyed and made again."""
+
+
+def renewed(*numbers: int, behind: int = 0) -> list[Entry]:
+    """What is called in the new group, of which all are not done."""
+    again = calls(WORLD, *numbers, going=len(numbers), at=32 * SECOND, inputs=20, outputs=20)
+    return [*OLD, *(entry._replace(at_us=entry.at_us - behind) for entry in again)]
+
+
+def test_what_was_called_before_a_group_began_anew_is_not_compared() -> None:
+    # Rank 1 hangs before it enters anything of the new one; its calls of the old one have the same numbers.
+    hangs = {0: rank(*renewed(1)), 1: rank(*OLD), 2: rank(*renewed(1))}
+    seen = look(hangs, Memberships(3))
+    assert [(each.number, each.going, each.absent, each.unknown) for each in seen.collectives] == [
+        (1, 0b101, 0b010, 0)
+    ]
+    assert seen.differences() == []
+    assert seen.missing(SECOND) == 0b010
+    # Its recorder has forgotten the oldest, but reaches back to before the new group.
+    hangs[1] = rank(*OLD[5:], whole=False)
+    assert look(hangs, Memberships(3)).missing(SECOND) == 0b010
+    # It is full of what it did since.
+    hangs[1] = rank(*calls(PAIR, 500, 501, at=50 * SECOND), whole=False)
+    seen = look(hangs, Memberships(3))
+    assert (seen.missing(SECOND), one(seen, 1).unknown) == (0, 0b010)
+
+
+def test_all_ranks_in_a_group_that_began_anew() -> None:
+    # One that has forgotten the old one, and one whose clock is behind.
+    late = rank(*[entry for entry in renewed(1, 2, 3) if entry.at_us > 32 * SECOND], whole=False)
+    seen = look(
+        {0: rank(*renewed(1, 2, 3, behind=400_000)), 1: late, 2: rank(*renewed(1, 2, 3))}, Memberships(3)
+    )
+    assert [(each.number, each.going, each.absent) for each in seen.collectives] == [
+        (1, 0b101, 0),
+        (2, 0b111, 0),
+        (3, 0b111, 0),
+    ]
+    assert seen.differences() == []
+
+
+def test_a_group_that_began_anew_twice() -> None:
+    third = [entry._replace(at_us=entry.at_us + 10 * SECOND) for entry in calls(WORLD, 1, 2, at=32 * SECOND)]
+    seen = look({0: rank(*renewed(1, 2), *third), 1: rank(*renewed(1, 2))}, Memberships(2))
+    assert [(each.number, each.absent) for each in seen.collectives] == [(1, 0b10), (2, 0b10)]
 
 
 # What does not match

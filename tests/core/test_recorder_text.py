@@ -59,11 +59,16 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_a_receive_and_the_form_for_programs() -> None:
-    receives = {"profiling_name": "nccl:recv 1<-0", "state": "started", "retired": False}
+    going = {"state": "started", "retired": False}
+    receives = {"profiling_name": "nccl:recv 1<-0", "is_p2p": True, **going}
     seen = look({0: nccl(0, {}), 1: nccl(1, {}, receives)}, Memberships(2))
-    assert as_lines(seen, {})[1:] == ["  rank 1 is in a recv from rank 0, number 0 of all ranks (group 0)"]
+    assert as_lines(seen, {})[1:] == [
+        "  rank 0 has not entered what others wait for",
+        "  rank 1 has been in a recv from rank 0 for 57.0 s, number 0 of all ranks (group 0); "
+        "rank 0 has not sent",
+    ]
     told = json.loads(json.dumps(as_json(seen, {7: "no answer"})))
-    assert told["pairs"][0]["peer"] == 0
+    assert {"peer": 0, "alone": True, "waited_s": 57.0}.items() <= told["pairs"][0].items()
     assert told["silent"] == {"7": "no answer"}
     told = as_json(recorded.seen("missing"), {})
     assert (told["heard"], told["missing"], len(told["waits"])) == ("0-3", "3", 4)

@@ -18,6 +18,7 @@ import pytest
 from cockpit.base import verbs
 from cockpit.base.answers import (
     DigestAnswer,
+    DumpFile,
     FindAnswer,
     NamedFile,
     ReadItem,
@@ -39,8 +40,11 @@ CHUNK = 1000
 class Node(MadeUp):
     """A node with reports, as its link; it counts what it sends."""
 
-    def __init__(self, reports: dict[str, bytes]) -> None:
+    def __init__(self, reports: dict[str, bytes], dumps: tuple[DumpFile, ...] = ()) -> None:
         self.reports = reports
+        self.dumps = dumps
+        self.asked: list[tuple[str, str, bool]] = []
+        """Folder and name of each file that was asked for, and whether the folder was named."""
         self.sent: list[tuple[str, int, int]] = []
         """Name, offset and length of everything sent."""
         self.cut_after = -1
@@ -48,7 +52,10 @@ class Node(MadeUp):
 
     async def call(self, request: Any, **how: Any) -> Any:
         if isinstance(request, verbs.Reports):
-            return ReportsAnswer(tuple(ReportFile(n, len(d)) for n, d in self.reports.items()))
+            dumped = {dump.file for dump in self.dumps}
+            files = (ReportFile(n, len(d)) for n, d in self.reports.items() if n not in dumped)
+            return ReportsAnswer(tuple(files), self.dumps)
+        self.asked.append((request.dir, request.file, request.named))
         data = self.reports[request.file]
         return DigestAnswer(hashlib.sha256(data).hexdigest(), len(data), changed=False)
 
@@ -184,6 +191,35 @@ def test_an_unreachable_node_costs_only_its_own(folder: RunFolder, tmp_path: Pat
     assert collected.missing == {"node1": "login refused"}
     assert (tmp_path / "0001-node2/b.nsys-rep").read_bytes() == b"two"
     assert json.loads((tmp_path / "manifest.json").read_text())["missing"] == collected.missing
+
+
+def test_dumps_of_nccl_are_fetched_beside_the_reports(folder: RunFolder, tmp_path: Path) -> None:
+    name = "mine\x1b.0"
+    dumps = (
+        DumpFile(0, "/scratch", name, 4),
+        DumpFile(0, "/scratch", name, 4),  # a rank has one
+        DumpFile(1, "/scratch", name, 4),  # of another node
+    )
+
+    async def main(files: dict[str, bytes], run: RunFolder = folder) -> tuple[Collected, Node]:
+        node = Node({**files, name: b"dump"}, dumps)
+        pool = Fakes({"node1": node, "node2": Node({})})
+        return await collect(run, pool, tmp_path), node
+
+    collected, node = asyncio.run(main({"a.nsys-rep": b"one"}))
+    assert [(one.file, one.state) for one in collected.reports] == [
+        ("0000-node1/a.nsys-rep", "collected"),
+        ("0000-node1/nccl_trace_rank_0", "collected"),
+    ]
+    assert (tmp_path / "0000-node1/nccl_trace_rank_0").read_bytes() == b"dump"
+    assert ("/scratch", name, True) in node.asked
+    assert list(collected.missing) == ["node2"]
+    # A run that is profiled and has dumps alone lacks its reports.
+    assert list(asyncio.run(main({}))[0].missing) == ["node1", "node2"]
+    # One that is not lacks nothing.
+    plain = RunFolder.create(replace(folder.manifest, run="plain", profile={}))
+    collected, _ = asyncio.run(main({}, plain))
+    assert (collected.complete, collected.missing, collected.exit_code()) == (True, {}, 0)
 
 
 def test_names_that_a_lying_node_makes_up(folder: RunFolder, tmp_path: Path) -> None:

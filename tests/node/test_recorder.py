@@ -247,6 +247,17 @@ def test_what_nccls_watchdog_left_is_read_when_nobody_answers(node: Node) -> Non
     assert node.ask(0)[0][0].source == "server"
 
 
+def test_a_dump_of_an_earlier_attempt_is_not_the_present_one(node: Node) -> None:
+    file, start = node.probe / record.nccl_dump(0), node.folder / record.rank_start(0)
+    file.write_bytes(pickle.dumps(json.loads(DUMP), 2))
+    start.write_text("{}")
+    os.utime(file, (1000.0, 1000.0))
+    os.utime(start, (1001.0, 1001.0))
+    assert node.why(0) == ("absent", "no probe runs in this rank")
+    os.utime(start, (999.0, 999.0))
+    assert node.ask(0)[0][0].source == "file"
+
+
 def test_somebody_elses_server_is_not_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.serve(0)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)

@@ -197,12 +197,14 @@ def test_every_python(tmp_path: Path, version: str) -> None:
         ("2.8.0+cu128", {}, "TORCH_FR_BUFFER_SIZE"),
         ("2.10.0", {}, "TORCH_FR_BUFFER_SIZE"),
         ("2.11.0", {}, ""),
+        ("2.13.0", {"TORCH_FR_DUMP_TEMP_FILE": "/mine"}, ""),
+        ("2.13.0", {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine"}, ""),
         ("nonsense", {}, ""),
         ("2.8.0", {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}, ""),
         ("2.8.0", {"TORCH_FR_DUMP_TEMP_FILE": "/mine"}, "TORCH_FR_BUFFER_SIZE"),
     ],
 )
-def test_the_recorder_of_an_older_torch_is_switched_on(
+def test_the_recorder_of_an_older_torch_is_switched_on_and_says_where_its_file_goes(
     tmp_path: Path, version: str, given: dict[str, str], expected: str
 ) -> None:
     place = Place(tmp_path)
@@ -214,4 +216,7 @@ def test_the_recorder_of_an_older_torch_is_switched_on(
     wanted = {expected: "2000"} if expected else {}
     if expected and not files_named & given.keys():
         wanted |= dict.fromkeys(files_named, str(place.run / "probe/nccl_trace_rank_"))
+    if version == "2.11.0":
+        # It records by itself, and warns about the older name.
+        wanted["TORCH_FR_DUMP_TEMP_FILE"] = str(place.run / "probe/nccl_trace_rank_")
     assert set_here == {**given, **wanted}

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.spans import Span, union
-from cockpit.core.recorder.work import CLOCKS_US, ENOUGH, SURE, Step, Work, parts
+from cockpit.core.recorder.spans import CLOCKS_US, Span, union
+from cockpit.core.recorder.work import ENOUGH, SURE, Step, Work, parts
 
 
 def work(

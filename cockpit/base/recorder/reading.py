@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 from cockpit.base.gate import RANK_LIMIT, Malformed, shown
 from cockpit.base.recorder import pickles
+from cockpit.base.recorder.batches import Batches, passed
 from cockpit.base.recorder.trace import (
     DONE,
     GOING,
+    GROUPS,
     MEMBERS,
+    PAIRWISE,
     TENSORS,
     Call,
     Entry,
@@ -101,18 +104,20 @@ class _Reading:
         found = told.get("entries", [])
         if not isinstance(found, list) or len(found) > ENTRIES:
             raise Malformed(".entries: expected a list of at most %d" % ENTRIES)
-        entries: List[Entry] = []
+        entries, batches = [], Batches()
         for place, one in enumerate(found):
             try:
-                entries.append(self._entry(one))
+                entry = self._entry(one)
             except (Malformed, KeyError) as error:
                 what = "%s is missing" % error if isinstance(error, KeyError) else str(error)
                 raise Malformed(".entries[%d]: %s" % (place, what)) from None
-        rows = tuple(entries)
-        groups = lows(rows)
+            entries.append(entry)
+            batches.add(entry)
+        groups = lows(entries)
         # After a reset by the program its entries are counted from 0 again, those of a group are not.
         whole = not found or (found[0].get("record_id") == 0 and max(groups.values()) <= 1)
-        from_us = 0 if whole else min(entry.at_us for entry in rows)
+        from_us = 0 if whole else min(entry.at_us for entry in entries)
+        rows = tuple(passed(batches.entries))
         return Trace(self._source, version, rows, from_us, whole, groups, _members(told.get("pg_config")))
 
     def _entry(self, told: Any) -> Entry:
@@ -131,13 +136,17 @@ class _Reading:
         inputs, in_shapes = self._sizes(told["input_sizes"])
         outputs, out_shapes = self._sizes(told["output_sizes"])
         dtype = _dtypes(told.get("input_dtypes")) or _dtypes(told.get("output_dtypes"))
-        key = (name, desc, title, in_shapes or out_shapes, inputs, outputs, dtype)
+        pairwise = told.get("is_p2p")
+        if pairwise not in (True, False, None):
+            raise Malformed(".is_p2p: expected true or false")
+        key = (name, desc, title, in_shapes or out_shapes, inputs, outputs, dtype, pairwise)
         call = self._calls.get(key)
         if call is None:
             backend, _, op = title.rpartition(":")
             group = Group(backend, name, desc)
             op, peer = _pair(op)
-            call = self._calls[key] = Call(group, op, text(key[3]), inputs, outputs, dtype, peer)
+            between = op in PAIRWISE if pairwise is None else pairwise is True
+            call = self._calls[key] = Call(group, op, text(key[3]), inputs, outputs, dtype, peer, between)
         return call
 
     def _sizes(self, told: Any) -> Tuple[int, str]:
@@ -170,13 +179,17 @@ def _dtypes(told: Any) -> str:
 def _pair(op: str) -> Tuple[str, int]:
     """The operation, and with whom: ``recv 0<-1`` is 1."""
     found = _PAIR.fullmatch(op)
-    return (found.group(1), int(found.group(4))) if found else (op, -1)
+    if found is None:
+        return op, -1
+    return found.group(1), integer(int(found.group(4)), RANK_LIMIT)
 
 
 def _members(told: Any) -> Dict[str, Tuple[int, ...]]:
     """The ranks of each group; torch has an entry without a name or without ranks where it does not know."""
     found: Dict[str, Tuple[int, ...]] = {}
     left = MEMBERS
+    if isinstance(told, dict) and len(told) > GROUPS:
+        raise Malformed(".pg_config: more than %d groups" % GROUPS)
     for name, config in told.items() if isinstance(told, dict) else ():
         ranks = config.get("ranks") if isinstance(config, dict) else None
         if not (isinstance(name, str) and name and isinstance(ranks, str)):

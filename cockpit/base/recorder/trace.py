@@ -5,7 +5,7 @@ Where the facts are from: ``torch/csrc/distributed/c10d/FlightRecorder*.hpp`` of
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Sequence, Tuple
 
 from cockpit.base.gate import Malformed
 
@@ -18,11 +18,17 @@ MEMBERS = 1 << 20
 TENSORS = 4096
 """Tensors of one call."""
 
+SOURCES = 512
+"""Entries whose source is told."""
+
 TEXT = 200
 """Characters of a name, or of the sizes of a call."""
 
 DEFAULT_GROUP = "default_pg"
 """How torch describes the group of all ranks."""
+
+PAIRWISE = ("send", "recv")
+"""Operations between two ranks, where nothing else says which ones are."""
 
 GOING, DONE = 0, 1
 
@@ -58,6 +64,7 @@ class Call(NamedTuple):
     :param inputs: elements of all input tensors; ``outputs``: of all output tensors
     :param dtype: ``Float``; several: ``Float,Half``
     :param peer: of ``send`` and ``recv``, the other rank by its place in the group; else -1
+    :param pairwise: whether it is between two ranks: its numbers are counted apart, and apart on each rank
     """
 
     group: Group
@@ -67,11 +74,7 @@ class Call(NamedTuple):
     outputs: int
     dtype: str
     peer: int
-
-    @property
-    def pairwise(self) -> bool:
-        """Whether it is between two ranks: its numbers are counted apart, and apart on each rank."""
-        return self.op in ("send", "recv")
+    pairwise: bool = False
 
 
 class Entry(NamedTuple):
@@ -80,12 +83,14 @@ class Entry(NamedTuple):
     :param number: its number among those of the group; calls that torch sends off together share one
     :param at_us: when the rank entered it, unix microseconds
     :param state: :data:`GOING` or :data:`DONE`
+    :param source: the line of the program that made it, where the dump has stacks: ``train.py:7 step``
     """
 
     call: Call
     number: int
     at_us: int
     state: int
+    source: str = ""
 
 
 class Trace(NamedTuple):
@@ -120,8 +125,7 @@ def reduced(trace: Trace, since_us: int, rows: int) -> Trace:
 
     What is left out is told: :attr:`Trace.from_us` moves to the first moment from which all is there.
     """
-    last = {(entry.call.group, entry.call.pairwise): place for place, entry in enumerate(trace.entries)}
-    keep = set(last.values())
+    keep = set(_last(trace.entries))
     from_us = max(trace.from_us, since_us)
     room = max(0, rows - len(keep))
     for place in range(len(trace.entries) - 1, -1, -1):
@@ -141,7 +145,19 @@ def reduced(trace: Trace, since_us: int, rows: int) -> Trace:
     return trace._replace(entries=kept, from_us=from_us)
 
 
-def lows(entries: Tuple[Entry, ...]) -> Dict[Group, int]:
+def _last(entries: Sequence[Entry]) -> Iterator[int]:
+    """The places of the last calls of each group: of a batch all, or it would look like another call."""
+    numbers: Dict[Tuple[Group, bool], int] = {}
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        series = (entry.call.group, entry.call.pairwise)
+        if numbers.setdefault(series, entry.number) == entry.number:
+            yield place
+        else:
+            numbers[series] = -1  # the same number further back is of an earlier group of that name
+
+
+def lows(entries: Sequence[Entry]) -> Dict[Group, int]:
     """See :attr:`Trace.lows`.
 
     :raises Malformed: there are too many groups

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from itertools import accumulate
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cockpit.base.gate import (
     FLAG,
@@ -15,6 +15,7 @@ from cockpit.base.gate import (
     ListOf,
     Malformed,
     MapOf,
+    Maybe,
     RowOf,
     Text,
     Whole,
@@ -24,7 +25,7 @@ from cockpit.base.gate import (
 )
 from cockpit.base.recorder.packing import ROWS, UNPACKED
 from cockpit.base.recorder.reading import parsed
-from cockpit.base.recorder.trace import GROUPS, MEMBERS, TEXT, Call, Entry, Group, Trace
+from cockpit.base.recorder.trace import GROUPS, MEMBERS, PAIRWISE, SOURCES, TEXT, Call, Entry, Group, Trace
 
 _TEXT = Text(TEXT + 1)
 _NUMBER = Whole(0, 1 << 62)
@@ -53,6 +54,12 @@ class _Call:
 
 
 @dataclass(frozen=True)
+class _Source:
+    entry: int = bound(Whole(0, ROWS - 1))
+    text: int = bound(Whole(0, SOURCES - 1))
+
+
+@dataclass(frozen=True)
 class _Trace:
     source: str = bound(_TEXT)
     version: str = bound(_TEXT)
@@ -65,6 +72,10 @@ class _Trace:
     number: Tuple[int, ...] = bound(ListOf(_STEP, ROWS))
     at: Tuple[int, ...] = bound(ListOf(_STEP, ROWS))
     state: str = bound(Text(ROWS, "[01]*"))
+    pairwise: Optional[Tuple[int, ...]] = bound(Maybe(ListOf(Whole(0, ROWS), ROWS)), None)
+    """Places of calls; None: kept by an older cockpit, which went by the operation alone."""
+    sources: Tuple[str, ...] = bound(ListOf(_TEXT, SOURCES), ())
+    made_at: Tuple[_Source, ...] = bound(ListOf(RowOf(_Source), SOURCES), ())
 
 
 def unpack(data: bytes, clean: Callable[[str], str]) -> Trace:
@@ -81,11 +92,16 @@ def unpack(data: bytes, clean: Callable[[str], str]) -> Trace:
     groups = {Group(clean(one.backend), clean(one.name), clean(one.desc)): one.low for one in told.groups}
     if len(groups) < len(told.groups):
         raise Malformed("a group twice")
-    calls = [_call(one, list(groups), clean) for one in told.calls]
+    calls = list(_calls(told, list(groups), clean))
+    entries = _entries(told, calls)
+    for one in told.made_at:
+        if one.entry >= len(entries) or one.text >= len(told.sources):
+            raise Malformed("a source of an entry that is not there")
+        entries[one.entry] = entries[one.entry]._replace(source=clean(told.sources[one.text]))
     return Trace(
         clean(told.source),
         clean(told.version),
-        tuple(_entries(told, calls)),
+        tuple(entries),
         told.from_us,
         told.whole,
         groups,
@@ -104,11 +120,14 @@ def _inflated(data: bytes) -> bytes:
     return found
 
 
-def _call(told: _Call, groups: Sequence[Group], clean: Callable[[str], str]) -> Call:
-    if told.group >= len(groups):
-        raise Malformed("a call of a group that is not there")
-    texts = (clean(told.op), clean(told.shapes), told.inputs, told.outputs, clean(told.dtype))
-    return Call(groups[told.group], *texts, told.peer)
+def _calls(told: _Trace, groups: Sequence[Group], clean: Callable[[str], str]) -> Iterator[Call]:
+    pairwise = set(told.pairwise or ())
+    for place, one in enumerate(told.calls):
+        if one.group >= len(groups):
+            raise Malformed("a call of a group that is not there")
+        texts = (clean(one.op), clean(one.shapes), one.inputs, one.outputs, clean(one.dtype))
+        between = one.op in PAIRWISE if told.pairwise is None else place in pairwise
+        yield Call(groups[one.group], *texts, one.peer, between)
 
 
 def _entries(told: _Trace, calls: Sequence[Call]) -> List[Entry]:

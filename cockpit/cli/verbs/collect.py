@@ -1,4 +1,4 @@
-"""``cockpit collect RUN [FILE…]``: fetch and verify profiler reports, or named files, of all nodes."""
+"""``cockpit collect RUN [FILE…]``: fetch and verify reports and dumps, or named files, of all nodes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def main(words: list[str]) -> int:
     """Fetch reports."""
     parser = Parser(
         "collect",
-        "Fetch a run's profiler reports from all nodes at once, or the files named, checked by sha256 on "
-        "both sides. If interrupted, run it again: it resumes where it stopped.",
+        "Fetch a run's profiler reports and NCCL's dumps from all nodes at once, or the files named, checked "
+        "by sha256 on both sides. If interrupted, run it again: it resumes where it stopped.",
         "FILE is a path on the nodes, or a pattern with * ? [ ] (in quotes, so that this shell leaves it as "
         "it is); relative to where the ranks work. A node that lacks a file which another one has is said, "
         "no error. "
@@ -111,7 +111,7 @@ async def fetch(
             say(f"{node}: has no {', '.join(rest)}")
     for node, names in collected.passed_over.items():
         say(f"{node}: not fetched (not reports): {', '.join(map(repr, names))}")
-    if collected.reports and not files:
+    if any(not report.place for report in collected.reports) and not files:
         say(WARNING)
     if not collected.complete and (collected.reports or folder.manifest.profile or files):
         say(f"not complete; to try again: cockpit collect {join([folder.name, *files])}")

@@ -8,13 +8,15 @@ says for how long that is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cockpit.base.recorder.trace import GOING, Call, Entry, Group, Trace
 from cockpit.core.masks import mask_of, ranks_of
+from cockpit.core.recorder.anew import Anew
 from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.pairs import Pair, pairs
 
 SIZES_DIFFER = re.compile(r"scatter|gather|all_?to_?all.*|.*_v(_.*)?")
 """Operations whose sizes may be different on each rank."""
@@ -52,6 +54,7 @@ class Collective:
     :param calls: what each rank called; several where they were sent off together
     :param absent: members that had not entered it when they were looked at
     :param unknown: members of which that is not known: no answer, or the recorder has forgotten
+    :param cut: ranks whose recorder may have forgotten the first of the calls that were sent off together
     :param going: ranks that entered it and are not through
     :param complete: whether it is known of every known member when it entered
     :param waited_us: for how long those who entered have certainly waited for an absent rank, or, if all have
@@ -66,6 +69,7 @@ class Collective:
     calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
     absent: int = 0
     unknown: int = 0
+    cut: int = 0
     going: int = 0
     complete: bool = False
     waited_us: int = 0
@@ -82,7 +86,10 @@ class Collective:
 
     def _variants(self) -> list[tuple[int, tuple[Call, ...]]]:
         found: dict[tuple[Call, ...], int] = {}
+        longest = max(self.calls.values(), key=len)
         for rank, calls in self.calls.items():
+            if self.cut >> rank & 1 and longest[len(longest) - len(calls) :] == calls:
+                calls = longest
             found[calls] = found.get(calls, 0) | 1 << rank
         return [(mask, calls) for calls, mask in found.items()]
 
@@ -116,17 +123,6 @@ _TRAITS = (
     ("size", _sizes),
     ("type", lambda call: call.dtype or None),
 )
-
-
-class Pair(NamedTuple):
-    """A send or receive that is not through.
-
-    :param peer: the other rank; None: the group's ranks are not known
-    """
-
-    rank: int
-    peer: int | None
-    entry: Entry
 
 
 @dataclass(frozen=True)
@@ -172,6 +168,8 @@ class Look:
             waits |= one.going
         for pair in self.pairs:
             waits |= 1 << pair.rank
+            if pair.alone and pair.peer is not None and pair.waited_us >= least_us:
+                absent |= 1 << pair.peer
         return absent & ~waits
 
     def differences(self) -> list[tuple[Collective, Difference]]:
@@ -186,18 +184,18 @@ def look(recorded: Mapping[int, Recorded], memberships: Memberships) -> Look:
     :param recorded: of each rank that answered
     :param memberships: learns from it, and keeps what earlier looks have taught it
     """
+    anew = Anew(trace.entries for one in recorded.values() for trace in one.traces)
     table: dict[tuple[Group, int], Collective] = {}
-    pairs: list[tuple[int, Entry]] = []
+    between: list[tuple[int, Entry]] = []
     tops: dict[tuple[int, Group], int] = {}
     for rank, one in recorded.items():
         for trace in one.traces:
             memberships.learn(rank, trace)
-            for entry in _newest(trace.entries):
+            for entry in anew.newest(trace.entries):
                 if entry.call.pairwise:
-                    if entry.state == GOING:
-                        pairs.append((rank, entry))
+                    between.append((rank, entry))
                     continue
-                _enter(table, rank, entry)
+                _enter(table, rank, entry, cut=entry.at_us <= trace.from_us)
                 key = (rank, entry.call.group)
                 tops[key] = max(tops.get(key, 0), entry.number)
     for found in table.values():
@@ -205,55 +203,46 @@ def look(recorded: Mapping[int, Recorded], memberships: Memberships) -> Look:
         found.sure = memberships.sure(found.group)
         others = found.members & ~mask_of(found.arrivals)
         found.complete = not others
+        since = anew.since(found.group)
         for rank in ranks_of(others):
-            entered = _entered(recorded.get(rank), found, tops.get((rank, found.group)))
+            entered = _entered(recorded.get(rank), found, tops.get((rank, found.group)), since)
             found.absent |= (entered is False) << rank
             found.unknown |= (entered is None) << rank
         found.waited_us = _waited(found, recorded)
+    taken_us = {rank: one.taken_us for rank, one in recorded.items()}
     return Look(
         tuple(sorted(table.values(), key=lambda one: min(one.arrivals.values()))),
-        tuple(Pair(rank, _peer(entry.call, memberships), entry) for rank, entry in pairs),
+        tuple(pairs(between, taken_us, memberships)),
         mask_of(recorded),
         {rank: max((trace.from_us for trace in one.traces), default=0) for rank, one in recorded.items()},
         {rank: one.taken_us for rank, one in recorded.items()},
     )
 
 
-def _newest(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries without those of an earlier group of the same name: its numbers begin anew."""
-    begun: dict[Group, int] = {}
-    before: dict[Group, int] = {}
-    for place, entry in enumerate(entries):
-        if entry.call.pairwise:
-            continue
-        group = entry.call.group
-        if entry.number <= 1 < before.get(group, 0):
-            begun[group] = place
-        before[group] = entry.number
-    return [entry for place, entry in enumerate(entries) if place >= begun.get(entry.call.group, 0)]
-
-
-def _enter(table: dict[tuple[Group, int], Collective], rank: int, entry: Entry) -> None:
+def _enter(table: dict[tuple[Group, int], Collective], rank: int, entry: Entry, *, cut: bool) -> None:
     key = (entry.call.group, entry.number)
     found = table.get(key)
     if found is None:
         found = table[key] = Collective(*key)
     found.arrivals[rank] = min(found.arrivals.get(rank, entry.at_us), entry.at_us)
     found.calls[rank] = (*found.calls.get(rank, ()), entry.call)
+    found.cut |= cut << rank
     if entry.state == GOING:
         found.going |= 1 << rank
 
 
-def _entered(recorded: Recorded | None, found: Collective, top: int | None) -> bool | None:
+def _entered(recorded: Recorded | None, found: Collective, top: int | None, since: int | None) -> bool | None:
     """Whether a rank without an entry has entered it; None: that is not known.
 
     :param top: the highest number that the rank has an entry of in this group
+    :param since: when the group began, where an earlier one had its name
     """
     if recorded is None:
         return None
     if top is not None:
         return found.number <= top
-    return False if all(trace.whole for trace in recorded.traces) else None
+    begun = all(trace.whole or (since is not None and trace.from_us < since) for trace in recorded.traces)
+    return False if begun else None
 
 
 def _waited(found: Collective, recorded: Mapping[int, Recorded]) -> int:
@@ -264,10 +253,3 @@ def _waited(found: Collective, recorded: Mapping[int, Recorded]) -> int:
         return max(0, until - min(found.arrivals[rank] for rank in ranks_of(found.going)))
     until = min(recorded[rank].taken_us for rank in ranks_of(found.going))
     return max(0, until - max(found.arrivals.values()))
-
-
-def _peer(call: Call, memberships: Memberships) -> int | None:
-    ranks = list(ranks_of(memberships.of(call.group)))
-    if not memberships.sure(call.group) or not 0 <= call.peer < len(ranks):
-        return None
-    return ranks[call.peer]

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 
 Span = tuple[int, int]
 
+CLOCKS_US = 5000
+"""How far two clocks may differ, microseconds."""
+
 
 def union(spans: Iterable[Span]) -> list[Span]:
     """The same stretches of time as spans that do not overlap, in their order."""

@@ -9,7 +9,8 @@ from typing import Any
 from cockpit.base.recorder.trace import Call, Group
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import mask_text, ranks_named, ranks_text
-from cockpit.core.recorder.look import Collective, Difference, Look, Pair
+from cockpit.core.recorder.look import Collective, Difference, Look
+from cockpit.core.recorder.pairs import Pair
 
 SHOWN_US = 1_000_000
 """A wait shorter than this is how training goes."""
@@ -23,7 +24,8 @@ def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
     lines = ["collectives:", *_waits(look)]
     for found, difference in look.differences()[:_SHOWN]:
         lines.append(f"  {title(found.group, found.number)}: {difference_text(difference)}")
-    lines += [f"  {_pair_text(pair)}" for pair in look.pairs[:_SHOWN]]
+    lasting = [pair for pair in look.pairs if pair.waited_us >= SHOWN_US]
+    lines += [f"  {_pair_text(pair)}" for pair in sorted(lasting, key=lambda one: not one.alone)[:_SHOWN]]
     if len(lines) == 1:
         lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} looked at)")
     why: dict[str, list[int]] = {}
@@ -86,8 +88,10 @@ def _differing(difference: Difference, call: Call) -> str:
 def _pair_text(pair: Pair) -> str:
     call = pair.entry.call
     peer = "another rank" if pair.peer is None else f"rank {pair.peer}"
-    way = "to" if call.op == "send" else "from"
-    return f"rank {pair.rank} is in a {call.op} {way} {peer}, {title(call.group, pair.entry.number)}"
+    way, other = ("to", "received") if call.op == "send" else ("from", "sent")
+    text = f"rank {pair.rank} has been in a {call.op} {way} {peer} for {pair.waited_us / 1e6:.1f} s"
+    text += f", {title(call.group, pair.entry.number)}"
+    return text + (f"; {peer} has not {other}" if pair.alone else "")
 
 
 def _named(mask: int) -> str:
@@ -119,6 +123,8 @@ def as_json(look: Look, silent: Mapping[int, str]) -> dict[str, Any]:
                 "peer": pair.peer,
                 "group": pair.entry.call.group.name,
                 "number": pair.entry.number,
+                "alone": pair.alone,
+                "waited_s": pair.waited_us / 1e6,
                 **_call_json(pair.entry.call),
             }
             for pair in look.pairs

@@ -25,10 +25,7 @@ from typing import Any, NamedTuple
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
-from cockpit.core.recorder.spans import Cursor, Span, union
-
-CLOCKS_US = 5000
-"""How far two clocks may differ, microseconds: who is released by the last arrival goes on right after it."""
+from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
 
 ENOUGH = 16
 """Times that ranks waited, or did not, in one place, from which it can be told."""
@@ -284,7 +281,7 @@ def _released(moments: Sequence[_Entered], times: Sequence[int]) -> list[int]:
             own, before = index, at
         if last <= at:
             continue
-        until = last - CLOCKS_US
+        until = last - CLOCKS_US  # who is released by the last one goes on right after it
         if until <= at:
             number = own
         elif times[index + 1] >= until:

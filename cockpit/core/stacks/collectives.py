@@ -125,12 +125,18 @@ class Transfer:
 
     :param peer: the other rank; None: not known
     :param send: whether the rank sends
+    :param alone: whether the other rank has called nothing that would meet it
+    :param waited_s: for how long it has certainly been so
+    :param group: its group, as people call it
     """
 
     rank: int = bound(RANK)
     peer: int | None = bound(Maybe(RANK))
     send: bool = bound(FLAG)
     number: int = bound(COUNT, 0)
+    alone: bool = bound(FLAG, False)
+    waited_s: float = bound(_SECONDS, 0.0)
+    group: str = bound(_WORDS, "")
 
 
 @dataclass(frozen=True)
@@ -162,15 +168,28 @@ class Collectives:
     @property
     def since_s(self) -> float:
         """For how long somebody has waited."""
-        return max((one.waited_s for one in self.waits), default=0.0)
+        told = [one.waited_s for one in self.transfers if one.alone]
+        return max((*(one.waited_s for one in self.waits), *told), default=0.0)
 
     def of(self, ranks: int) -> Wait | None:
         """What others wait in for one of these, the longest wait first; of one group the first number."""
         found = [one for one in self.waits if one.absent & ranks]
         first = min(found, key=lambda one: (-(one.absent & ranks).bit_count(), -one.waited_s), default=None)
         if first is None:
-            return None
+            return self._transfer_of(ranks)
         return min((one for one in found if one.key == first.key), key=lambda one: one.number)
+
+    def _transfer_of(self, ranks: int) -> Wait | None:
+        """Which send or receive others wait in for one of these, the longest first."""
+        found = [
+            one for one in self.transfers if one.alone and one.peer is not None and ranks >> one.peer & 1
+        ]
+        first = max(found, key=lambda one: one.waited_s, default=None)
+        if first is None or first.peer is None:
+            return None
+        op = f"the {'send' if first.send else 'receive'} of rank {first.rank}"
+        going, absent = 1 << first.rank, 1 << first.peer
+        return Wait(first.group, "", first.number, op, op, going, absent, 0, first.waited_s)
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values; :func:`cockpit.base.gate.read` is the reverse."""
@@ -209,6 +228,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
     for rank, why in silent.items():
         reasons[why] = reasons.get(why, 0) | 1 << rank
     differences = look.differences()
+    lasting = sorted(look.pairs, key=lambda pair: (not pair.alone, -pair.waited_us))
     return Collectives(
         at,
         look.heard,
@@ -225,8 +245,16 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
             for found, difference in differences[-DIFFERENCES:]
         ),
         tuple(
-            Transfer(pair.rank, pair.peer, pair.entry.call.op == "send", pair.entry.number)
-            for pair in look.pairs[:WAITS]
+            Transfer(
+                pair.rank,
+                pair.peer,
+                pair.entry.call.op == "send",
+                pair.entry.number,
+                pair.alone,
+                pair.waited_us / 1e6,
+                title(pair.entry.call.group, pair.entry.number).partition(" of ")[2],
+            )
+            for pair in lasting[:WAITS]
         ),
         {why: mask_text(mask) for why, mask in list(reasons.items())[:1000]},
     )

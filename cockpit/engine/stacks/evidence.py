@@ -184,12 +184,17 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
                 dumps[dump.rank] = dump
         except (ValueError, TooLarge) as error:
             raise Malformed(f"a dump that is none: {error}") from None
-    recorded = {}
+    recorded, trouble = {}, [*head.trouble]
     for one, packed_traces in zip(head.recorders, found.recorders, strict=True):
         if one.rank not in own or one.rank in recorded:
             raise Malformed(f"the recorder of rank {one.rank}")
         traces = (unpack_trace(each, lambda text: one_line(text, limit=_TEXT)) for each in packed_traces)
-        shifted = tuple(trace.shifted(-round(ahead_s * 1e6)) for trace in traces)
+        try:
+            shifted = tuple(trace.shifted(-round(ahead_s * 1e6)) for trace in traces)
+        except Malformed as error:
+            # What a training program says of itself costs nobody else's evidence.
+            trouble.append(f"the recorder of rank {one.rank} makes no sense: {error}")
+            continue
         recorded[one.rank] = Recorded(round(ours(one.at) * 1e6), shifted)
     steps = {one.rank: Done(one.step, ours(one.at)) for one in head.steps if one.rank in own}
     usual = sorted(one.usual_s for one in head.steps if one.usual_s is not None and one.usual_s >= 0)
@@ -200,7 +205,7 @@ def opened(data: bytes, node: NodeEntry, ahead_s: float) -> Testimony:
         None if head.since is None else ours(min(head.since, head.t)),
         tuple(rank for rank in head.failed if rank in own),
         one_line(head.boot_id, limit=60),
-        tuple(one_line(text, limit=300) for text in head.trouble),
+        tuple(one_line(text, limit=300) for text in trouble),
         max(0.0, min(head.took_s, 600.0)),
         steps,
         usual[len(usual) // 2] if usual else None,

@@ -179,14 +179,24 @@ class Hooks:
         self._steps = Steps(Ring(os.path.join(rings, self._name + ".ring"), self._rank, self._told["ticks"]))
 
     def before_torch(self) -> None:
-        """Torch is about to be imported: switch its recorder on where that takes a variable."""
+        """Torch is about to be imported: switch its recorder on where that takes a variable.
+
+        NCCL also dumps it at a timeout, by default into the home folder or /tmp. The variable says where to,
+        and nothing else: torch reads it once there is something to write (``DebugInfoWriter::getWriter``).
+        """
         version = _torch_version()
-        if not (() < version < RECORDS_ITSELF) or any(name in os.environ for name in BUFFERS):
+        recording = any(name in os.environ for name in BUFFERS)
+        named = any(name in os.environ for name in DUMP_FILES)
+        place = os.path.join(self._folder, "nccl_trace_rank_")
+        if version >= RECORDS_ITSELF:
+            if not named:
+                os.environ[DUMP_FILES[0]] = place  # it warns about the other one
+            return
+        if not version or recording:
             return
         os.environ[BUFFERS[version < FR_NAMES]] = BUFFER
-        # NCCL then also dumps it at a timeout, by default into the home folder or /tmp.
-        if not any(name in os.environ for name in DUMP_FILES):
-            os.environ.update(dict.fromkeys(DUMP_FILES, os.path.join(self._folder, "nccl_trace_rank_")))
+        if not named:
+            os.environ.update(dict.fromkeys(DUMP_FILES, place))
 
     def after(self, module: Any) -> None:
         """Torch, or DeepSpeed's module of engines, has been imported."""

@@ -136,12 +136,26 @@ class _Look:
                 raise ServerError("busy", "the recorders of this node are being asked by somebody else")
 
     def _left_behind(self) -> Tuple[bytes, float]:
-        """What NCCL's watchdog wrote for this rank when a collective took too long, and when."""
+        """What NCCL's watchdog wrote for this rank when a collective took too long, and when.
+
+        Not what it wrote in an earlier attempt: the rank has been started again since.
+        """
         path = os.path.join(self._asked.dir, record.PROBE, record.nccl_dump(self._rank))
         try:
-            return safefiles.read(path, DUMP), os.lstat(path).st_mtime
+            at = os.lstat(path).st_mtime
+            # Both by the clock of the file system, which may be another machine's.
+            if at < self._started():
+                return b"", 0.0
+            return safefiles.read(path, DUMP), at
         except OSError:
             return b"", 0.0
+
+    def _started(self) -> float:
+        """When the rank was last started; 0 if nothing says so."""
+        try:
+            return os.lstat(os.path.join(self._asked.dir, record.rank_start(self._rank))).st_mtime
+        except OSError:
+            return 0.0
 
 
 def _is_off(pid: int) -> bool:

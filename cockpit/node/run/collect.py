@@ -9,16 +9,19 @@ from typing import Any, Dict, Union
 from cockpit.base import record, verbs
 from cockpit.node import safefiles
 from cockpit.node.calls import Call
+from cockpit.node.run.dumps import dumps
 
 _CHUNK = 1 << 20
 
 
 def reports(call: Call) -> Dict[str, Any]:
-    """List the files in the run's reports folder: ``files`` [{name, size}], sorted by name."""
-    folder = os.path.join(call.asked(verbs.Reports).dir, record.REPORTS)
+    """List the files in the run's reports folder, ``files`` [{name, size}] by name, and NCCL's dumps."""
+    run = call.asked(verbs.Reports).dir
+    folder = os.path.join(run, record.REPORTS)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     sizes = {name: safefiles.size(os.path.join(folder, name)) for name in names}
-    return {"files": [{"name": name, "size": size} for name, size in sizes.items() if size is not None]}
+    files = [{"name": name, "size": size} for name, size in sizes.items() if size is not None]
+    return {"files": files, "dumps": dumps(run)}
 
 
 def _open(asked: Union[verbs.Digest, verbs.Read]) -> int:
