@@ -37,6 +37,8 @@ class RankPace:
     :param work: seconds of it in which it did not wait for others; None: not known
     :param lag: seconds by which its CPU enqueued later than that of the median rank of its stage; None: not
         known, or what is known is work
+    :param work_at: when the newest step ended of which either is known, unix seconds
+    :param work_kept: that is from the run's folder, where ranks that were not slow have the median one's
     """
 
     step: int | None = None
@@ -47,6 +49,8 @@ class RankPace:
     span: float | None = None
     work: float | None = None
     lag: float | None = None
+    work_at: float | None = None
+    work_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class Pace:
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
         self._worked_at = -math.inf
+        self._work_kept = False
         self.lag = False
         """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
         self.version = 0
@@ -154,6 +159,7 @@ class Pace:
             found = self.step(step)
             if found is not None:
                 self._worked_at = max(self._worked_at, found.base)
+            self._work_kept = False
             self.version += 1
 
     def ends(self, rank: int, since: float) -> list[tuple[int, float]]:
@@ -183,19 +189,22 @@ class Pace:
         exact: bool,
         lag: bool = False,
     ) -> None:
-        """Take in a step of the past, unless more is known about it.
+        """Take in a step of the past; of one that is known, only the work, unless that is known too.
 
         :param span: seconds of one step, of the median rank
         :param seconds: how long each rank that finished it took, or, if ``work``, did not wait for others
         :param lag: whether that work is when CPUs enqueued
         """
-        if self.steps.get(key) is not None:
+        there = self.steps.get(key)
+        if there is not None and (there.works or not work):
             return
         self.steps.past += 1
+        self._work_kept = self._work_kept or work
         for rank, took in seconds.items():
             if rank not in self.steps.place:
                 continue
-            self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
+            if there is None:
+                self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
             if work:
                 self.steps.work(rank, key, took)
                 self._worked_at = max(self._worked_at, at)
@@ -333,6 +342,8 @@ class Pace:
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
             None if self.lag else _middle([step.works[place] for step in judged]),
             _middle([step.over(place) for step in judged]) if self.lag else None,
+            judged[0].typical_end if judged else None,
+            bool(judged) and self._work_kept,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
