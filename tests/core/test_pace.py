@@ -109,6 +109,21 @@ def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
     assert slow_in(unknown) == [3]
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("by", [0.15, 0.5, 1.0])
+def test_where_half_of_the_ranks_are_slow_they_are_by_what_they_are(ranks: int, by: float) -> None:
+    half = ranks // 2
+    seen = worked([[1.0] * half + [1.0 + by] * half for _ in range(12)])
+    assert {slow.rank: round(slow.excess, 3) for slow in seen.slow()} == dict.fromkeys(range(half, ranks), by)
+    last = next(seen.steps.newest())
+    assert last.typical_work == 1.0
+    stages = {rank: rank % 2 for rank in range(ranks)}
+    if ranks > 2:
+        # As many of each stage are slow.
+        found = worked([[1.0] * half + [1.0 + by] * half for _ in range(12)], stages).slow()
+        assert {slow.rank: round(slow.excess, 3) for slow in found} == dict.fromkeys(range(half, ranks), by)
+
+
 def test_when_cpus_enqueue_makes_nobody_slow() -> None:
     seen = worked([[1.0, 1.0, 1.5, 1.0] for _ in range(12)])
     assert (seen.lags, seen.of(2).work, seen.of(2).lag) == (False, 1.5, None)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from statistics import median
+from statistics import median, median_low
 
 CELLS = 1 << 20
 """Ranks × steps that are kept exactly: 16,000 steps of 64 ranks, about 10 MB."""
@@ -75,7 +75,7 @@ class Step:
     def _medians(self) -> tuple[float, float, float, float]:
         if self._typical is None:
             first = min(_known(self.ends), default=_NAN)
-            self._typical = (_middle(self.ends), _middle(self.spans), _middle(self.works), first)
+            self._typical = (_middle(self.ends), _usual(self.spans), _usual(self.works), first)
         return self._typical
 
     def touched(self) -> None:
@@ -95,13 +95,13 @@ class Step:
 
     @property
     def typical_span(self) -> float:
-        """The median of what one step took, seconds; an estimate if need be; NaN: not known."""
+        """What one step took the median rank, seconds; an estimate if need be; NaN: not known."""
         known = self._medians()[1]
         return self.estimate if math.isnan(known) else known
 
     @property
     def typical_work(self) -> float:
-        """The median of the work, seconds; NaN: not known."""
+        """The work of the median rank, seconds; NaN: not known."""
         return self._medians()[2]
 
     @property
@@ -137,7 +137,7 @@ class Step:
                 of_stage: dict[int, list[float]] = {}
                 for value, stage in zip(values, self.stages, strict=True):
                     of_stage.setdefault(stage, []).append(value)
-                of_stages = {stage: _middle(some) for stage, some in of_stage.items()}
+                of_stages = {stage: _usual(some) for stage, some in of_stage.items()}
                 middles = [of_stages[stage] for stage in self.stages]
             pairs = zip(values, middles, strict=True)
             self._excesses = array(
@@ -285,3 +285,12 @@ def _middle(values: Sequence[float]) -> float:
     """The median of the known values; NaN if there are none."""
     known = _known(values)
     return median(known) if known else _NAN
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Of the known values that of the median rank, of two the quicker; NaN if there are none.
+
+    The mean of both would be nobody's: where half of the ranks are twice as slow it hides by how much.
+    """
+    known = _known(values)
+    return median_low(known) if known else _NAN
