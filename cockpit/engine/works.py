@@ -21,8 +21,16 @@ FIRST_S = 15.0
 EVERY_S = 60.0
 """Seconds between two looks: a full recorder takes a rank up to 0.1 s to write out."""
 
-OVERLAP_S = 10.0
-"""Seconds that a look goes back beyond the one before."""
+OVERLAP_S, OVERLAP_STEPS = 10.0, 2
+"""Seconds, and beyond them usual steps, that a look goes back beyond the one before: of a step only what is
+known from its begin on tells how much of it was work."""
+
+SOON_S = 15.0
+"""Seconds between two looks, at least, if steps have become longer or shorter: what is known says nothing of
+them."""
+
+CHECKED_S = 2.0
+"""Seconds between two times that it is seen whether they have."""
 
 
 def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = EVERY_S) -> None:
@@ -55,15 +63,23 @@ class Works:
     async def watch(self) -> None:
         """Look now and then, once ranks note their steps; cancel it to end it."""
         while True:
-            wait = self._first_s
             if self._pace.exact:
                 await self.look()
-                wait = self._every_s
-            await asyncio.sleep(wait)
+                await self._pause()
+            else:
+                await asyncio.sleep(self._first_s)
+
+    async def _pause(self) -> None:
+        """Wait until the next look, less long if steps take another time than those of which is known."""
+        until = time.monotonic() + self._every_s
+        await asyncio.sleep(min(SOON_S, self._every_s))
+        while (left := until - time.monotonic()) > 0 and not self._pace.moved_on():
+            await asyncio.sleep(min(CHECKED_S, left))
 
     async def look(self) -> None:
         """Look once."""
-        since = time.time() - self._every_s - OVERLAP_S
+        steps_s = OVERLAP_STEPS * (self._pace.usual() or 0.0)
+        since = time.time() - self._every_s - OVERLAP_S - steps_s
         heard = await self._recorders.look(since)
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
         found, stages = await asyncio.to_thread(_worked, heard.look, steps)

@@ -5,15 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from statistics import median
 
 from cockpit.core.pace.history import History
-from cockpit.core.pace.slow import LOOKED_AT, Slow, SlowLately, ranks_slow_lately, slow_ranks, slow_since
+from cockpit.core.pace.slow import (
+    EXCESS,
+    LOOKED_AT,
+    NEEDED,
+    Slow,
+    SlowLately,
+    ranks_slow_lately,
+    slow_ranks,
+    slow_since,
+)
 from cockpit.core.pace.steps import Key, Step, Steps
 
-FRESH_S = 150.0
-"""Seconds for which a look at recorders counts: one is taken each minute."""
+FRESH_S, FRESH_STEPS = 150.0, 3
+"""Seconds, and beyond them usual steps, for which a look at recorders counts: one is taken each minute, and
+knows nothing of the step that goes on."""
 MOST = 1000
 """Steps that may pass unseen between two that are drawn as one."""
 MOST_FOLDED = 1 << 16
@@ -407,7 +417,28 @@ class Pace:
     def works(self) -> bool:
         """Whether ranks are compared by their work: the last look at it is not long ago."""
         front = self.front
-        return front is not None and self._worked_at >= front[1] - FRESH_S
+        if front is None or math.isinf(self._worked_at):
+            return False
+        old = front[1] - self._worked_at - FRESH_S
+        return old <= 0 or old <= FRESH_STEPS * (self.usual() or 0.0)
+
+    def moved_on(self) -> bool:
+        """Whether steps take clearly longer, or less long, than the last ones of which the work is known.
+
+        Eight of the last ten do: since then, and by as much, as make a rank slow.
+        """
+        worked = next((step for step in self._newest(self.steps.limit) if step.works), None)
+        if worked is None:
+            return False
+        known = self._judged(LOOKED_AT) if self.works else [worked]
+        spans = [step.typical_span for step in known]
+        before = _middle(spans)
+        since = list(takewhile(lambda step: step.key > worked.key, self._newest(LOOKED_AT)))
+        if before is None or len(since) < NEEDED:
+            return False
+        longer = sum(step.typical_span > before * (1 + EXCESS) for step in since)
+        shorter = sum(step.typical_span < before / (1 + EXCESS) for step in since)
+        return max(longer, shorter) >= NEEDED
 
     def _judged(self, count: int) -> list[Step]:
         """The newest steps by which ranks are compared, newest first.
