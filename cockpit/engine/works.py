@@ -83,7 +83,8 @@ class Works:
         heard = await self._recorders.look(since)
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
         found, stages = await asyncio.to_thread(_worked, heard.look, steps)
-        self._pace.steps.staged(stages)
+        if stages:  # else nothing of training is on record, as in an evaluation
+            self._pace.steps.staged(stages)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import Span, union
-from cockpit.core.recorder.work import CLOCKS_US, ENOUGH, SURE, Step, Work, parts
+from cockpit.core.recorder.work import CLOCKS_US, ENOUGH, SURE, Step, Work, parts, shares
 
 
 def work(
@@ -22,7 +22,7 @@ def work(
     """
     timed = [one for one in look.collectives if one.members.bit_count() > 1]
     stage_of = stages if stages is not None else parts(timed)
-    piped = len(set(stage_of.values())) > 1
+    piped = len(set(stage_of.values())) > 1 or (bool(timed) and not any(shares(one) for one in timed))
     of_rank: dict[int, list[Collective]] = {}
     for one in timed:
         for rank in one.arrivals:
@@ -198,7 +198,7 @@ class _Rank:
         if not self._around:
             return "no collectives on record"
         if piped and not self._lag:
-            return "gloo does not record what stages of a pipeline send to each other"
+            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
         if self._silent:
             return "some of its partners did not answer"
         if self._from_us > step.begin_us:
