@@ -23,6 +23,9 @@ AROUND_S = 60.0
 EVENTS = 64
 """Of the newest ones."""
 
+ASUNDER = 10
+"""Usual steps between the ends of one, from which on its number seems to mean another step on each rank."""
+
 PAST_S = 100.0
 """Seconds after which a step is long over: of how much of it was work is learned until then."""
 
@@ -111,7 +114,19 @@ class Step:
         Whole steps are compared where it is not. In synchronous training they are alike on all ranks, so
         that they accuse nobody.
         """
-        return (self.works, self.typical_work) if self.works else (self.spans, self.typical_span)
+        return (self.works, self.typical_work) if self.by_work else (self.spans, self.typical_span)
+
+    @property
+    def by_work(self) -> bool:
+        """Whether work is compared: it is known, and of the same step on all ranks, to judge by when it ended.
+
+        Ranks that wait for each other finish a step together; else they count steps differently.
+        """
+        if not self.works:
+            return False
+        known = _known(self.ends)
+        # How long it took may not be known.
+        return not known or not max(known) - min(known) > ASUNDER * self.typical_span
 
     @property
     def slowest(self) -> tuple[float, int]:
