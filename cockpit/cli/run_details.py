@@ -212,10 +212,13 @@ def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[s
     behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}" if pace.behind else ""
     if not pace.behind and pace.behind_s is not None and not about:
         behind = f"{pace.behind_s:.2f} s"
-    times = ["" if value is None else about + span_text(value) for value in (pace.span, pace.work)]
+    span = "" if pace.span is None else about + span_text(pace.span)
+    work = "" if pace.work is None else span_text(pace.work)
     if pace.lag is not None:
-        times[1] = f"{about}+{max(0.0, pace.lag):.2f} s"
-    return (f"{known}{pace.step:,}", age, behind, *times, f"+{100 * named.excess:.0f} %" if named else "")
+        work = f"+{max(0.0, pace.lag):.2f} s"
+    if work and (about or pace.work_kept):
+        work = "~" + work
+    return (f"{known}{pace.step:,}", age, behind, span, work, f"+{100 * named.excess:.0f} %" if named else "")
 
 
 def _source(rank: Rank, pace: RankPace) -> str | None:
@@ -301,6 +304,7 @@ def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
         "step_s": pace.span,
         "work_s": pace.work,
         "enqueue_lag_s": pace.lag,
+        "work_age_s": None if pace.work_at is None else round(max(0.0, at - pace.work_at), 3),
         "progress": _progress_json(rank, pace, source, at),
     }
 

@@ -164,7 +164,8 @@ def _worked(pace: Pace, heard: Heard) -> None:
             if step == before + 1 and end > begin
         ]
     stages = parts(one for one in heard.look.collectives if one.members.bit_count() > 1)
-    pace.steps.staged(stages)
+    if stages:
+        pace.steps.staged(stages)
     for one in work(heard.look, steps, stages=stages):
         if one.us is not None:
             pace.lag = pace.lag or one.lag

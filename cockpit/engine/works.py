@@ -30,8 +30,16 @@ FIRST_S = 15.0
 EVERY_S = 60.0
 """Seconds between two looks: a full recorder takes a rank up to 0.1 s to write out."""
 
-OVERLAP_S = 10.0
-"""Seconds that a look goes back beyond the one before."""
+OVERLAP_S, OVERLAP_STEPS = 10.0, 2
+"""Seconds, and beyond them usual steps, that a look goes back beyond the one before: of a step only what is
+known from its begin on tells how much of it was work."""
+
+SOON_S = 15.0
+"""Seconds between two looks, at least, if steps have become longer or shorter: what is known says nothing of
+them."""
+
+CHECKED_S = 2.0
+"""Seconds between two times that it is seen whether they have."""
 
 GLANCE_S = 10.0
 """Seconds that a person waits for recorders, at most."""
@@ -98,27 +106,36 @@ class Works:
         """Look now and then, once ranks note steps or have a recorder alone; cancel it to end it."""
         looked = -math.inf
         while True:
-            wait = self._first_s
             if self._pace.exact:
                 await self.look()
-                wait = self._every_s
-            elif time.monotonic() - looked >= self._every_s and self._untold():
+                await self._pause()
+                continue
+            if time.monotonic() - looked >= self._every_s and self._untold():
                 await self.look()
                 # Once they do note steps, the first look at their work does not wait for so long.
                 looked = time.monotonic()
-            await asyncio.sleep(wait)
+            await asyncio.sleep(self._first_s)
+
+    async def _pause(self) -> None:
+        """Wait until the next look, less long if steps take another time than those of which is known."""
+        until = time.monotonic() + self._every_s
+        await asyncio.sleep(min(SOON_S, self._every_s))
+        while (left := until - time.monotonic()) > 0 and not self._pace.moved_on():  # noqa: ASYNC110 (asks)
+            await asyncio.sleep(min(CHECKED_S, left))
 
     def _untold(self) -> bool:
         return self._run is not None and untold(self._run, self._pace)
 
     async def look(self) -> None:
         """Look once."""
-        since = time.time() - self._every_s - OVERLAP_S
+        steps_s = OVERLAP_STEPS * (self._pace.usual() or 0.0)
+        since = time.time() - self._every_s - OVERLAP_S - steps_s
         heard = await self._recorders.look(since)
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
         found, stages, entered = await asyncio.to_thread(_worked, heard.look, steps)
         _note(self._pace, entered)
-        self._pace.steps.staged(stages)
+        if stages:  # else nothing of training is on record, as in an evaluation
+            self._pace.steps.staged(stages)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:

@@ -209,3 +209,30 @@ def test_where_the_progress_of_a_rank_is_known_from(capsys: pytest.CaptureFixtur
     assert [one["source"] for one in told] == ["deepspeed", "log"]
     assert all(one["age_s"] >= 5 for one in told)
     assert all(one["collectives"] is one["behind_collectives"] is None for one in told)
+
+
+def test_work_that_is_read_from_the_folder_here_is_about_what_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    details(capsys, ENDED, b"")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0, 1, 2)}))])
+    for rank in range(3):
+        run.apply(Event(1.0, "gpu1", RankStarted(rank, pid=7 + rank)))
+        sample = RankSample(progress=Progress("deepspeed", 20, 0.25, 1.5))
+        run.apply(Event(3.0, "gpu1", Sample(NodeSample(), {rank: sample})))
+    folder, pace, now = RunFolder.find("otter"), Pace(range(3)), time.time()
+    for step in range(21):
+        for rank in range(3):
+            pace.stepped(rank, step, now - 1.5 * (20 - step), span=1.5)
+    for step in range(11):
+        seconds = {0: 0.5, 1: 0.5, 2: 1.0}
+        pace.recall((0, step), now, 1.5, seconds, count=1, work=True, exact=True)
+    run_details.show(folder, run, "running", pace, [], as_json=False)
+    _header, *rows = capsys.readouterr().out.split("RANK")[1].splitlines()[:4]
+    assert [row.split("~")[1].split()[0] for row in rows] == ["500", "500", "1.0"]
+    assert "+100 %" in rows[2]
+    run_details.show(folder, run, "running", pace, [], as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert [rank["work_s"] for rank in told["ranks"]] == [0.5, 0.5, 1.0]
+    assert told["ranks"][0]["work_age_s"] == pytest.approx(15, abs=3)
+    assert [found["what"] for found in told["findings"]] == ["rank 2 is slow"]

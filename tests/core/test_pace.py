@@ -109,6 +109,35 @@ def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
     assert slow_in(unknown) == [3]
 
 
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("by", [0.15, 0.5, 1.0])
+def test_where_half_of_the_ranks_are_slow_they_are_by_what_they_are(ranks: int, by: float) -> None:
+    half = ranks // 2
+    one_step: list[float | None] = [*[1.0] * half, *[1.0 + by] * half]
+    half_slow = [one_step] * 12
+    seen = worked(half_slow)
+    assert {slow.rank: round(slow.excess, 3) for slow in seen.slow()} == dict.fromkeys(range(half, ranks), by)
+    last = next(seen.steps.newest())
+    assert last.typical_work == 1.0
+    stages = {rank: rank % 2 for rank in range(ranks)}
+    if ranks > 2:
+        # As many of each stage are slow.
+        found = worked(half_slow, stages).slow()
+        assert {slow.rank: round(slow.excess, 3) for slow in found} == dict.fromkeys(range(half, ranks), by)
+
+
+@pytest.mark.parametrize(("ahead", "named"), [(0, [3]), (2, [3]), (30, [])])
+def test_a_number_that_means_another_step_on_each_rank_compares_no_work(ahead: int, named: list[int]) -> None:
+    """One rank has counted some steps that the others did not make."""
+    seen = Pace(range(4))
+    for step in range(100):
+        for rank in range(4):
+            number = step + (ahead if rank == 0 else 0)
+            seen.stepped(rank, number, START + 2.0 * step, span=2.0)
+            seen.worked(rank, number, 1.6 if rank == 3 else 0.8)
+    assert [slow.rank for slow in seen.slow()] == named
+
+
 def test_when_cpus_enqueue_makes_nobody_slow() -> None:
     seen = worked([[1.0, 1.0, 1.5, 1.0] for _ in range(12)])
     assert (seen.lags, seen.of(2).work, seen.of(2).lag) == (False, 1.5, None)

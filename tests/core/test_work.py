@@ -18,6 +18,7 @@ from tests.recorder.named import slow
 from tests.recorder.training import Training
 
 UNKNOWN = ("a recorder does not reach back that far", "not all of its partners have entered")
+PIPED = "gloo does not record what ranks send to each other, as stages of a pipeline do"
 SHAPES = st.sampled_from([(1, 4), (2, 2), (4, 2), (2, 4), (1, 2), (1, 8)])
 
 
@@ -184,13 +185,42 @@ def test_stages_of_a_pipeline_have_no_work_on_gloo() -> None:
     stages = {0: 0, 1: 0, 2: 1, 3: 1}
     seen = look(run.recorded(), Memberships(run.world))
     told = {one.why for one in work(seen, run.step_times(), stages=stages)}
-    assert told == {"gloo does not record what stages of a pipeline send to each other"}
+    assert told == {PIPED}
     # Two jobs in one, or stages that send: ranks that have no collective in common.
     assert parts([]) == {}
     seen_alone = [one for one in seen.collectives if one.group.name != "0"]
     assert set(parts(seen_alone).values()) == {0}
     apart = look(Training(2, 2, lambda *_: 10_000, buckets=0).recorded(), Memberships(4)).collectives
     assert parts([one for one in apart if one.group.name != "0"]) == {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 4)])
+def test_ranks_that_only_agree_on_a_few_numbers_send_each_other_the_rest(shape: tuple[int, int]) -> None:
+    """Stages of a pipeline over ``send`` and ``recv`` that have the norm of all gradients in common."""
+    run = Training(*shape, lambda rank, *_: 50_000 if rank >= 2 else 20_000, layers=2, buckets=0)
+    seen = look(run.recorded(), Memberships(run.world))
+    told = work(seen, run.step_times())
+    assert {one.why for one in told} == {PIPED}
+    assert slow(told) == []
+    stages = {rank: rank // shape[0] for rank in range(run.world)} if shape[0] > 1 else {}
+    assert parts(seen.collectives) == stages
+    nccl = Training(*shape, lambda *_: 20_000, layers=2, buckets=0, backend="nccl")
+    known = work(look(nccl.recorded(), Memberships(run.world)), nccl.step_times())
+    assert all(one.lag and one.us is not None for one in known)
+
+
+@pytest.mark.parametrize(("dtype", "apart"), [("Byte", True), ("Long", True), ("Float", False)])
+def test_objects_that_all_ranks_know_make_stages_no_one_part(dtype: str, apart: bool) -> None:
+    run = Training(2, 2, lambda *_: 20_000, buckets=0)
+    for entries in run.entries.values():
+        entries[:] = [
+            entry._replace(call=entry.call._replace(inputs=900, dtype=dtype))
+            if entry.call.inputs == 1
+            else entry
+            for entry in entries
+        ]
+    found = parts(look(run.recorded(), Memberships(4)).collectives)
+    assert (found[0] != found[2]) is apart
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))))

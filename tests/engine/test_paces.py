@@ -62,6 +62,29 @@ def test_what_was_seen_is_seen_again(folder: RunFolder) -> None:
     assert seen.usual() == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("live", [200, 64, 8])
+def test_whoever_has_asked_the_nodes_first_learns_of_work_too(folder: RunFolder, live: int) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(140))
+    book.close()
+    seen = PaceBook(folder, writer=False)
+    for step in range(200 - live, 200):
+        for rank in range(4):
+            seen.pace.stepped(rank, step, START + 2.0 * (step + 1) + rank / 100)
+    asyncio.run(seen.recall())
+    assert [(slow.rank, round(slow.excess, 2)) for slow in seen.pace.slow()] == [(3, 0.8)]
+    assert [seen.pace.of(rank).work for rank in (0, 3)] == pytest.approx([1.0, 1.8])
+    assert seen.pace.of(0).work_kept
+    assert seen.pace.of(0).work_at == pytest.approx(START + 280, abs=0.1)
+    assert seen.pace.front == (199, START + 400)
+    last = seen.pace.step(199)
+    assert last is not None
+    assert last.end(3) == pytest.approx(START + 400.03), "what ranks noted themselves stays"
+    # What is asked of recorders is exact again.
+    seen.pace.worked(0, 199, 1.3)
+    assert not seen.pace.of(0).work_kept
+
+
 def told(folder: RunFolder, fact: Any, node: str = "a") -> PaceBook:
     book, model = PaceBook(folder, writer=True), RunModel()
     model.apply(planned(folder.manifest))

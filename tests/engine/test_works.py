@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from itertools import pairwise
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cockpit.base.events import Planned, RankProbe, RankStarted
-from cockpit.base.recorder.trace import DONE, Call, Entry, Group, Trace, lows
+from cockpit.base.recorder.trace import DONE, Call, Entry, Group, Trace, lows, reduced
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.look import Recorded, look
 from cockpit.core.recorder.members import Memberships
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
+from cockpit.engine import works as watching
 from cockpit.engine.recorder import Heard
 from cockpit.engine.works import Works
 from tests.recorder.training import Training
@@ -157,3 +161,97 @@ def test_ranks_whose_logs_tell_their_steps_are_not_asked() -> None:
     pace = Thought(range(4))
     pace.stepped(3, 5, time.time(), exact=False)
     assert watched(pace, running(SERVES)) == 0
+
+
+class Going:
+    """A training of which a clock that goes by hand says how far it is, watched by a session.
+
+    :param lengths: seconds of each step of the healthy ranks; rank 2 is slow in those of ``slow_from`` on
+    """
+
+    def __init__(self, lengths: list[float], slow_from: int = 0) -> None:
+        def busy(rank: int, step: int, what: str) -> int:
+            share = {"data": 0.1, "forward": 0.3, "backward": 0.6}[what]
+            slow = 1.5 if rank == 2 and step >= slow_from else 1.0
+            return round(share * lengths[step] * slow * 1e6)
+
+        run = Training(1, 4, busy, steps=len(lengths))
+        self._recorded = run.recorded()
+        self._steps = run.step_times()
+        self.now = 1000.0
+        self.end = max(some[-1].end_us for some in self._steps.values()) / 1e6
+        self.pace = Pace(range(4))
+        self.looks: list[float] = []
+
+    def until(self, now: float) -> None:
+        """Ranks go on until then, and tell of their steps."""
+        for rank, some in self._steps.items():
+            for step in some:
+                if self.now < step.end_us / 1e6 <= now:
+                    span = (step.end_us - step.begin_us) / 1e6
+                    self.pace.stepped(rank, step.number, step.end_us / 1e6, span=span)
+        self.now = now
+
+    async def look(self, since: float) -> Heard:
+        self.looks.append(self.now)
+        now_us = round(self.now * 1e6)
+        cut = {}
+        for rank, one in self._recorded.items():
+            (trace,) = one.traces
+            entered = trace._replace(entries=tuple(e for e in trace.entries if e.at_us <= now_us))
+            cut[rank] = one._replace(
+                taken_us=now_us, traces=(reduced(entered, max(0, round(since * 1e6)), 4000),)
+            )
+        return Heard(look(cut, Memberships(4)), {}, True)
+
+    def works(self, monkeypatch: pytest.MonkeyPatch) -> Works:
+        """What looks at it."""
+
+        async def sleep(seconds: float) -> None:
+            if self.now > self.end:
+                raise asyncio.CancelledError
+            self.until(self.now + seconds)
+
+        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
+        monkeypatch.setattr(watching, "time", clock)
+        monkeypatch.setattr(watching, "asyncio", SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread))
+        party: Any = SimpleNamespace()
+        works = Works(party, self.pace)
+        works._recorders = self  # type: ignore[assignment]
+        return works
+
+    def known(self) -> list[int]:
+        """The steps of which it is known how long all ranks worked."""
+        return [step.step for step in self.pace.steps if step.works and not any(map(math.isnan, step.works))]
+
+
+@pytest.mark.parametrize("length", [5, 30, 45, 75, 120, 600])
+def test_however_long_steps_are_their_work_is_known(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    going = Going([float(length)] * 14)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(going.works(monkeypatch).watch())
+    asyncio.run(going.works(monkeypatch).look())
+    # A window of which the usual time of a step was not known yet.
+    assert len(going.known()) >= 12
+    assert going.pace.works
+    assert [one.rank for one in going.pace.slow()] == [2]
+
+
+def test_when_steps_become_longer_recorders_are_looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    going = Going([1.0] * 67 + [1.5] * 60, slow_from=67)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(going.works(monkeypatch).watch())
+    changed = 1000.0 + 67
+    after = next(at for at in going.looks if at > changed)
+    assert after < changed + 30, "ten steps are longer by then"
+    assert [one.rank for one in going.pace.slow()] == [2]
+    assert min(b - a for a, b in pairwise(going.looks)) >= watching.SOON_S
+
+
+def test_steps_that_differ_by_chance_make_no_more_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = Random(1)
+    going = Going([dice.uniform(0.7, 1.3) for _ in range(400)], slow_from=1000)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(going.works(monkeypatch).watch())
+    gaps = [round(b - a) for a, b in pairwise(going.looks)]
+    assert min(gaps[1:]) >= 60

@@ -86,6 +86,38 @@ PROGRAMS = {
         "for _ in range(4):\n    a.step(); b.step()\nstate()",
         4,
     ),
+    "another optimizer in an evaluation": Program(
+        "import torch\na, b = torch.optim.SGD(), torch.optim.SGD()\n"
+        "for epoch in range(3):\n    for _ in range(5): a.step()\n    for _ in range(30): b.step()\nstate()",
+        15,
+    ),
+    "one that calibrates for long": Program(
+        "import torch\na, b = torch.optim.SGD(), torch.optim.SGD()\n"
+        "for epoch in range(2):\n    for _ in range(5): a.step()\n    for _ in range(70): b.step()\n"
+        "for _ in range(5): a.step()\nstate()",
+        # Those from the 64th on; and of the others the first is not sure to be the one again.
+        5 + 7 + 4 + 7 + 4,
+    ),
+    "optimizers that are dropped": Program(
+        "import torch\nfor phase in range(3):\n    made = torch.optim.SGD()\n"
+        "    for _ in range(4): made.step()\nstate()",
+        12,
+    ),
+    "a second phase with its own optimizer": Program(
+        "import torch\na, b = torch.optim.SGD(), torch.optim.SGD()\n"
+        "for _ in range(10): a.step()\nfor _ in range(100): b.step()\nstate()",
+        10 + 37,
+    ),
+    "several steps of one for each of the other": Program(
+        "import torch\na, b = torch.optim.SGD(), torch.optim.SGD()\n"
+        "for _ in range(4):\n    a.step()\n    for _ in range(5): b.step()\nstate()",
+        4,
+    ),
+    "an optimizer that steps rarely and first": Program(
+        "import torch\na, b = torch.optim.SGD(), torch.optim.SGD()\n"
+        "for _ in range(3):\n    a.step()\n    for _ in range(80): b.step()\nstate()",
+        1 + 17 + 80 + 80,
+    ),
     "optimizers in the backward pass": Program(
         "import torch\nall = [torch.optim.SGD() for _ in range(100)]\n"
         "for _ in range(3):\n    for one in all: one.step()\nstate()",

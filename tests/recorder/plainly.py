@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
-from cockpit.core.recorder.work import ENOUGH, SURE, Step, Work, parts
+from cockpit.core.recorder.work import ENOUGH, SURE, Step, Work, parts, shares
 
 
 def work(
@@ -22,7 +22,7 @@ def work(
     """
     timed = [one for one in look.collectives if one.members.bit_count() > 1]
     stage_of = stages if stages is not None else parts(timed)
-    piped = len(set(stage_of.values())) > 1
+    piped = len(set(stage_of.values())) > 1 or (bool(timed) and not any(shares(one) for one in timed))
     of_rank: dict[int, list[Collective]] = {}
     for one in timed:
         for rank in one.arrivals:
@@ -197,12 +197,12 @@ class _Rank:
     def _unknown(self, step: Step, piped: bool) -> str:
         if not self._around:
             return "no collectives on record"
-        if piped and not self._lag:
-            return "gloo does not record what stages of a pipeline send to each other"
         if self._silent:
             return "some of its partners did not answer"
         if self._from_us > step.begin_us:
             return "a recorder does not reach back that far"
         if any(step.begin_us <= at < step.end_us for at in self._unsure):
             return "not all of its partners have entered"
+        if piped and not self._lag:
+            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
         return ""

@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from statistics import median
 
 from cockpit.core.pace.history import History
 from cockpit.core.pace.signs import Sign, Signs
-from cockpit.core.pace.slow import LOOKED_AT, Slow, SlowLately, ranks_slow_lately, slow_ranks, slow_since
+from cockpit.core.pace.slow import (
+    EXCESS,
+    LOOKED_AT,
+    NEEDED,
+    Slow,
+    SlowLately,
+    ranks_slow_lately,
+    slow_ranks,
+    slow_since,
+)
 from cockpit.core.pace.steps import Key, Step, Steps
 
-FRESH_S = 150.0
-"""Seconds for which a look at recorders counts: one is taken each minute."""
+FRESH_S, FRESH_STEPS = 150.0, 3
+"""Seconds, and beyond them usual steps, for which a look at recorders counts: one is taken each minute, and
+knows nothing of the step that goes on."""
 MOST = 1000
 """Steps that may pass unseen between two that are drawn as one."""
 MOST_FOLDED = 1 << 16
@@ -39,6 +49,8 @@ class RankPace:
     :param lag: seconds by which its CPU enqueued later than that of the median rank of its stage; None: not
         known, or what is known is work
     :param sign: where no step of it is known: its last sign of progress; None: there is none, or steps tell
+    :param work_at: when the newest step ended of which either is known, unix seconds
+    :param work_kept: that is from the run's folder, where ranks that were not slow have the median one's
     """
 
     step: int | None = None
@@ -50,6 +62,8 @@ class RankPace:
     work: float | None = None
     lag: float | None = None
     sign: Sign | None = None
+    work_at: float | None = None
+    work_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +117,7 @@ class Pace:
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
         self._worked_at = -math.inf
+        self._work_kept = False
         self.lag = False
         """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
         self.version = 0
@@ -162,6 +177,7 @@ class Pace:
             found = self.step(step)
             if found is not None:
                 self._worked_at = max(self._worked_at, found.base)
+            self._work_kept = False
             self.version += 1
 
     def ends(self, rank: int, since: float) -> list[tuple[int, float]]:
@@ -191,19 +207,22 @@ class Pace:
         exact: bool,
         lag: bool = False,
     ) -> None:
-        """Take in a step of the past, unless more is known about it.
+        """Take in a step of the past; of one that is known, only the work, unless that is known too.
 
         :param span: seconds of one step, of the median rank
         :param seconds: how long each rank that finished it took, or, if ``work``, did not wait for others
         :param lag: whether that work is when CPUs enqueued
         """
-        if self.steps.get(key) is not None:
+        there = self.steps.get(key)
+        if there is not None and (there.works or not work):
             return
         self.steps.past += 1
+        self._work_kept = self._work_kept or work
         for rank, took in seconds.items():
             if rank not in self.steps.place:
                 continue
-            self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
+            if there is None:
+                self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
             if work:
                 self.steps.work(rank, key, took)
                 self._worked_at = max(self._worked_at, at)
@@ -334,6 +353,7 @@ class Pace:
             return RankPace()
         place = self.steps.place[rank]
         lasts = self._lasts(rank, lately.newest)
+        judged = [step for step in lately.judged if not math.isnan(step.works[place])]
         return RankPace(
             known.key[1],
             known.at,
@@ -341,8 +361,10 @@ class Pace:
             max(0, front[0] - known.key[1]),
             self._after(known, place),
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
-            None if self.lag else _middle([step.works[place] for step in lately.judged]),
-            _middle([step.over(place) for step in lately.judged]) if self.lag else None,
+            None if self.lag else _middle([step.works[place] for step in judged]),
+            _middle([step.over(place) for step in judged]) if self.lag else None,
+            work_at=judged[0].typical_end if judged else None,
+            work_kept=bool(judged) and self._work_kept,
         )
 
     def _after(self, known: _Known, place: int) -> float | None:
@@ -407,7 +429,28 @@ class Pace:
     def works(self) -> bool:
         """Whether ranks are compared by their work: the last look at it is not long ago."""
         front = self.front
-        return front is not None and self._worked_at >= front[1] - FRESH_S
+        if front is None or math.isinf(self._worked_at):
+            return False
+        old = front[1] - self._worked_at - FRESH_S
+        return old <= 0 or old <= FRESH_STEPS * (self.usual() or 0.0)
+
+    def moved_on(self) -> bool:
+        """Whether steps take clearly longer, or less long, than the last ones of which the work is known.
+
+        Eight of the last ten do: since then, and by as much, as make a rank slow.
+        """
+        worked = next((step for step in self._newest(self.steps.limit) if step.works), None)
+        if worked is None:
+            return False
+        known = list(islice(self._judging(), LOOKED_AT)) if self.works else [worked]
+        spans = [step.typical_span for step in known]
+        before = _middle(spans)
+        since = list(takewhile(lambda step: step.key > worked.key, self._newest(LOOKED_AT)))
+        if before is None or len(since) < NEEDED:
+            return False
+        longer = sum(step.typical_span > before * (1 + EXCESS) for step in since)
+        shorter = sum(step.typical_span < before / (1 + EXCESS) for step in since)
+        return max(longer, shorter) >= NEEDED
 
     def _judging(self) -> Iterator[Step]:
         """The steps by which ranks are compared, newest first.

@@ -113,9 +113,9 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: boo
         round(known[0][0], 6),
         round(known[-1][0], 6),
         known[-1][1],
-        bool(step.works),
+        step.by_work,
         exact,
-        lag and bool(step.works),
+        lag and step.by_work,
         relative,
         apart,
     )

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from statistics import median
+from statistics import median, median_low
 
 CELLS = 1 << 20
 """Ranks × steps that are kept exactly: 16,000 steps of 64 ranks, about 10 MB."""
@@ -22,6 +22,9 @@ AROUND_S = 60.0
 """Seconds before and after an event in which steps stay as they are."""
 EVENTS = 64
 """Of the newest ones."""
+
+ASUNDER = 10
+"""Usual steps between the ends of one, from which on its number seems to mean another step on each rank."""
 
 PAST_S = 100.0
 """Seconds after which a step is long over: of how much of it was work is learned until then."""
@@ -106,16 +109,16 @@ class Step:
 
     @property
     def typical_span(self) -> float:
-        """The median of what one step took, seconds; an estimate if need be; NaN: not known."""
+        """What one step took the median rank, seconds; an estimate if need be; NaN: not known."""
         if self._span is None:
-            self._span = _middle(self.spans)
+            self._span = _usual(self.spans)
         return self.estimate if math.isnan(self._span) else self._span
 
     @property
     def typical_work(self) -> float:
-        """The median of the work, seconds; NaN: not known."""
+        """The work of the median rank, seconds; NaN: not known."""
         if self._work is None:
-            self._work = _middle(self.works)
+            self._work = _usual(self.works)
         return self._work
 
     @property
@@ -125,7 +128,19 @@ class Step:
         Whole steps are compared where it is not. In synchronous training they are alike on all ranks, so
         that they accuse nobody.
         """
-        return (self.works, self.typical_work) if self.works else (self.spans, self.typical_span)
+        return (self.works, self.typical_work) if self.by_work else (self.spans, self.typical_span)
+
+    @property
+    def by_work(self) -> bool:
+        """Whether work is compared: it is known, and of one step on all ranks, to judge by when it ended.
+
+        Ranks that wait for each other finish a step together; else they count steps differently.
+        """
+        if not self.works:
+            return False
+        known = _known(self.ends)
+        # How long it took may not be known.
+        return not known or not max(known) - min(known) > ASUNDER * self.typical_span
 
     @property
     def slowest(self) -> tuple[float, int]:
@@ -299,11 +314,11 @@ def _known(values: Sequence[float]) -> Sequence[float]:
 
 
 def _middles(values: Sequence[float], stages: Sequence[int]) -> Iterable[float]:
-    """For each place the median of its stage."""
+    """For each place that of the median rank of its stage."""
     of_stage: dict[int, list[float]] = {stage: [] for stage in set(stages)}
     for value, stage in zip(values, stages, strict=True):
         of_stage[stage].append(value)
-    middles = {stage: _middle(some) for stage, some in of_stage.items()}
+    middles = {stage: _usual(some) for stage, some in of_stage.items()}
     return map(middles.__getitem__, stages)
 
 
@@ -311,3 +326,12 @@ def _middle(values: Sequence[float]) -> float:
     """The median of the known values; NaN if there are none."""
     known = _known(values)
     return median(known) if known else _NAN
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Of the known values that of the median rank, of two the quicker; NaN if there are none.
+
+    The mean of both would be nobody's: where half of the ranks are twice as slow it hides by how much.
+    """
+    known = _known(values)
+    return median_low(known) if known else _NAN

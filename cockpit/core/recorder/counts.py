@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cockpit.base.recorder.trace import Group
 from cockpit.core.recorder.look import Look
-from cockpit.core.recorder.work import CLOCKS_US
+from cockpit.core.recorder.spans import CLOCKS_US
 
 
 class Count(NamedTuple):

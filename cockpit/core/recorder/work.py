@@ -27,6 +27,12 @@ from cockpit.core.masks import ranks_of
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
 
+SMALL = 16
+"""Elements of what ranks agree on, such as a loss or a norm, at most; training shares more than that."""
+
+OBJECTS = ("Byte", "Long")
+"""Types in which torch sends pickled objects and their sizes."""
+
 ENOUGH = 16
 """Times that ranks waited, or did not, in one place, from which it can be told."""
 
@@ -67,7 +73,7 @@ def work(
     """
     timed = [one for one in look.collectives if one.members.bit_count() > 1]
     stage_of = stages if stages is not None else parts(timed)
-    piped = len(set(stage_of.values())) > 1
+    piped = _unrecorded(timed, stage_of)
     ranks = {rank: _Rank(rank, own) for rank, own in steps.items()}
     _enter(timed, ranks)
     sweep = _Sweep()
@@ -78,12 +84,16 @@ def work(
 
 
 def parts(collectives: Iterable[Collective]) -> dict[int, int]:
-    """The part of the job that each rank is in: ranks of different parts have no collective in common.
+    """The part of the job that each rank is in: ranks of different parts share nothing in collectives.
 
-    They are the stages of a pipeline, or have nothing to do with each other.
+    They are the stages of a pipeline, or have nothing to do with each other. A few numbers, as a loss or the
+    norm of gradients, all ranks may agree on; where nothing but that is on record, nobody has a part.
     """
     masks: list[int] = []
-    for group_mask in {one.members for one in collectives}:
+    some = list(collectives)
+    shared = {one.members for one in some if shares(one)}
+    alone = {1 << rank for one in some for rank in ranks_of(one.members)} if shared else set()
+    for group_mask in shared | alone:
         joined = group_mask
         apart = []
         for mask in masks:
@@ -94,6 +104,20 @@ def parts(collectives: Iterable[Collective]) -> dict[int, int]:
         masks = [*apart, joined]
     masks.sort(key=lambda mask: mask & -mask)
     return {rank: number for number, mask in enumerate(masks) for rank in ranks_of(mask)}
+
+
+def shares(one: Collective) -> bool:
+    """Whether gradients, parameters or activations go through it: more than a few numbers, and not bytes."""
+    call = next(iter(one.calls.values()))[0]
+    return max(call.inputs, call.outputs) > SMALL and call.dtype not in OBJECTS
+
+
+def _unrecorded(timed: Sequence[Collective], stage_of: Mapping[int, int]) -> bool:
+    """Whether ranks send each other what is not on record on gloo: they share a model in no other way.
+
+    A rank that waits for what another one sends would seem to be busy all the time.
+    """
+    return len(set(stage_of.values())) > 1 or (bool(timed) and not any(map(shares, timed)))
 
 
 _NEVER = 1 << 62
@@ -142,14 +166,14 @@ class _Rank:
     def _unknown(self, step: Step, from_us: int, silent: int, piped: bool) -> str:
         if not self.entered:
             return "no collectives on record"
-        if piped and not self.lag:
-            return "gloo does not record what stages of a pipeline send to each other"
         if silent:
             return "some of its partners did not answer"
         if from_us > step.begin_us:
             return "a recorder does not reach back that far"
         if any(step.begin_us <= at < step.end_us for at in self.unsure):
             return "not all of its partners have entered"
+        if piped and not self.lag:
+            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
         return ""
 
 

@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 import time
+import weakref
 from typing import Any
 
 MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY = 0x434B505452494E47, 1, 16, 4, 508
@@ -31,6 +32,10 @@ FR_NAMES, RECORDS_ITSELF = (2, 8), (2, 11)
 """The torch that knows the first name; the torch that records without being told to."""
 
 MOST_OPTIMIZERS = 4096
+PATIENCE, AGAIN = 64, 2
+"""Steps that an optimizer makes while the one whose steps count makes none, until its own count instead; and
+one whose steps counted before."""
+MOST_LEADERS = 16
 ASK_S = 1.0
 """For the server to list its handlers, where only itself can say it."""
 
@@ -88,25 +93,48 @@ class Steps:
         self._step = 0
         self._owner = 0
         self._deepspeed = False
-        self._stepped: set[int] = set()
+        self._leaders: list[Any] = []
+        """Optimizers whose steps counted in turn, by mark and weak reference; those of the last one do."""
+        self._others: dict[int, int] = {}
+        """How many steps others made since."""
 
     def source(self, number: int) -> None:
         """What counts from here on."""
         self._ring.words[5] = number
 
     def optimizer(self, optimizer: object) -> None:
-        """An optimizer made its step. Several step once each: the second step of any of them is a new one."""
+        """An optimizer made its step: it is one of training if it is that of the optimizer that began.
+
+        Others may step beside it (for each parameter there may be one), or for a while on their own, as in an
+        evaluation, and on one rank alone: if these counted, a number would mean another step on each rank.
+        """
         if not self._armed or self._deepspeed or os.getpid() != self._pid:
             return
         try:
-            mark = id(optimizer)
-            if mark in self._stepped or not self._stepped or len(self._stepped) >= MOST_OPTIMIZERS:
-                self._stepped.clear()
+            if self._leads(optimizer):
+                self._others.clear()
                 self._step += 1
                 self._ring.add(self._step)
-            self._stepped.add(mark)
         except Exception as error:
             self._disarm(error)
+
+    def _leads(self, optimizer: object) -> bool:
+        """Whether this one's steps count: they did last, or the one whose did is gone, or seems to rest."""
+        leaders, mark = self._leaders, id(optimizer)
+        if leaders and leaders[-1][0] == mark and leaders[-1][1]() is not None:
+            return True
+        while leaders and leaders[-1][1]() is None:
+            leaders.pop()
+        if leaders:
+            if len(self._others) >= MOST_OPTIMIZERS:
+                self._others.clear()
+            count = self._others[mark] = self._others.get(mark, 0) + 1
+            before = [place for place, (old, _) in enumerate(leaders) if old == mark]
+            if count < (AGAIN if before else PATIENCE):
+                return False
+            del leaders[before[0] if before else MOST_LEADERS :]
+        leaders.append((mark, _reference(optimizer)))
+        return True
 
     def engine(self, engine: object, step: int) -> None:
         """A DeepSpeed engine says at which step it is: from here on, only engines count."""
@@ -324,6 +352,14 @@ def _asked(address: str) -> list[str]:
             if not more:
                 break
     return sorted(map(str, json.loads(said.partition(b"\r\n\r\n")[2])))
+
+
+def _reference(value: object) -> Any:
+    """What gives it for as long as it is there; what takes no such reference seems to be there for ever."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: True
 
 
 def _keep(value: Any) -> None:
