@@ -149,6 +149,17 @@ def test_coalesced_calls_that_torch_records_as_one() -> None:
     assert [(one.number, one.going, one.absent) for one in found.open()] == [(3, 0b001, 0b110)]
 
 
+def test_whether_a_group_got_over_what_does_not_match() -> None:
+    ranks = [Rank(rank, 3) for rank in range(3)]
+    for one in ranks:
+        one.collective("all_reduce", 8 + one.rank % 2)
+    assert [one.last for one in of_look(seen(ranks), {}, 1001.0).mismatches] == [True]
+    for one in ranks:
+        one.collective("all_reduce", 3)
+    (differs,) = of_look(seen(ranks), {}, 1001.0).mismatches
+    assert (differs.last, differs.odd) == (False, 0b010)
+
+
 def test_what_a_cuda_graph_captured_has_no_end_and_is_over_once_a_later_one_is() -> None:
     ranks = [Rank(rank, 3) for rank in range(3)]
     for one in ranks:

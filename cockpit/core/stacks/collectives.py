@@ -110,6 +110,7 @@ class Mismatch:
     :param what: ``operation``, ``size`` or ``type``
     :param calls: most ranks first
     :param going: whether somebody waits in it
+    :param last: whether no later one of its group is over: then it may be what ranks failed of
     """
 
     group: str = bound(_WORDS)
@@ -117,6 +118,14 @@ class Mismatch:
     what: str = bound(_WORDS)
     calls: tuple[Variant, ...] = bound(ListOf(Of(Variant), 1000))
     going: bool = bound(FLAG, True)
+    last: bool = bound(FLAG, False)
+
+    @property
+    def odd(self) -> int:
+        """The ranks that call something else than most, as a mask; of two halves both."""
+        most, *rest = self.calls
+        few = mask_of(rank for one in rest for rank in ranks_of(one.ranks))
+        return few | most.ranks if few.bit_count() >= most.ranks.bit_count() else few
 
 
 @dataclass(frozen=True)
@@ -228,6 +237,10 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
     for rank, why in silent.items():
         reasons[why] = reasons.get(why, 0) | 1 << rank
     differences = look.differences()
+    over: dict[Any, int] = {}
+    for one in look.collectives:
+        if one.complete and not one.going and one.difference is None:
+            over[one.group] = max(over.get(one.group, 0), one.number)
     lasting = sorted(look.pairs, key=lambda pair: (not pair.alone, -pair.waited_us))
     return Collectives(
         at,
@@ -241,6 +254,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
                 difference.what,
                 tuple(Variant(mask, call_text(call)) for mask, call in difference.calls[:1000]),
                 bool(found.going),
+                found.number > over.get(found.group, 0),
             )
             for found, difference in differences[-DIFFERENCES:]
         ),
