@@ -27,6 +27,17 @@ def test_nothing_is_wrong() -> None:
     assert as_lines(recorded.seen("slow"), {}) == [
         "collectives:",
         "  no rank waits for another one (0-3 looked at)",
+        # The innocent partner first: rank 2 is the slow one.
+        "  arrives last in group 4: rank 3, in 52 of the last 52 collectives, 50 ms after the others",
+        "  arrives last in group 3: rank 2, in 52 of the last 52 collectives, 50 ms after the others",
+        "  arrives last in group 2: rank 2, in 13 of the last 13 collectives, 50 ms after the others",
+        "  (who is last may have waited for somebody else: 'cockpit ps' says who is slow)",
+    ]
+    told = as_json(recorded.seen("slow"), {})["last"]
+    assert [(one["group"], one["rank"], one["times"], round(one["lag_s"], 2)) for one in told] == [
+        ("4", 3, 52, 0.05),
+        ("3", 2, 52, 0.05),
+        ("2", 2, 13, 0.05),
     ]
 
 

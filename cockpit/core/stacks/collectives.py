@@ -76,6 +76,7 @@ class Wait:
     :param unknown: members of which that is not known
     :param waited_s: for how long that has certainly been so
     :param lone: whether one rank waits in it, and who else is in this group is not known
+    :param source: the line at which most of those that wait called it, where dumps have stacks
     """
 
     group: str = bound(_WORDS)
@@ -88,6 +89,7 @@ class Wait:
     unknown: int = bound(_MASK, 0)
     waited_s: float = bound(_SECONDS, 0.0)
     lone: bool = bound(FLAG, False)
+    source: str = bound(_WORDS, "")
 
     @property
     def name(self) -> str:
@@ -286,6 +288,7 @@ def _wait(found: Collective) -> Wait:
         found.unknown,
         found.waited_us / 1e6,
         not found.sure and found.going == found.members and found.going.bit_count() == 1,
+        next((place for place, _ in found.places(found.going)), ""),
     )
 
 

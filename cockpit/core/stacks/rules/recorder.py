@@ -220,7 +220,8 @@ def _where(case: Case, ranks: int) -> str:
 def _wait_words(wait: Wait) -> str:
     waits = ranks_words(wait.going, "has", "have")
     absent = f"; {ranks_words(wait.absent, 'has', 'have')} not entered it" if wait.absent else ""
-    return f"{wait.name}: {waits} waited {wait.waited_s:.1f} s{absent}"
+    source = f"; called at {wait.source}" if wait.source else ""
+    return f"{wait.name}: {waits} waited {wait.waited_s:.1f} s{absent}{source}"
 
 
 def broke(case: Case) -> Mismatch | None:
