@@ -69,6 +69,15 @@ def test_what_is_not_known_is_said() -> None:
     )
 
 
+def test_who_is_in_a_group_may_not_be_known() -> None:
+    # The first collective of a group on gloo: who never entered it is unknown to be in it.
+    seen = look({0: rank(*calls(PAIR, 1, going=1)), 1: rank(*calls(WORLD, 1))}, Memberships(2))
+    assert as_lines(seen, {})[1] == (
+        "  all_reduce of 8 Float, number 1 of group 7: rank 0 has been in it for 59.0 s, "
+        "and all who are known to be in this group have entered"
+    )
+
+
 def test_a_receive_and_the_form_for_programs() -> None:
     going = {"state": "started", "retired": False}
     receives = {"profiling_name": "nccl:recv 1<-0", "is_p2p": True, **going}

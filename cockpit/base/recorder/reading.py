@@ -32,6 +32,9 @@ DUMP = 24 << 20
 ENTRIES = 50_000
 """Entries of a dump."""
 
+CONTAINERS, VALUES = 400_000, 1_500_000
+"""Lists and objects, and what is in them, of a JSON dump: 20,000 entries have 160,000 and 400,000."""
+
 KNOWN = "2."
 """Versions of dumps begin with this: within them only fields are added (``FlightRecorder.hpp``)."""
 
@@ -48,6 +51,9 @@ def read_json(data: bytes, source: str) -> Trace:
 
     :raises Malformed: it is something else, of a version that is not known, or too large
     """
+    # Empty lists would take thirty times their size in memory. In texts these characters are counted too.
+    if data.count(b"[") + data.count(b"{") > CONTAINERS or data.count(b",") > VALUES:
+        raise Malformed("more than %d lists and objects, or %d values" % (CONTAINERS, VALUES))
     return _Reading(source).trace(parsed(data, DUMP))
 
 

@@ -77,7 +77,10 @@ def wait_text(found: Collective) -> str:
     if absent:
         text += f" waited {seconds}; {_named(absent)} {_has(absent)} not entered"
     else:
-        text += f" been in it for {seconds}" + ("" if found.unknown else ", and all have entered")
+        text += f" been in it for {seconds}"
+        if not found.unknown:
+            all_of_them = "all" if found.sure else "all who are known to be in this group"
+            text += f", and {all_of_them} have entered"
     text += f"; of {_named(found.unknown)} it is not known" if found.unknown else ""
     return text + places_text(found, going)
 
