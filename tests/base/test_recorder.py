@@ -22,6 +22,7 @@ from cockpit.base.recorder.reading import read_json, read_pickle
 from cockpit.base.recorder.trace import DONE, GOING, Call, Entry, Group, Trace, lows, reduced
 from cockpit.base.recorder.unpacking import unpack
 from tests.recorder import recorded
+from tests.recorder.enqueued import Rank
 
 PAIRS = Group("nccl", "0", "pp")
 GROUPS_MOST = 4096
@@ -278,6 +279,42 @@ def test_a_bomb_of_opcodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         pickles.load(b"N" * 1001 + b".")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"(" + b"}" * 900_000 + b"l.",
+        b"]" + b"".join(b"r" + place.to_bytes(4, "little") for place in range(900_000)) + b".",
+        b"N" + b"\x85" * 2_000_000 + b".",
+    ],
+)
+def test_few_bytes_that_make_much_are_bounded(data: bytes) -> None:
+    with pytest.raises(Malformed, match="values of more than"):
+        pickles.load(data)
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b"1.5,"])
+def test_values_of_a_json_dump_are_bounded(part: bytes) -> None:
+    data = b'{"version":"2.10","x":[' + part * 1_600_000 + b"0]}"
+    assert len(data) < reading.DUMP
+    with pytest.raises(Malformed, match="lists and objects"):
+        read_json(data, "x")
+
+
+def test_a_ring_ten_times_the_usual_is_within_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 2,000 entries with stacks, a tenth of each bound.
+    monkeypatch.setattr(pickles, "MEMORY", pickles.MEMORY // 10)
+    monkeypatch.setattr(pickles, "OPCODES", pickles.OPCODES // 10)
+    for name in ("CONTAINERS", "VALUES", "DUMP"):
+        monkeypatch.setattr(reading, name, getattr(reading, name) // 10)
+    one = Rank(0, 8)
+    stack = [{"name": f"f{place}", "filename": f"/x/{place}.py", "line": place} for place in range(25)]
+    for place in range(2000):
+        one.collective("all_reduce", place % 97, frames=list(stack))
+    assert len(read_pickle(one.pickled()).entries) == 2000
+    plain = [{name: value for name, value in each.items() if name != "frames"} for each in one.entries]
+    assert len(read_json(json.dumps({**one.told(), "entries": plain}).encode(), "x").entries) == 2000
+
+
 def test_one_list_many_times_is_bounded() -> None:
     # Lists that are shared cost a pickle nothing: 1,000 entries, each with 4,096 times one of 32 sizes.
     sizes = [[1] * 32] * 4096
@@ -293,7 +330,10 @@ def test_the_pickle_of_torch_says_the_same_as_its_json() -> None:
         entry["process_group"] = tuple(entry["process_group"])
         entry["time_discovered_started_ns"] = None
         entry["frames"] = [{"name": "all_reduce", "filename": "/x/train.py", "line": 7}]
-    assert read_pickle(pickle.dumps(told, 2), "x") == read_json(recorded.dumps("missing")[3], "x")
+    trace = read_pickle(pickle.dumps(told, 2), "x")
+    assert {entry.source for entry in trace.entries} == {"", "train.py:7 all_reduce"}
+    plain = tuple(entry._replace(source="") for entry in trace.entries)
+    assert trace._replace(entries=plain) == read_json(recorded.dumps("missing")[3], "x")
 
 
 # Cut down and packed

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from cockpit.core.recorder.look import Look
-from cockpit.core.recorder.text import as_lines
+from cockpit.base.recorder.packing import pack
+from cockpit.base.recorder.reading import read_pickle
+from cockpit.base.recorder.trace import SOURCES, reduced
+from cockpit.base.recorder.unpacking import unpack
+from cockpit.core.recorder.late import lasts
+from cockpit.core.recorder.look import Look, Recorded, look
+from cockpit.core.recorder.members import Memberships
+from cockpit.core.recorder.text import as_json, as_lines
 from cockpit.core.stacks.collectives import of_look
 from cockpit.core.stacks.verdict import verdict
 from tests.core.test_verdict import collective, named, snapshot, still
@@ -147,6 +155,84 @@ def test_coalesced_calls_that_torch_records_as_one() -> None:
     ranks[0].collective("reduce_scatter_tensor_coalesced", 8, 16, state="started")
     found = seen(ranks)
     assert [(one.number, one.going, one.absent) for one in found.open()] == [(3, 0b001, 0b110)]
+
+
+def late(ranks: int, *lags_ms: int, last: int = 1) -> Look:
+    """Collectives in which one rank is so much later than the others."""
+    found = [Rank(rank, ranks) for rank in range(ranks)]
+    for lag_ms in lags_ms:
+        for one in found:
+            one.later(lag_ms / 1000 if one.rank == last else 0.0)
+            one.collective("all_reduce", 3)
+            one.later(0.0 if one.rank == last else lag_ms / 1000)
+    return seen(found)
+
+
+def test_who_is_last_and_by_how_much() -> None:
+    (one,) = lasts(late(3, *[100, 0, 200] * 3).collectives)
+    assert (one.rank, one.looked, one.waited, one.times) == (1, 9, 6, 6)
+    assert one.lag_us == pytest.approx(150_000, abs=2000)
+    assert as_lines(late(3, *[100] * 9), {})[2] == (
+        "  enqueues last in all ranks: rank 1, in 9 of the last 9 collectives, 100 ms after the others"
+    )
+    # By little, or seldom.
+    assert lasts(late(3, *[15] * 50).collectives) == []
+    assert lasts(late(3, *[0] * 50, *[500] * 4).collectives) == []
+
+
+STACK = [
+    {"name": "all_reduce", "filename": "/opt/venv/lib/python3.11/site-packages/torch/a.py", "line": 2696},
+    {"name": "step", "filename": "/home/ada/secret/train.py", "line": 7},
+    {"name": "<module>", "filename": "/home/ada/secret/train.py", "line": 40},
+]
+
+
+def test_the_line_at_which_ranks_wait() -> None:
+    ranks = pipeline(steps=1)
+    for one in ranks[:2]:
+        one.collective("all_reduce", 3, state="started", frames=STACK)
+    traces = {one.rank: read_pickle(one.pickled()) for one in ranks}
+    assert [entry.source for entry in traces[0].entries[-2:]] == ["", "train.py:7 step"]
+    at_us = ranks[0].now_ns // 1000 + 60_000_000
+    recorded = {
+        rank: Recorded(at_us, (unpack(pack(reduced(trace, 0, 4000)), str),)) for rank, trace in traces.items()
+    }
+    found = look(recorded, Memberships(3))
+    assert as_lines(found, {})[2].endswith("rank 2 has not entered; called at train.py:7 step")
+    assert as_json(found, {})["waits"][0]["sources"] == {"train.py:7 step": "0-1"}
+    assert of_look(found, {}, 1001.0).waits[0].source == "train.py:7 step"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [7, [], [7], [{}], [{"name": 1, "filename": "x.py", "line": 1}], [{"name": "f", "filename": None}]],
+)
+def test_stacks_that_are_none(frames: Any) -> None:
+    one = Rank(0, 1)
+    one.collective("all_reduce", 3, frames=frames)
+    (entry,) = read_pickle(one.pickled()).entries
+    assert entry.source == ""
+
+
+def test_stacks_of_many_calls_are_bounded() -> None:
+    one = Rank(0, 1)
+    for place in range(SOURCES + 50):
+        one.collective("all_reduce", 3, state="scheduled", frames=[{**STACK[1], "line": place}])
+    trace = read_pickle(one.pickled())
+    assert sum(bool(entry.source) for entry in trace.entries) == SOURCES
+    assert trace.entries[-1].source == f"train.py:{SOURCES + 49} step"
+    assert unpack(pack(trace), str) == trace
+
+
+def test_whether_a_group_got_over_what_does_not_match() -> None:
+    ranks = [Rank(rank, 3) for rank in range(3)]
+    for one in ranks:
+        one.collective("all_reduce", 8 + one.rank % 2)
+    assert [one.last for one in of_look(seen(ranks), {}, 1001.0).mismatches] == [True]
+    for one in ranks:
+        one.collective("all_reduce", 3)
+    (differs,) = of_look(seen(ranks), {}, 1001.0).mismatches
+    assert (differs.last, differs.odd) == (False, 0b010)
 
 
 def test_what_a_cuda_graph_captured_has_no_end_and_is_over_once_a_later_one_is() -> None:

@@ -27,6 +27,17 @@ def test_nothing_is_wrong() -> None:
     assert as_lines(recorded.seen("slow"), {}) == [
         "collectives:",
         "  no rank waits for another one (0-3 looked at)",
+        # The innocent partner first: rank 2 is the slow one.
+        "  arrives last in group 4: rank 3, in 52 of the last 52 collectives, 50 ms after the others",
+        "  arrives last in group 3: rank 2, in 52 of the last 52 collectives, 50 ms after the others",
+        "  arrives last in group 2: rank 2, in 13 of the last 13 collectives, 50 ms after the others",
+        "  (who is last may have waited for somebody else: 'cockpit ps' says who is slow)",
+    ]
+    told = as_json(recorded.seen("slow"), {})["last"]
+    assert [(one["group"], one["rank"], one["times"], round(one["lag_s"], 2)) for one in told] == [
+        ("4", 3, 52, 0.05),
+        ("3", 2, 52, 0.05),
+        ("2", 2, 13, 0.05),
     ]
 
 
@@ -55,6 +66,15 @@ def test_what_is_not_known_is_said() -> None:
             "of rank 1 it is not known",
             "  all_reduce of 8 Float, number 1 of all ranks (group 0): of rank 1 it is not known",
         ][:1]
+    )
+
+
+def test_who_is_in_a_group_may_not_be_known() -> None:
+    # The first collective of a group on gloo: who never entered it is unknown to be in it.
+    seen = look({0: rank(*calls(PAIR, 1, going=1)), 1: rank(*calls(WORLD, 1))}, Memberships(2))
+    assert as_lines(seen, {})[1] == (
+        "  all_reduce of 8 Float, number 1 of group 7: rank 0 has been in it for 59.0 s, "
+        "and all who are known to be in this group have entered"
     )
 
 

@@ -611,6 +611,27 @@ def test_different_calls_under_one_number() -> None:
     named(verdict(taken), "mismatch", 3, certainty="likely")
 
 
+def test_a_rank_that_failed_as_another_one_called_something_else() -> None:
+    calls = (Variant(0b0011, "all_reduce of 1,000 Float"), Variant(0b1000, "all_reduce of 1,000 Double"))
+    differs = Mismatch("all ranks (group 0)", 6, "type", calls, going=False, last=True)
+    taken = snapshot(4, still(ALL_REDUCE), {2: mute("gone")}, why={2: "killed by SIGABRT"})
+    named(verdict(taken), "ended", 2, certainty="sure")
+    taken.collectives = recorders(mismatches=(differs,), heard=0b1011)
+    found = verdict(taken)
+    words = named(found, "ended", 2, 3, certainty="likely")
+    assert found.what == (
+        "rank 2 was killed by SIGABRT: rank 3 called all_reduce of 1,000 Double, "
+        "2 ranks all_reduce of 1,000 Float"
+    )
+    assert "number 6 of all ranks (group 0): all_reduce of 1,000 Float (ranks 0-1)" in words
+    # The group got over it, or somebody else ended the rank.
+    taken.collectives = recorders(mismatches=(replace(differs, last=False),), heard=0b1011)
+    named(verdict(taken), "ended", 2, certainty="sure")
+    killed = snapshot(4, still(ALL_REDUCE), {2: mute("gone")}, why={2: "killed by SIGKILL"})
+    killed.collectives = recorders(mismatches=(differs,), heard=0b1011)
+    named(verdict(killed), "ended", 2, certainty="sure")
+
+
 RECV = (*MAIN, LOGGED, Frame("recv", C10D, 2000))
 SEND = (*MAIN, LOGGED, Frame("send", C10D, 2000))
 

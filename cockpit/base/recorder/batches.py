@@ -34,8 +34,8 @@ class Batches:
         self._open: Dict[_Series, Tuple[int, List[int]]] = {}
         """Of each series the number of its newest entry, and the places of those that have it."""
 
-    def add(self, entry: Entry) -> None:
-        """The next one."""
+    def add(self, entry: Entry) -> bool:
+        """The next one; returns whether it is among the entries now."""
         series = (entry.call.group, entry.call.pairwise)
         number, places = self._open.get(series, (-1, []))
         if _END.fullmatch(entry.call.op):
@@ -44,13 +44,14 @@ class Batches:
                 self.entries[place] = self.entries[place]._replace(state=entry.state)
             self._open.pop(series, None)
             if members or entry.call.pairwise:
-                return
+                return False
         else:
             if number != entry.number:
                 places = []
                 self._open[series] = (entry.number, places)
             places.append(len(self.entries))
         self.entries.append(entry)
+        return True
 
 
 def passed(entries: Sequence[Entry]) -> List[Entry]:

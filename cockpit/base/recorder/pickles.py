@@ -13,7 +13,14 @@ from typing import Any, Callable, Dict, List
 from cockpit.base.gate import Malformed
 
 OPCODES = 4_000_000
-"""A dump of 2,000 entries has some 250,000; an object is at least one, so this bounds memory too."""
+"""A dump of 2,000 entries has some 250,000."""
+
+MEMORY = 96 << 20
+"""Bytes that the values of a pickle may take, roughly. Few opcodes make much: one byte an empty object."""
+
+_COSTS = {"EMPTY_DICT": 240, "EMPTY_LIST": 96, "MARK": 96, "TUPLE": 56, "MEMOIZE": 120}
+_LEAST = 8
+"""What any opcode may cost: a place in a list."""
 
 _BY_CODE = {opcode.code: opcode for opcode in pickletools.opcodes}
 _CONSTANTS: Dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -47,12 +54,24 @@ def load(data: bytes) -> Any:
         raise Malformed("not a pickle of plain data: %s" % str(error)[:200]) from None
 
 
+def _cost(name: str, argument: Any) -> int:
+    """Bytes that an opcode may add, roughly."""
+    if name in _VALUES:
+        return 60 + 4 * len(argument) if isinstance(argument, str) else 40
+    if name in _PUT:
+        return _COSTS["MEMOIZE"]
+    if name in _TUPLES:
+        return _COSTS["TUPLE"]
+    return _COSTS.get(name, _LEAST)
+
+
 class _Machine:
     def __init__(self) -> None:
         self._stack: List[Any] = []
         self._below: List[List[Any]] = []
         """What was on the stack before each mark."""
         self._memo: Dict[int, Any] = {}
+        self._left = MEMORY
 
     def run(self, file: io.BytesIO) -> Any:
         for _ in range(OPCODES):
@@ -66,6 +85,9 @@ class _Machine:
             if opcode.name == "STOP":
                 (value,) = self._stack
                 return value
+            self._left -= _cost(opcode.name, argument)
+            if self._left < 0:
+                raise Malformed("values of more than %d bytes" % MEMORY)
             self._do(opcode.name, argument)
         raise Malformed("more than %d opcodes" % OPCODES)
 

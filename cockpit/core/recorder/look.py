@@ -54,6 +54,7 @@ class Collective:
     :param calls: what each rank called; several where they were sent off together
     :param absent: members that had not entered it when they were looked at
     :param unknown: members of which that is not known: no answer, or the recorder has forgotten
+    :param sources: the lines of the program at which ranks called it, by rank, where dumps have stacks
     :param cut: ranks whose recorder may have forgotten the first of the calls that were sent off together
     :param going: ranks that entered it and are not through
     :param complete: whether it is known of every known member when it entered
@@ -67,6 +68,7 @@ class Collective:
     sure: bool = False
     arrivals: dict[int, int] = field(default_factory=dict)
     calls: dict[int, tuple[Call, ...]] = field(default_factory=dict)
+    sources: dict[int, str] = field(default_factory=dict)
     absent: int = 0
     unknown: int = 0
     cut: int = 0
@@ -83,6 +85,14 @@ class Collective:
     def entered(self) -> int:
         """The members that have entered it."""
         return self.members & ~self.absent & ~self.unknown
+
+    def places(self, ranks: int) -> list[tuple[str, int]]:
+        """The lines at which these ranks called it, as far as they are known, those of most ranks first."""
+        found: dict[str, int] = {}
+        for rank, source in self.sources.items():
+            if ranks >> rank & 1:
+                found[source] = found.get(source, 0) | 1 << rank
+        return sorted(found.items(), key=lambda one: (-one[1].bit_count(), one[0]))
 
     def _variants(self) -> list[tuple[int, tuple[Call, ...]]]:
         found: dict[tuple[Call, ...], int] = {}
@@ -227,6 +237,8 @@ def _enter(table: dict[tuple[Group, int], Collective], rank: int, entry: Entry, 
     found.arrivals[rank] = min(found.arrivals.get(rank, entry.at_us), entry.at_us)
     found.calls[rank] = (*found.calls.get(rank, ()), entry.call)
     found.cut |= cut << rank
+    if entry.source:
+        found.sources[rank] = entry.source
     if entry.state == GOING:
         found.going |= 1 << rank
 

@@ -9,6 +9,7 @@ from typing import Any
 from cockpit.base.recorder.trace import Call, Group
 from cockpit.core.masks import ranks_of
 from cockpit.core.ranks import mask_text, ranks_named, ranks_text
+from cockpit.core.recorder.late import lasts
 from cockpit.core.recorder.look import Collective, Difference, Look
 from cockpit.core.recorder.pairs import Pair
 
@@ -17,6 +18,12 @@ SHOWN_US = 1_000_000
 
 _SHOWN = 8
 """Waits that are printed."""
+
+_PLACES = 3
+"""Lines of the program that are printed for one collective."""
+
+_GROUPS = 3
+"""Groups of which it is printed who arrives last."""
 
 
 def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
@@ -28,6 +35,7 @@ def as_lines(look: Look, silent: Mapping[int, str]) -> list[str]:
     lines += [f"  {_pair_text(pair)}" for pair in sorted(lasting, key=lambda one: not one.alone)[:_SHOWN]]
     if len(lines) == 1:
         lines.append(f"  no rank waits for another one ({ranks_text(ranks_of(look.heard))} looked at)")
+    lines += _lasts(look)
     why: dict[str, list[int]] = {}
     for rank, text in silent.items():
         why.setdefault(text, []).append(rank)
@@ -69,8 +77,20 @@ def wait_text(found: Collective) -> str:
     if absent:
         text += f" waited {seconds}; {_named(absent)} {_has(absent)} not entered"
     else:
-        text += f" been in it for {seconds}" + ("" if found.unknown else ", and all have entered")
-    return text + (f"; of {_named(found.unknown)} it is not known" if found.unknown else "")
+        text += f" been in it for {seconds}"
+        if not found.unknown:
+            all_of_them = "all" if found.sure else "all who are known to be in this group"
+            text += f", and {all_of_them} have entered"
+    text += f"; of {_named(found.unknown)} it is not known" if found.unknown else ""
+    return text + places_text(found, going)
+
+
+def places_text(found: Collective, ranks: int) -> str:
+    """``; called at train.py:7 step``: where these ranks did, if dumps say so; else empty."""
+    places = found.places(ranks)[:_PLACES]
+    if len(places) == 1:
+        return f"; called at {places[0][0]}"
+    return f"; called at {', '.join(f'{place} ({_named(mask)})' for place, mask in places)}" if places else ""
 
 
 def difference_text(difference: Difference) -> str:
@@ -91,7 +111,20 @@ def _pair_text(pair: Pair) -> str:
     way, other = ("to", "received") if call.op == "send" else ("from", "sent")
     text = f"rank {pair.rank} has been in a {call.op} {way} {peer} for {pair.waited_us / 1e6:.1f} s"
     text += f", {title(call.group, pair.entry.number)}"
-    return text + (f"; {peer} has not {other}" if pair.alone else "")
+    text += f"; {peer} has not {other}" if pair.alone else ""
+    return text + (f"; called at {pair.entry.source}" if pair.entry.source else "")
+
+
+def _lasts(look: Look) -> Iterator[str]:
+    """Who arrives last; nobody is said to be slow."""
+    found = lasts(look.collectives)[:_GROUPS]
+    for one in found:
+        group = "all ranks" if one.group.everybody else f"group {one.group.name}"
+        by = "arrives" if one.group.timed else "enqueues"
+        text = f"  {by} last in {group}: rank {one.rank}, in {one.times} of the last {one.looked} collectives"
+        yield f"{text}, {one.lag_us / 1000:.0f} ms after the others"
+    if found:
+        yield "  (who is last may have waited for somebody else: 'cockpit ps' says who is slow)"
 
 
 def _named(mask: int) -> str:
@@ -117,6 +150,19 @@ def as_json(look: Look, silent: Mapping[int, str]) -> dict[str, Any]:
             }
             for found, difference in look.differences()
         ],
+        "last": [
+            {
+                "backend": one.group.backend,
+                "group": one.group.name,
+                "description": one.group.desc,
+                "collectives": one.looked,
+                "waited": one.waited,
+                "rank": one.rank,
+                "times": one.times,
+                "lag_s": one.lag_us / 1e6,
+            }
+            for one in lasts(look.collectives)
+        ],
         "pairs": [
             {
                 "rank": pair.rank,
@@ -125,6 +171,7 @@ def as_json(look: Look, silent: Mapping[int, str]) -> dict[str, Any]:
                 "number": pair.entry.number,
                 "alone": pair.alone,
                 "waited_s": pair.waited_us / 1e6,
+                "source": pair.entry.source,
                 **_call_json(pair.entry.call),
             }
             for pair in look.pairs
@@ -145,6 +192,7 @@ def _collective_json(found: Collective) -> dict[str, Any]:
         "absent": mask_text(found.absent),
         "unknown": mask_text(found.unknown),
         "waited_s": found.waited_us / 1e6,
+        "sources": {place: mask_text(mask) for place, mask in found.places(found.going)},
     }
 
 

@@ -76,6 +76,7 @@ class Wait:
     :param unknown: members of which that is not known
     :param waited_s: for how long that has certainly been so
     :param lone: whether one rank waits in it, and who else is in this group is not known
+    :param source: the line at which most of those that wait called it, where dumps have stacks
     """
 
     group: str = bound(_WORDS)
@@ -88,6 +89,7 @@ class Wait:
     unknown: int = bound(_MASK, 0)
     waited_s: float = bound(_SECONDS, 0.0)
     lone: bool = bound(FLAG, False)
+    source: str = bound(_WORDS, "")
 
     @property
     def name(self) -> str:
@@ -110,6 +112,7 @@ class Mismatch:
     :param what: ``operation``, ``size`` or ``type``
     :param calls: most ranks first
     :param going: whether somebody waits in it
+    :param last: whether no later one of its group is over: then it may be what ranks failed of
     """
 
     group: str = bound(_WORDS)
@@ -117,6 +120,14 @@ class Mismatch:
     what: str = bound(_WORDS)
     calls: tuple[Variant, ...] = bound(ListOf(Of(Variant), 1000))
     going: bool = bound(FLAG, True)
+    last: bool = bound(FLAG, False)
+
+    @property
+    def odd(self) -> int:
+        """The ranks that call something else than most, as a mask; of two halves both."""
+        most, *rest = self.calls
+        few = mask_of(rank for one in rest for rank in ranks_of(one.ranks))
+        return few | most.ranks if few.bit_count() >= most.ranks.bit_count() else few
 
 
 @dataclass(frozen=True)
@@ -228,6 +239,10 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
     for rank, why in silent.items():
         reasons[why] = reasons.get(why, 0) | 1 << rank
     differences = look.differences()
+    over: dict[Any, int] = {}
+    for one in look.collectives:
+        if one.complete and not one.going and one.difference is None:
+            over[one.group] = max(over.get(one.group, 0), one.number)
     lasting = sorted(look.pairs, key=lambda pair: (not pair.alone, -pair.waited_us))
     return Collectives(
         at,
@@ -241,6 +256,7 @@ def of_look(look: Look, silent: Mapping[int, str], at: float) -> Collectives:
                 difference.what,
                 tuple(Variant(mask, call_text(call)) for mask, call in difference.calls[:1000]),
                 bool(found.going),
+                found.number > over.get(found.group, 0),
             )
             for found, difference in differences[-DIFFERENCES:]
         ),
@@ -272,6 +288,7 @@ def _wait(found: Collective) -> Wait:
         found.unknown,
         found.waited_us / 1e6,
         not found.sure and found.going == found.members and found.going.bit_count() == 1,
+        next((place for place, _ in found.places(found.going)), ""),
     )
 
 

@@ -8,8 +8,10 @@ from collections import defaultdict
 from cockpit.base.shell import quote
 from cockpit.core.finding import Finding, Step
 from cockpit.core.masks import count, mask_of, ranks_of
+from cockpit.core.stacks.collectives import Mismatch
 from cockpit.core.stacks.evidence import EVIDENCE, Case
 from cockpit.core.stacks.parts import state_of
+from cockpit.core.stacks.rules.recorder import broke, mismatch_headline, mismatch_words
 from cockpit.core.stacks.words import by_reason, ended_words, every_text, place_text, ranks_words
 
 AT_ONCE_S = 2.0
@@ -57,7 +59,11 @@ def ended(case: Case) -> Finding | None:
     headline = ended_words(why, ranks)
     if more:
         headline += f", {ranks_words(first & ~ranks)} ended too"
-    if case.waits:
+    # Of ranks that call different things any may fail first, not only the odd one.
+    differing = broke(case) if bad and not left and not _outside(why) else None
+    if differing is not None:
+        headline += f": {mismatch_headline(differing)}"
+    elif case.waits:
         headline += f": {case.wait_words()}"
     alone = count(first) == 1
     # A failure that was recorded is one, whatever the others do; an end that was not may be a restart.
@@ -66,23 +72,33 @@ def ended(case: Case) -> Finding | None:
     sure = alone and why != "is gone" and (waited or recorded) and not (bad and few)
     # Who fails because of another one may be through with it sooner.
     sure = sure and not (why.startswith("exited") and _at_once(case, first, bad & ~late & ~first))
-    rest = bad & ~late & ~first
-    if rest:
+    if rest := bad & ~late & ~first:
         more = [*more, *by_reason(case.ended, rest)]
-    facts = [ended_words(text, group) for text, group in more]
+    facts = [mismatch_words(differing)] if differing is not None else []
+    facts += [ended_words(text, group) for text, group in more]
     facts.append(case.wait_fact())
     if late & ~first:
         facts.append(f"{ranks_words(late & ~first)} ended by SIGTERM, as launchers end the others")
-    facts.append(case.unheard_fact())
     return Finding(
         "ended" if bad and not left else "exited",
         headline,
-        first,
-        detail="" if alone else "Several ranks have ended: which one was first is not in the stacks.",
-        evidence=tuple(facts),
-        certainty="sure" if sure else "likely",
+        first if differing is None else first | differing.odd & case.snapshot.world,
+        detail=_ended_detail(differing, alone=alone),
+        evidence=(*facts, case.unheard_fact()),
+        certainty="sure" if sure and differing is None else "likely",
         steps=_ended_steps(case, next(ranks_of(ranks)), why),
     )
+
+
+def _ended_detail(differing: Mismatch | None, *, alone: bool) -> str:
+    if differing is not None:
+        return "Under one number all ranks of a group have to call the same; else any of them may fail."
+    return "" if alone else "Several ranks have ended: which one was first is not in the stacks."
+
+
+def _outside(why: str) -> bool:
+    """Whether somebody else ended them: no call of theirs did."""
+    return "SIGKILL" in why or "SIGTERM" in why
 
 
 def _at_once(case: Case, ranks: int, others: int) -> bool:

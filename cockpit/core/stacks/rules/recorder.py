@@ -68,13 +68,9 @@ def differ(case: Case) -> Finding | None:
     found = next((one for one in case.recorded.mismatches if one.going and len(one.calls) > 1), None)
     if found is None:
         return None
-    most, *rest = found.calls
-    few = mask_of(rank for one in rest for rank in ranks_of(one.ranks))
-    few &= case.snapshot.world
-    if count(few) >= count(most.ranks):
-        few |= most.ranks & case.snapshot.world
-    headline = f"{ranks_words(rest[0].ranks)} called {rest[0].call}, {number_text(most.ranks)} {most.call}"
-    facts = (_mismatch_words(found), case.wait_fact(), case.unheard_fact())
+    few = found.odd & case.snapshot.world
+    headline = mismatch_headline(found)
+    facts = (mismatch_words(found), case.wait_fact(), case.unheard_fact())
     detail = "Under one number all ranks of a group have to call the same."
     return Finding("mismatch", headline, few, _where(case, few), detail, facts, _certainty(case, few), STEPS)
 
@@ -224,9 +220,25 @@ def _where(case: Case, ranks: int) -> str:
 def _wait_words(wait: Wait) -> str:
     waits = ranks_words(wait.going, "has", "have")
     absent = f"; {ranks_words(wait.absent, 'has', 'have')} not entered it" if wait.absent else ""
-    return f"{wait.name}: {waits} waited {wait.waited_s:.1f} s{absent}"
+    source = f"; called at {wait.source}" if wait.source else ""
+    return f"{wait.name}: {waits} waited {wait.waited_s:.1f} s{absent}{source}"
 
 
-def _mismatch_words(found: Mismatch) -> str:
+def broke(case: Case) -> Mismatch | None:
+    """What ranks called differently just before some of them failed."""
+    if case.recorded is None or case.goes_on:
+        return None
+    found = (one for one in reversed(case.recorded.mismatches) if one.last and len(one.calls) > 1)
+    return next(found, None)
+
+
+def mismatch_headline(found: Mismatch) -> str:
+    """``rank 3 called all_reduce of 8 Double, 3 ranks all_reduce of 8 Float``."""
+    most, other, *_ = found.calls
+    return f"{ranks_words(other.ranks)} called {other.call}, {number_text(most.ranks)} {most.call}"
+
+
+def mismatch_words(found: Mismatch) -> str:
+    """The same as evidence: all ranks, and under which number."""
     told = ", ".join(f"{one.call} ({ranks_words(one.ranks)})" for one in found.calls[:4])
     return f"number {found.number:,} of {found.group}: {told}"
