@@ -30,6 +30,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
+from cockpit.engine.run.left import Left, left
 from cockpit.engine.run.paces import PaceBook, estimate, said_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.errors import CockpitError, Exit
@@ -50,8 +51,10 @@ def show(
     """
     with closing(SpooledLogs(folder)) as logs:
         named = pages(logs)
+        ahead = left(folder, model, logs, pace, time.time())
     if as_json:
         told = _json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]}
+        told |= {"total_steps": ahead and ahead.total, "eta_s": ahead and ahead.seconds}
         told["evidence"] = [
             {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
             for one in kept
@@ -73,6 +76,9 @@ def show(
     table(
         [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), apart.get(rank.rank), at)) for rank in ranks)]
     )
+    if ahead is not None:
+        out()
+        out(_ahead(ahead))
     further = _said(folder, model, pace)
     if further is not None:
         out()
@@ -108,6 +114,11 @@ def show(
             out()
             out(f"{node.name}: {note}")
     return Exit.OK
+
+
+def _ahead(ahead: Left) -> str:
+    eta = "" if ahead.seconds is None else f", ETA {span_text(ahead.seconds)}"
+    return f"step {ahead.step:,} of {ahead.total:,}{eta}"
 
 
 def _said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:

@@ -77,6 +77,7 @@ class _Line:
         self.named: set[str] = set()
         self.steps: list[_Step] = []
         self.bar: tuple[str, int, int | None] | None = None
+        self.epochs = -1
 
     def plan(self) -> Plan | None:
         if self.count > NUMBERS or not self._take_bar():
@@ -100,7 +101,7 @@ class _Line:
         if kind is None:
             return Plan(Trust.ALONE, self.count, (), eta=True) if _TIME_LEFT.fullmatch(self.line) else None
         plain = loss is not None and loss[0] is Order.FIRST
-        return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain)
+        return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain, self.epochs)
 
     def _places(self, step: _Step | None) -> tuple[tuple[str, int, float], ...]:
         places = []
@@ -208,6 +209,7 @@ class _Line:
             return False
         index = len(NUMBER.findall(before))
         if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
+            self.epochs = 1
             self.found["epoch"] = Order.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
@@ -244,6 +246,8 @@ class _Line:
             self.steps.append(_Step(not of, name.place, index, index + 1 if of else None, name.told))
         elif name.field or unit_of(after[:NEAR]).kind:
             self._keep(index, name)
+            if of and self.found.get("epoch", (None, -1))[1] == index:
+                self.epochs = index + 1
         return (count if name.field in ("step", "epoch") else 1), name.field == "epoch"
 
     def _outside(self, index: int, name: Name) -> Name:
@@ -325,6 +329,7 @@ class _Line:
             boxed = before.rstrip().endswith(b"[") and _IN_BRACKETS.match(after)
             if boxed and after == b"][" and self.gaps[index + 3].strip() == b"/":
                 self.found.setdefault("epoch", (Order.FIRST, index, 1.0))
+                self.epochs = index + 1
                 index += 2
                 boxed = _IN_BRACKETS.match(self.gaps[index + 2])
             drawn = _DRAWN.match(after) or (after.isspace() and "step_s" in self.found)
