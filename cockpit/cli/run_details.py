@@ -162,7 +162,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
     try:
-        await book.recall()
+        await book.recall(history=False)
     except CockpitError as error:
         say(str(error))  # the rest is as true without it
     estimate(folder, model, book.pace)
