@@ -311,9 +311,12 @@ def test_the_old_is_not_read_step_by_step(folder: RunFolder, monkeypatch: pytest
     monkeypatch.setattr(kept_steps, "CELLS", 4 * 64)
     monkeypatch.setattr(kept_steps, "FEWEST", 64)
     read: list[PastStep] = []
-    monkeypatch.setattr(
-        "cockpit.engine.run.paces.past_of", lambda line: read.append(past_of(line)) or read[-1]
-    )
+
+    def reads(line: bytes) -> PastStep:
+        read.append(past_of(line))
+        return read[-1]
+
+    monkeypatch.setattr("cockpit.engine.run.paces.past_of", reads)
     book = PaceBook(folder, writer=False)
     asyncio.run(book.recall(history=False))
     assert len(read) == len(book.pace.steps) == 64
