@@ -35,7 +35,9 @@ def found(folder: RunFolder, pace: Pace, now: float) -> tuple[int, int, int | No
     model.apply(planned(folder.manifest))
     with closing(SpooledLogs(folder)) as logs:
         seen = left(folder, model, logs, pace, now)
-    return seen and (seen.step, seen.total, None if seen.seconds is None else round(seen.seconds))
+    if seen is None:
+        return None
+    return (seen.step, seen.total, None if seen.seconds is None else round(seen.seconds))
 
 
 def paced(first: int, last: int, begin: float) -> Pace:
