@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -39,3 +40,42 @@ def test_hours_that_vary_are_silent(share: float) -> None:
         )
 
     assert World(Program(seconds=seconds)).run(6).facts == []
+
+
+def grown(every: int, before: float, after: float) -> Callable[[int], float]:
+    """Pauses for checkpoints, which grow at some time."""
+    return lambda step: (before if step < 2500 else after) if step and step % every == 0 else 0.0
+
+
+def test_checkpoints_that_are_slower_without_a_probe() -> None:
+    def says(step: int) -> str:
+        return f"saving checkpoint at iteration {step}" if step % 300 == 0 else ""
+
+    program = Program(pause=grown(300, 10, 60), says=says, probed=False)
+    world = World(program).run(1.3)
+    (said,) = world.news
+    assert said.startswith("checkpoints are slower than before: training paused ")
+
+
+def test_checkpoints_that_are_slower_as_the_log_says() -> None:
+    # They are written beside training: it does not pause.
+    def says(step: int) -> str:
+        return f"Saved checkpoint {step}, took {5 if step < 2500 else 95} s" if step % 300 == 0 else ""
+
+    world = World(Program(says=says, probed=False)).run(1.3)
+    assert {fact.what for _, fact in world.facts} == {
+        "checkpoints are slower than before: the log says 95 s for the last"
+    }
+
+
+@pytest.mark.parametrize("prints", [1, 20])
+@pytest.mark.parametrize("spread", [0.0, 2.0])
+def test_pauses_that_vary_as_steps_do_are_silent(prints: int, spread: float) -> None:
+    program = Program(
+        seconds=lambda step: 3.0 * (1 + spread * (step * step * 7919 % 101) / 101),
+        pause=grown(60, 15, 15),
+        says=lambda step: f"saving checkpoint {step}" if step % 60 == 0 else "",
+        prints=prints,
+        probed=False,
+    )
+    assert World(program).run(4).facts == []
