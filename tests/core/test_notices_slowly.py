@@ -1,4 +1,4 @@
-"""What goes wrong over hours is told too; hours that vary as healthy ones do are silent."""
+"""What goes wrong slowly, by little or seldom is told too; what varies as healthy runs do is silent."""
 
 from __future__ import annotations
 
@@ -79,3 +79,35 @@ def test_pauses_that_vary_as_steps_do_are_silent(prints: int, spread: float) -> 
         probed=False,
     )
     assert World(program).run(4).facts == []
+
+
+JUMPS: dict[str, Program] = {
+    "below zero": Program(loss=lambda step: -5.0 if step < 2000 else -0.5),
+    "by less than a half": Program(loss=lambda step: 2.0 if step < 2000 else 2.9),
+    "printed seldom": Program(loss=lambda step: 0.7 if step < 3600 else 7.0, prints=100),
+    "by little, then by more": Program(loss=lambda step: 2.0 if step < 2000 else 2.7 if step < 2300 else 9.0),
+}
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_a_loss_that_jumps(name: str) -> None:
+    world = World(JUMPS[name]).run(1.5)
+    (said,) = world.news
+    assert said.startswith("the loss has jumped to ")
+
+
+HEALTHY: dict[str, Program] = {
+    "up for some minutes": Program(loss=lambda step: 2.0 + 0.8 * (2000 < step < 2400)),
+    "few losses of much spread": Program(loss=lambda step: 1.0 + 4 * (step * 7919 % 101) / 101, prints=100),
+    "the learning rate begins anew": Program(loss=lambda step: 2 + 0.8 * math.exp(-(step % 3000) / 400)),
+    "below zero": Program(loss=lambda step: -5.0 - step / 1000, noise=0.1),
+    "around zero": Program(loss=lambda step: 0.2 * math.sin(step / 37)),
+    "a plateau that is left": Program(
+        loss=lambda step: 9.0 if step < 1500 else 4.0 + step * 7919 % 101 / 101
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_losses_that_vary_are_silent(name: str) -> None:
+    assert World(HEALTHY[name]).run(2).facts == []

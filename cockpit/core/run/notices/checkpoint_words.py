@@ -17,8 +17,8 @@ _NAMES = re.compile(
 _DOES = re.compile(rb"(?i)\bcheckpointing (?:at|after|model|state|to)\b")
 _OTHERS = re.compile(
     rb"(?i)\b(?:(?:re)?load(?:s|ed|ing)?|(?<!will )resum(?:e|es|ed|ing)|restor(?:e|es|ed|ing)|every"
-    rb"|intervals?|skip(?:s|ped|ping)?|fail(?:s|ed|ing|ures?)?|errors?|(?:activation|gradient)s?[ -]checkpoint\w*"
-    rb"|will(?! resume)|not?|disabl(?:e|ed|ing)|frequency)\b"
+    rb"|intervals?|skip(?:s|ped|ping)?|fail(?:s|ed|ing|ures?)?|errors?"
+    rb"|(?:activation|gradient)s?[ -]checkpoint\w*|will(?! resume)|not?|disabl(?:e|ed|ing)|frequency)\b"
 )
 """Of settings, of loading, of what went wrong."""
 _TOOK = re.compile(
