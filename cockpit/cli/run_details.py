@@ -85,7 +85,8 @@ def show(
         out(f"the run is at step {further:,}, says its log; ranks count steps from the start of the program")
     if named:
         out()
-        out_lines(f"{page.name}: {page.url}" for _, page in named)
+        out("found in its logs:")
+        out_lines(f"  {page.name}: {page.url}" for _, page in named)
     if folder.damaged:
         lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
         out()

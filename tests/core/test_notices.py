@@ -547,6 +547,9 @@ def test_nobody_who_watches_and_a_run_that_is_over() -> None:
     assert [found.what for found in world.found] == [
         "the loss is NaN since step 1,505 (so when the run ended)"
     ]
+    assert [step.text for step in world.found[0].steps] == ["cockpit logs 'my run': what was printed then"], (
+        "there is nothing to stop"
+    )
 
 
 GPUS = 12

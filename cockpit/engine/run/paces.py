@@ -101,15 +101,19 @@ def last_kept(folder: RunFolder) -> PastStep | None:
 def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
     """The furthest step of a run that is known without asking anybody, as fields of JSON.
 
-    That is the last in the file of its pace; if there is none, or the run was resumed and counts further in
-    its log, the last that the logs here of its lowest or its highest rank tell: one of them speaks for all.
+    That is the last in the file of its pace; if there is none, or its log may tell of a later one, the last
+    that the logs here of its lowest or its highest rank tell: one of them speaks for all. ``step_s`` is the
+    time of that step, seconds, where it is known.
     """
     last = last_kept(folder)
-    if last is None or last.relative:
+    if last is None or last.relative or not last.exact:
         step, at = said_here(folder, model) or (None, None)
-        if last is None or (step is not None and step - last.step > OFF):
-            return {"step": step, "step_t": at, "step_estimated": step is not None}
-    return {"step": last.step, "step_t": last.at, "step_estimated": not last.exact}
+        # Of a run that was resumed the log counts further; what it tells is kept later than it is there.
+        ahead = OFF if last is not None and last.exact else 0
+        if last is None or (step is not None and step - last.step > ahead):
+            took = last and last.span
+            return {"step": step, "step_t": at, "step_s": took, "step_estimated": step is not None}
+    return {"step": last.step, "step_t": last.at, "step_s": last.span, "step_estimated": not last.exact}
 
 
 def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:

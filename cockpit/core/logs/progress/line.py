@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cockpit.core.logs.progress import wordings
 from cockpit.core.logs.progress.durations import time_left
-from cockpit.core.logs.progress.names import NEAR, Name, name_of, unit_of
+from cockpit.core.logs.progress.names import NEAR, Name, Unit, name_of, unit_of
 from cockpit.core.logs.progress.plan import NUMBER, PARTS, Plan, Trust
 from cockpit.core.logs.progress.wordings import Order
 
@@ -291,6 +291,8 @@ class _Line:
         unit = unit_of(after[:NEAR])
         if not name.field:
             return True
+        if unit.rate_end and not last and not _SEPARATES.match(after, unit.rate_end):
+            unit = Unit()  # "lr 9.2e-5 tokens/s 33.1k": it names the next number
         if name.field in ("loss", "lr") and not last and after.isspace():
             # If two numbers follow one name, neither is sure; one with a unit is something else.
             return bool(unit_of(self.gaps[index + 2][:NEAR]).kind)
