@@ -31,6 +31,7 @@ from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
+from cockpit.engine.run.left import Left, left
 from cockpit.engine.run.paces import PaceBook, estimate, said_here
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
@@ -54,8 +55,10 @@ def show(
     """
     with closing(SpooledLogs(folder)) as logs:
         named = pages(logs)
+        ahead = left(folder, model, logs, pace, time.time())
     if as_json:
         told = _json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]}
+        told |= {"total_steps": ahead and ahead.total, "eta_s": ahead and ahead.seconds}
         told["evidence"] = [
             {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
             for one in kept
@@ -80,13 +83,17 @@ def show(
     for text in sentences(_signs(model, pace), "AGE"):
         out()
         out(text)
+    if ahead is not None:
+        out()
+        out(_ahead(ahead))
     further = _said(folder, model, pace)
     if further is not None:
         out()
         out(f"the run is at step {further:,}, says its log; ranks count steps from the start of the program")
     if named:
         out()
-        out_lines(f"{page.name}: {page.url}" for _, page in named)
+        out("found in its logs:")
+        out_lines(f"  {page.name}: {page.url}" for _, page in named)
     if folder.damaged:
         lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
         out()
@@ -125,6 +132,11 @@ def _signs(model: RunModel, pace: Pace) -> dict[int, Sign]:
 
 def _sign(rank: Rank, pace: RankPace) -> Sign | None:
     return pace.sign if rank.state in LIVE else None
+
+
+def _ahead(ahead: Left) -> str:
+    eta = "" if ahead.seconds is None else f", ETA {span_text(ahead.seconds)}"
+    return f"step {ahead.step:,} of {ahead.total:,}{eta}"
 
 
 def _said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
@@ -168,7 +180,7 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
     try:
-        await book.recall()
+        await book.recall(history=False)
     except CockpitError as error:
         say(str(error))  # the rest is as true without it
     estimate(folder, model, book.pace)

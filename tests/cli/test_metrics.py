@@ -13,11 +13,13 @@ import pytest
 from cockpit import paths
 from cockpit.base.events import Complete
 from cockpit.cli.main import main
-from cockpit.cli.verbs.metrics import NOTHING
+from cockpit.cli.verbs.metrics import NOTHING, SPARK
 from cockpit.core.pace.series import COLUMNS
 from cockpit.core.run.events import Event
 from cockpit.engine.records.folder import RunFolder, planned
 from cockpit.engine.run.paces import FILE, PaceBook
+from cockpit.tui.look.spark import BLOCKS
+from cockpit.tui.look.spark import STEPS as STEPS_ASCII
 from tests.engine.books import CREATED, Writer, run_folder
 from tests.engine.test_session import ENDED
 
@@ -112,12 +114,51 @@ def test_the_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 def test_people_get_a_short_table(capsys: pytest.CaptureFixture[str]) -> None:
     made(both)
     out, _ = printed(capsys)
-    assert f"W&B: {URL} (in the log of rank 0 on gpu1)" in out
+    assert f"found in its logs:\n  W&B: {URL} (rank 0 on gpu1)\n" in out
     table = {line.split("  ")[0]: line.split() for line in out.splitlines()}
     assert table["loss"][1:4] == ["1", "1", "2.995"], "the smallest is not NaN"
     assert table["work"][1:7] == ["1.2", "s", "1.2", "s", "1.2", "s"]
     assert table["slowest rank"][-2:] == ["rank", "2"]
     assert "rank 2  in 301 of 400 steps" in out
+
+
+def lately(folder: RunFolder) -> None:
+    """Of the last steps nobody has looked at recorders yet: whole steps are compared in them."""
+    book = PaceBook(folder, writer=True)
+    for step in range(1, STEPS + 1):
+        for rank in range(4):
+            slow = rank == 1 and step > STEPS - 20
+            book.pace.stepped(rank, step, CREATED + 2 * step, span=3.0 if slow else 2.0)
+            if step <= STEPS - 20:
+                book.pace.worked(rank, step, 1.8 if rank == 2 else 1.2)
+    book.close()
+
+
+def test_who_is_slow_is_told_by_work_where_that_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    made(lately)
+    out, _ = printed(capsys)
+    (line,) = [line for line in out.splitlines() if line.startswith("slowest rank")]
+    assert line.split()[2:4] == ["1.8", "s"]
+    assert line.endswith("  rank 2")
+    assert f"rank 2  in {STEPS - 20} of {STEPS - 20} steps" in out
+    assert "rank 1 " not in out
+
+
+def falls(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for step in range(1, STEPS + 1):
+        for rank in range(4):
+            book.pace.stepped(rank, step, CREATED + 2 * step, span=2.0 if step < 100 else 1.0)
+    book.close()
+
+
+def test_a_curve_is_of_the_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    made(falls)
+    (line,) = [line for line in printed(capsys)[0].splitlines() if line.startswith("step time")]
+    curve = line.split()[-1]
+    assert len(curve) == SPARK
+    assert curve[0] in BLOCKS[-1] + STEPS_ASCII[-1]
+    assert curve[SPARK // 2] in BLOCKS[0] + STEPS_ASCII[0]
 
 
 def test_without_the_probe_times_are_those_of_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,8 @@ def listed(**more: Any) -> None:
         [
             {
                 **{"run": "otter", "state": "ended", "unreachable": [], "ranks": 2, "running": 0},
-                **{"standing": "", "step": None, "step_t": None, "step_estimated": False},
+                **{"standing": "", "step": None, "step_t": None, "step_s": None},
+                **{"step_estimated": False},
                 **{"started": 1_795_233_881.0, "nodes": ["zeus", "apollo"], "program": PROGRAM},
                 **more,
             }
@@ -70,6 +71,40 @@ def test_on_a_terminal_what_is_cut_is_said_to_be(
     assert row.endswith("/optim.pt"), "what the run went on from"
     listed(program=["train.py"])
     assert capsys.readouterr().out.splitlines()[1].endswith("  train.py")
+
+
+@pytest.mark.parametrize(
+    ("age", "step_s", "running", "shown"),
+    [
+        (20.0, 1.0, 2, "7"),
+        (100.0, 1.0, 2, "7 (1 min 40 s ago)"),
+        (100.0, 30.0, 2, "7"),
+        (100.0, None, 2, "7 (1 min 40 s ago)"),
+        (100.0, 1.0, 0, "7"),
+    ],
+)
+def test_a_step_of_a_live_run_says_how_old_it_is(
+    age: float,
+    step_s: float | None,
+    running: int,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    listed(step=7, step_t=1000.0 - age, step_s=step_s, running=running)
+    assert f"  {shown}  " in capsys.readouterr().out
+
+
+def test_a_run_without_a_probe_is_at_the_last_step_of_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    details(capsys, ENDED, b"step 6214/9000 loss 2.3\nstep 6216/9000 loss 2.2\n")
+    run = RunModel.of([Event(0.0, "", Planned({"gpu1": (0,)})), Event(1.0, "gpu1", RankStarted(0, pid=7))])
+    folder = RunFolder.find("otter")
+    book = PaceBook(folder, writer=True)
+    for number in (6200, 6210):
+        book.pace.stepped(0, number, time.time() + number, exact=False)
+    book.close()
+    assert front_here(folder, run)["step"] == 6216
 
 
 def test_a_resumed_run_is_where_its_log_says(capsys: pytest.CaptureFixture[str]) -> None:

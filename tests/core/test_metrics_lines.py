@@ -67,6 +67,11 @@ def test_every_loss_of_equal_lines_gets_into_the_series() -> None:
         ("Epoch 1 Batch 3/9 loss 0.5", {"step": 3, "total": 9, "epoch": 1.0}),
         ("340/5004 [===>..........] - ETA: 2:10 - loss: 0.3", {"step": 340, "total": 5004}),
         ("msg=train nupdates=340 loss=2.3", {"step": 340}),
+        (
+            "step 1207 loss 2.42 lr 9.2e-5 tokens/s 33.1k",
+            {"step": 1207, "loss": 2.42, "lr": 9.2e-5, "tokens_s": 33100},
+        ),
+        ("step 7 lr 1e-4 loss 2.42 samples/s 12.5", {"loss": 2.42, "lr": 1e-4, "samples_s": 12.5}),
         ("step 12.3K/50K loss 2.3", {"step": 12300, "total": 50000}),
         ("step 1.2M loss 2.3 12.4K tok/s", {"step": 1200000, "tokens_s": 12400.0}),
         ("global-step: 340 train-loss: 2.3 learning-rate: 1e-3", {"step": 340, "lr": 0.001, "loss": 2.3}),

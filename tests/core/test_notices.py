@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cockpit import config
 from cockpit.base.events import GpuSample, NodeSample, Sample
 from cockpit.core.run.event_table import witnessed
-from cockpit.core.run.notices.checkpoint import SAVES, Checkpoint, names_one
+from cockpit.core.run.notices.checkpoint import SAVES, Checkpoint
+from cockpit.core.run.notices.checkpoint_words import names_one, took
 from cockpit.core.run.notices.gpu import GPUS as GPUS_KNOWN
 from cockpit.core.run.notices.gpu import KEPT, TOLD, Gpu
 from cockpit.core.run.notices.loss import Loss
@@ -277,6 +278,16 @@ def test_a_checkpoint_that_does_not_end() -> None:
         b"saving checkpoint to out",
         b"Finished saving the checkpoint in 3.21 seconds.",
         b"wrote ckpt_00500.safetensors",
+        b"Saving model checkpoint to /home/will/out/checkpoint-500",
+        b"Saving model checkpoint to /data/failover/checkpoint-500",
+        b"ckpt saved: /mnt/interval/ckpt_5",
+        b"Configuration saved in out/checkpoint-500/config.json",
+        b"Checkpointing at step 500",
+        b"Storing checkpoint 500",
+        b"Saved model to out/model_500.pt",
+        b"Saving current state to /scratch/step_100",
+        b"Checkpoint saved (gradient state included)",
+        b"Saved checkpoint-500; will resume at 501",
     ],
 )
 def test_lines_that_name_a_checkpoint(line: bytes) -> None:
@@ -291,6 +302,13 @@ def test_lines_that_name_a_checkpoint(line: bytes) -> None:
         b"save_checkpoint_every: 500",
         b"saving a checkpoint every 500 steps",
         b"activation checkpointing saved 3 GB",
+        b"Gradient checkpointing at every layer",
+        b"Checkpoints will be saved to /data/work_dirs/r50.",
+        b"No checkpoint saved to /out",
+        b"Saving is disabled for checkpoints",
+        b"Loaded the checkpoint that was saved to /out/ckpt-5",
+        b"skipped saving checkpoint 500",
+        b"Saved 3 samples to model_out/x.png",
         b"Failed to save checkpoint",
         b"step 500 loss 2.1",
         b"will not save checkpoints",
@@ -298,6 +316,22 @@ def test_lines_that_name_a_checkpoint(line: bytes) -> None:
 )
 def test_lines_that_do_not(line: bytes) -> None:
     assert not names_one(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        (b"Saved checkpoint, took 95 s", 95.0),
+        (b"Finished saving the checkpoint in 12.11 seconds.", 12.11),
+        (b"Saving the checkpoint in 3.2s. Finished saving the checkpoint in 12.11 seconds.", 12.11),
+        (b"saved ckpt (elapsed: 2 min)", 120.0),
+        (b"saved checkpoint in 1500 ms", 1.5),
+        (b"saved checkpoint in 4 shards", None),
+        (b"saved checkpoint 500", None),
+    ],
+)
+def test_how_long_a_checkpoint_took(line: bytes, seconds: float | None) -> None:
+    assert took(line) == pytest.approx(seconds)
 
 
 def test_the_limit_of_a_job() -> None:
@@ -513,6 +547,9 @@ def test_nobody_who_watches_and_a_run_that_is_over() -> None:
     assert [found.what for found in world.found] == [
         "the loss is NaN since step 1,505 (so when the run ended)"
     ]
+    assert [step.text for step in world.found[0].steps] == ["cockpit logs 'my run': what was printed then"], (
+        "there is nothing to stop"
+    )
 
 
 GPUS = 12

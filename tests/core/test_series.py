@@ -64,6 +64,15 @@ def test_quick_steps_keep_their_own_numbers_although_lines_come_late() -> None:
     assert len(found) == 999
     assert [row["step"] for row in found if row["ranks"] is not None] == list(range(25, 1000, 25))
     assert all(row["loss"] == row["step"] for row in found)
+    assert sum(row["steps"] for row in found) == 999
+
+
+def test_numbers_of_a_log_are_not_corrected_by_what_was_read_from_it() -> None:
+    # When lines arrived was written down a step later.
+    steps = [step(number, exact=False, begun=START - 4.5) for number in range(1, 101)]
+    said = [Said(START + 2.0 * number, number, loss=float(number)) for number in range(1, 101)]
+    found = joined(steps, said)
+    assert [row["step"] for row in found] == [row["log_step"] for row in found] == list(range(1, 101))
 
 
 def test_each_epoch_may_count_anew() -> None:

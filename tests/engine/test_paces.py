@@ -20,7 +20,9 @@ from cockpit.base.events import (
     StepSample,
 )
 from cockpit.base.progress.past import UNITS, Stretch
+from cockpit.core.pace import steps as kept_steps
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.past import PastStep, past_of, recall
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
@@ -312,3 +314,108 @@ def test_a_node_that_is_asked_again_is_asked_from_what_is_on_disk(folder: RunFol
     book.close()
     fresh = PaceBook(folder, writer=False)
     assert fresh.missed_since(folder.manifest.nodes[1], 0.0) == START + 120 - OVERLAP_S
+
+
+def known(pace: Pace) -> list[Any]:
+    """All that a pace says."""
+    steps = [
+        (
+            step.key,
+            step.base,
+            step.count,
+            step.ends.tolist(),
+            step.spans.tolist(),
+            list(step.works),
+            step.estimate,
+        )
+        for step in pace.steps
+    ]
+    ranks = [pace.of(rank) for rank in pace.steps.ranks]
+    return [repr(steps), ranks, pace.front, pace.slow(), pace.late(), pace.usual(), pace.works, pace.relative]
+
+
+def mixed(folder: RunFolder) -> list[bytes]:
+    """A past of every kind: ranks that miss steps, restarts, steps that only logs told, ranks that lag."""
+    book = PaceBook(folder, writer=True)
+    for step in range(400):
+        for rank in range(4):
+            if rank == 1 and step > 300:
+                continue
+            book.pace.stepped(rank, step, START + 2.0 * step, exact=not 100 < step < 140)
+            if step % 3 and step < 390:
+                book.pace.worked(rank, step, 1.9 if rank == 3 else 1.0)
+    book.pace.restarted(0, 1)
+    book.pace.restarted(2, 1)
+    book.pace.restarted(3, 1)
+    train(book.pace, range(350, 380), span=2.5)
+    book.pace.relative = True
+    book.close()
+    return (folder.path / FILE).read_bytes().splitlines()
+
+
+def test_what_is_taken_in_at_once_is_what_is_taken_in_one_by_one(folder: RunFolder) -> None:
+    lines = mixed(folder)
+    single = Pace(range(4))
+    for line in lines:
+        recall(single, past_of(line))
+    assert known(again(folder)) == known(single)
+
+
+def test_of_old_steps_there_are_buckets(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = mixed(folder)
+    monkeypatch.setattr(kept_steps, "CELLS", 4 * 64)
+    monkeypatch.setattr(kept_steps, "FEWEST", 64)
+    seen, single = again(folder), Pace(range(4))
+    for line in lines:
+        recall(single, past_of(line))
+    assert known(seen)[1:] == known(single)[1:]
+    assert len(seen.steps) == 64
+    found, slowly = seen.history.buckets, single.history.buckets
+    exact = [step for line in lines[:-64] if (step := past_of(line)).exact]
+    assert sum(bucket.steps for bucket in found) == sum(bucket.steps for bucket in slowly) == len(exact)
+    assert [(b.at, b.first, b.slowest) for b in found] == [(b.at, b.first, b.slowest) for b in slowly]
+    assert [b.excess for b in found] == pytest.approx([b.excess for b in slowly], abs=0.01)
+    assert [b.greatest for b in found] == pytest.approx([b.greatest for b in slowly], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"[1,2",
+        b"[" * 5000,
+        b'[0,3,1e999,1,"",1,1,1,1,1,true,true,false,true,[]]',
+        b'[0,3,NaN,1,"",1,1,1,1,1,true,true,false,true,[]]',
+        b'[0,3,"1",1,"",1,1,1,1,1,true,true,false,true,[]]',
+        b'[0,3,1.0,1,"",1,[],1,1,1,true,true,false,true,[]]',
+        b'[0,-3,1.0,1,"",1,1,1,1,1,true,true,false,true,[]]',
+        b'[0,3,1.0,1,"",1,1,1,1,77,true,2,false,true,[]]',
+        b"[0,3],[1,4,[",
+    ],
+)
+def test_damage_in_old_steps_costs_its_line_alone(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, junk: bytes
+) -> None:
+    lines = mixed(folder)
+    monkeypatch.setattr(kept_steps, "CELLS", 4 * 64)
+    monkeypatch.setattr(kept_steps, "FEWEST", 64)
+    whole = again(folder).history.buckets
+    (folder.path / FILE).write_bytes(b"\n".join([*lines[:7], junk, *lines[7:], b""]))
+    damaged = again(folder).history.buckets
+    assert [(b.at, b.steps, b.slowest) for b in damaged] == [(b.at, b.steps, b.slowest) for b in whole]
+
+
+def test_the_old_is_not_read_step_by_step(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed(folder)
+    monkeypatch.setattr(kept_steps, "CELLS", 4 * 64)
+    monkeypatch.setattr(kept_steps, "FEWEST", 64)
+    read: list[PastStep] = []
+
+    def reads(line: bytes) -> PastStep:
+        read.append(past_of(line))
+        return read[-1]
+
+    monkeypatch.setattr("cockpit.engine.run.paces.past_of", reads)
+    book = PaceBook(folder, writer=False)
+    asyncio.run(book.recall(history=False))
+    assert len(read) == len(book.pace.steps) == 64
+    assert not book.pace.history.buckets

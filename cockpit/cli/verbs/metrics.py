@@ -9,9 +9,10 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import islice, pairwise
+from statistics import fmean
 from typing import Any
 
 from cockpit.cli.awaiting import started, telling
@@ -47,6 +48,9 @@ SHOWN = {
     "tokens_s": ("tokens/s", number_text),
 }
 """The series of the short table, how they are called there, and how their values are written."""
+
+_KINDS = {"step": 1, "enqueue": 2, "work": 2}
+"""What ranks are compared by, and how much that says."""
 
 SPARK = 40
 """Columns of a series' curve."""
@@ -211,9 +215,12 @@ def _people(rows: Iterator[Row], folder: RunFolder, model: RunModel, series: Run
     for row in rows:
         seen.add(row)
     out(f"{folder.name}: {state_text(model)}, {ranks} rank{'s' if ranks > 1 else ''}{seen.last(model.over)}")
+    if series.pages:
+        out()
+        out("found in its logs:")
     for source, page in series.pages:
         whose = f"the launcher on {source[0]}" if source[1] is None else f"rank {source[1]} on {source[0]}"
-        out(f"{page.name}: {page.url} (in the log of {whose})")
+        out(f"  {page.name}: {page.url} ({whose})")
     out()
     if not seen.rows:
         out(NOTHING)
@@ -253,6 +260,7 @@ class _Seen:
         self._bounds: dict[str, tuple[float, float, float]] = {}
         self._estimated = True
         self._slowest = ""
+        self._kind = 0
 
     def add(self, row: Row) -> None:
         """Take in a row."""
@@ -260,8 +268,14 @@ class _Seen:
         if row["step"] is not None:
             self._last = row
         self._estimated &= row["estimated"]
-        if row["ranks"] != self._ranks:
-            row = {**row, "slowest_s": None}  # the slowest has not finished it
+        kind = _KINDS.get(row["compared"], 0)
+        if kind > self._kind:
+            self._begin_to_compare(kind)
+        if row["ranks"] != self._ranks or kind < self._kind:
+            row = {
+                **row,
+                "slowest_s": None,
+            }  # the slowest has not finished it, or it is not the slowest's work
         elif row["slowest_rank"] is not None:
             self._slowest = f"rank {row['slowest_rank']}"
             some = self.late if row["compared"] == "enqueue" else self.slow
@@ -277,6 +291,13 @@ class _Seen:
             least, most, _ = self._bounds.get(name, (math.inf, -math.inf, value))
             self._bounds[name] = (min(least, value), max(most, value), value)
 
+    def _begin_to_compare(self, kind: int) -> None:
+        """What was compared so far says less: whole steps, which differ by chance."""
+        self._kind = kind
+        self.slow, self.late = _Apart(), _Apart()
+        self._points["slowest_s"] = Series(2 * SPARK)
+        self._bounds.pop("slowest_s", None)
+
     def last(self, over: bool) -> str:
         """The last step of all, in words."""
         if not self._last:
@@ -288,10 +309,21 @@ class _Seen:
 
     def table(self) -> Iterator[tuple[str, ...]]:
         """A line for each series that has values."""
-        for name, (least, most, last) in self._bounds.items():
-            called, text = SHOWN[name]
+        for name, (called, text) in SHOWN.items():
+            if name not in self._bounds:
+                continue
+            least, most, last = self._bounds[name]
             about = "~" if name == "step_s" and self._estimated else ""
-            values = [value for _, value in self._points[name].points()]
-            drawn = sparkline(values, min(SPARK, len(values)), ascii_only=not shows_unicode())
+            values = _resampled([value for _, value in self._points[name].points()], SPARK)
+            drawn = sparkline(values, len(values), ascii_only=not shows_unicode())
             aside = f"  {self._slowest}" if name == "slowest_s" else ""
             yield called, about + text(last), about + text(least), about + text(most), drawn + aside
+
+
+def _resampled(values: Sequence[float], count: int) -> list[float]:
+    """At most so many values, over all of them: means of neighbours; what is no number is left out."""
+    known = [value for value in values if math.isfinite(value)]
+    if len(known) <= count:
+        return known
+    edges = [len(known) * place // count for place in range(count + 1)]
+    return [fmean(known[begin:end]) for begin, end in pairwise(edges)]

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from cockpit.engine.stacks.evidence import Shown
 
 
-OLD_S = 180.0
-"""A step of a live run that ended so long ago has its age beside it: nothing newer is known here."""
+OLD, OLD_S = 10.0, 30.0
+"""A step of a live run that ended so many of its times and so many seconds ago has its age beside it: nothing
+newer is known here."""
 
 EMPTY = "No runs yet. Start one: cockpit run HOSTFILE -- train.py ARGS, or try: cockpit demo"
 
@@ -146,7 +147,7 @@ async def _row_or_why(folder: RunFolder, pools: Pools, *, connect: bool) -> dict
             "state": state,
             "program": [],
             "started": folder.created,
-            **{"standing": "", "step": None, "step_t": None, "step_estimated": False},
+            **{"standing": "", "step": None, "step_t": None, "step_s": None, "step_estimated": False},
         }
 
 
@@ -204,7 +205,8 @@ def _step(row: dict[str, Any]) -> str:
         return ""
     text = f"{'~' if row['step_estimated'] else ''}{row['step']:,}"
     age = time.time() - row["step_t"]
-    return f"{text} ({span_text(age)} ago)" if row["running"] and age > OLD_S else text
+    old = age > max(OLD_S, OLD * (row["step_s"] or 0.0))
+    return f"{text} ({span_text(age)} ago)" if row["running"] and old else text
 
 
 def _table(rows: list[dict[str, Any]]) -> None:

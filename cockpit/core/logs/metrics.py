@@ -133,14 +133,25 @@ class Metrics:
 
         :param now: unix seconds
         """
+        state = self._speaker()
+        return None if state is None else state.time_left(now)
+
+    def _speaker(self) -> RankLog | None:
+        """The log that tells the steps of the run."""
         if "step" not in self._speakers:
             return None
         speaker = self._speakers["step"][0]
-        return self._ranks[None if math.isinf(speaker) else int(speaker)].time_left(now)
+        return self._ranks[None if math.isinf(speaker) else int(speaker)]
 
     def time_left_of(self, rank: int, now: float) -> float | None:
         """Seconds until the last step of this rank, see :meth:`time_left`."""
         return self._ranks[rank].time_left(now) if rank in self._ranks else None
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The last step of the run, and how many it will have, counted over all epochs; None: not known."""
+        state = self._speaker()
+        return None if state is None else state.place
 
     # Reading
 

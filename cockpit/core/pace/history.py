@@ -67,7 +67,10 @@ class History:
         apart = [(value, place) for place, value in enumerate(step.excesses) if not math.isnan(value)]
         excess, slowest = max(apart, default=(0.0, slowest))
         end = step.typical_end
-        new = Bucket(end, end, 1, step.step, step.step, least, middle, greatest, excess, slowest)
+        self.put(Bucket(end, end, 1, step.step, step.step, least, middle, greatest, excess, slowest))
+
+    def put(self, new: Bucket) -> None:
+        """Take in steps that ended after those that are here."""
         if self._buckets and 0 <= new.at - self._buckets[-1].at < self._wide:
             self._buckets[-1] = _joined(self._buckets[-1], new)
         else:

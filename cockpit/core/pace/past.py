@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import truediv
+from typing import Any
 
 from cockpit.base.gate import (
     RANK,
@@ -18,9 +24,11 @@ from cockpit.base.gate import (
     bound,
     plain,
 )
+from cockpit.core.pace.history import FIRST_S, Bucket
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.steps import Step
 from cockpit.core.ranks import ranks_text, read_ranks
+from cockpit.errors import CockpitError
 
 APART = 64
 """Ranks whose own excess is kept with a step, the slowest first."""
@@ -152,3 +160,133 @@ def recall(pace: Pace, found: PastStep) -> None:
         lag=found.lag,
     )
     pace.relative = pace.relative or found.relative
+
+
+def recall_all(pace: Pace, found: Sequence[PastStep]) -> None:
+    """Take in steps of the past, oldest first; those that name ranks that cannot be are left out.
+
+    As :func:`recall` for each, but for the thousands of which nothing but themselves depends at once.
+    """
+    # Whose newest step is not found yet, by whether it was noted; what a rank notes counts more than its log.
+    unseen = {exact: frozenset(pace.steps.ranks) for exact in (True, False)}
+    works = False
+    for step in reversed(found):
+        try:
+            missing = _missing(step.missing)
+        except CockpitError:
+            continue
+        newest = not unseen[step.exact] <= missing or (step.work and not works)
+        works = works or step.work
+        if newest or pace.steps.get((step.restarts, step.step)) is not None:
+            unseen[step.exact] &= missing
+            recall(pace, step)
+        else:
+            pace.steps.recalled(_whole(step, pace, missing))
+            pace.lag = pace.lag or step.lag
+            pace.relative = pace.relative or step.relative
+    pace.version += 1
+
+
+@lru_cache(maxsize=256)
+def _missing(text: str) -> frozenset[int]:
+    return frozenset(read_ranks(text)) if text else frozenset()
+
+
+def _whole(past: PastStep, pace: Pace, missing: frozenset[int]) -> Step:
+    """A step with what is known of all ranks, as :func:`recall` takes it in."""
+    places, count = pace.steps.place, len(pace.steps.ranks)
+    took, unknown = array("f", [past.median]) * count, array("f", [math.nan]) * count
+    for one in past.apart:
+        if one.rank in places:
+            took[places[one.rank]] = past.median * (1 + one.excess)
+    ends = array("f", [0.0]) * count
+    spans = array("f", [past.span]) * count if past.work else array("f", took)
+    for rank in missing:
+        if rank in places and all(one.rank != rank for one in past.apart):
+            place = places[rank]
+            ends[place] = spans[place] = took[place] = math.nan
+    step = Step((past.restarts, past.step), past.at, ends, unknown, count=past.count)
+    if past.work:
+        step.works = took
+    if past.exact:
+        step.spans = spans
+    else:
+        step.estimate = past.span if past.work else past.median
+    return step
+
+
+# -- steps that are too old to be kept rank by rank ---------------------------------------------------
+
+_NUMBERS = (2, 5, 6, 7, 8)
+"""Of the fields of a line: the times."""
+
+
+def buckets(lines: Sequence[bytes], pace: Pace) -> Iterator[Bucket]:
+    """What the history has of steps, from their lines, oldest first; damaged lines are ignored."""
+    columns = _columns(lines)
+    if columns is None:  # look at each
+        exact = [step for line in lines if (step := _step_of(line)) is not None and step.exact]
+        rows = [(s.step, s.at, s.median, s.least, s.greatest, s.slowest) for s in exact]
+        columns = tuple(zip(*rows, strict=True)) if rows else ((),) * 6
+    steps, ends, middles, leasts, greatests, slowest = columns
+    begin = 0
+    for place in range(1, len(ends) + 1):
+        if place < len(ends) and 0 <= ends[place] - ends[begin] < FIRST_S:
+            continue
+        part = slice(begin, place)
+        excesses = list(map(truediv, greatests[part], [middle or math.inf for middle in middles[part]]))
+        most = max(excesses)
+        rank = pace.steps.place.get(slowest[begin + excesses.index(most)])
+        yield Bucket(
+            ends[begin],
+            max(ends[part]),
+            place - begin,
+            min(steps[part]),
+            max(steps[part]),
+            min(leasts[part]),
+            sum(middles[part]) / (place - begin),
+            max(greatests[part]),
+            0.0 if rank is None else max(0.0, most - 1),
+            rank or 0,
+        )
+        begin = place
+
+
+def _step_of(line: bytes) -> PastStep | None:
+    with suppress(Malformed):
+        return past_of(line)
+    return None
+
+
+def _columns(lines: Sequence[bytes]) -> tuple[Sequence[Any], ...] | None:
+    """The columns that the history needs, of steps that ranks timed; None: a line is not as it should be.
+
+    Checked by columns: there may be a hundred thousand lines.
+    """
+    # Ranks that are apart come last, and would take most of the time.
+    short = (line[:cut] for line in lines if (cut := line.find(b",[")) > 0)
+    try:
+        rows = json.loads(b"[" + b"],".join(short) + b"]]", parse_constant=_refused)
+        columns = list(zip(*rows, strict=True))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if len(rows) != len(lines) or len(columns) != 14:
+        return None
+    if not all(set(map(type, columns[at])) <= {int, float} for at in _NUMBERS):
+        return None
+    whole = [columns[at] for at in (0, 1, 3, 9)]
+    if not all(set(map(type, column)) == {int} and min(column) >= 0 for column in whole):
+        return None
+    times = [columns[at] for at in _NUMBERS]
+    if any(min(column) < 0 for column in times) or any(max(column) > 1e9 for column in times[1:]):
+        return None
+    if max(times[0]) > 1e11 or max(whole[1]) > 1 << 53 or not set(columns[11]) <= {True, False}:
+        return None
+    if not all(columns[11]):
+        rows = [row for row in rows if row[11]]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 14
+    return tuple(columns[at] for at in (1, 2, 6, 7, 8, 9))
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(text)

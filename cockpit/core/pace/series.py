@@ -47,7 +47,8 @@ COLUMNS = {
     "step": "as the ranks count; where nobody noted that, as the log does",
     "t": "when the median rank finished it, otherwise when the log reported it: unix seconds, our clock",
     "restarts": "how often the run had been restarted",
-    "steps": "how many steps the row stands for; of quick ones that in which ranks differed most is kept",
+    "steps": "how many steps it stands for; of quick ones the row in which ranks differed most is kept,"
+    " and of the others there are rows with 0, with what the log says",
     "ranks": "how many ranks finished it",
     "step_s": "seconds that it took the median rank",
     "compared": "what ranks are compared by: work; enqueue, when CPUs had enqueued, which is no GPU's; step",
@@ -70,18 +71,30 @@ Row = dict[str, Any]
 
 
 class Ends:
-    """When which step ended: 24 bytes a step, so that a whole run fits."""
+    """When which step ended: 24 bytes a step, so that a whole run fits.
+
+    Steps whose times are those of lines in a log count only if no rank noted any.
+    """
 
     def __init__(self, steps: Iterable[PastStep]) -> None:
-        self._at, self._step, self._restarts = array("d"), array("q"), array("l")
+        self.exact = False
+        """Whether ranks noted the times themselves."""
+        self._begin()
         spans = array("d")
         for step in steps:
-            self._at.append(step.at)
-            self._step.append(step.step)
-            self._restarts.append(step.restarts)
-            spans.append(step.span)
+            if step.exact and not self.exact:
+                self.exact, spans = True, array("d")
+                self._begin()
+            if step.exact or not self.exact:
+                self._at.append(step.at)
+                self._step.append(step.step)
+                self._restarts.append(step.restarts)
+                spans.append(step.span)
         self.usual = median(spans) if spans else 0.0
         """Seconds of a step."""
+
+    def _begin(self) -> None:
+        self._at, self._step, self._restarts = array("d"), array("q"), array("l")
 
     def at(self, time: float) -> Key | None:
         """The newest step that had ended by then; None: it had ended long before, or there is none."""
@@ -104,7 +117,8 @@ def rows(steps: Iterable[PastStep], ends: Ends, said: Iterable[Said], ranks: int
     for step in steps:
         own = (step.restarts, step.step)
         while words is not None and (key is None or key < own):
-            yield _row(None, words, key, ranks)
+            counted = key is not None and key > (step.restarts, step.step - step.count)
+            yield _row(None, words, key, ranks) | ({"steps": 0} if counted else {})
             key, words = next(told, (None, None))
         if words is not None and key == own:
             yield _row(step, words, own, ranks)
@@ -151,6 +165,8 @@ def _counted(stretch: Iterable[Said], ends: Ends) -> Key | None:
     if not pairs:
         return None
     restarts = median_low(found[0] for found, _ in pairs)
+    if not ends.exact:  # read from this log, or from one like it
+        return restarts, 0
     aheads = [step - found[1] for found, step in pairs if found[0] == restarts]
     ahead = median_low(aheads)
     near = max(1.0, CLOSE_S / ends.usual) if ends.usual > 0 else math.inf

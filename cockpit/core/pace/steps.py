@@ -257,6 +257,17 @@ class Steps:
         step.touched(ended=False)
         self._look_back(step, 0.0)
 
+    def recalled(self, step: Step) -> None:
+        """Take in a step of the past, with all that is known about it; one that is there is left as it is."""
+        if step.key in self._steps or step.key <= self._dropped:
+            return
+        step.stages = self._stages
+        self._steps[step.key] = step
+        insort(self._order, step, key=attrgetter("key"))
+        while len(self._order) > self.limit:
+            self._drop_oldest()
+        self.past += 1
+
     def happened(self, at: float) -> None:
         """There was an event, unix seconds: the steps around it stay longer than others."""
         if not self._events or at > self._events[-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import deque
@@ -27,7 +28,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.past import PastStep, past, past_of, recall
+from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all
 from cockpit.core.pace.said import OFF
 from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
@@ -37,8 +38,9 @@ from cockpit.engine.files import append, lines, open_regular
 from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import NodeEntry, RunFolder
+from cockpit.engine.run.past_file import PastFile
 from cockpit.engine.turns import by_turns
-from cockpit.errors import CockpitError, os_error
+from cockpit.errors import os_error
 
 FILE = "pace.jsonl"
 
@@ -59,6 +61,9 @@ OVERLAP_S = 10.0
 
 AWAITED_S = 60.0
 """So long nothing is written because a node has not yet said what it kept."""
+
+_AT_ONCE = 256
+"""Steps that are taken in at once: others have their turn in between."""
 
 _STARTS = 64
 """Of each rank that are remembered."""
@@ -97,15 +102,19 @@ def last_kept(folder: RunFolder) -> PastStep | None:
 def front_here(folder: RunFolder, model: RunModel) -> dict[str, Any]:
     """The furthest step of a run that is known without asking anybody, as fields of JSON.
 
-    That is the last in the file of its pace; if there is none, or the run was resumed and counts further in
-    its log, the last that the logs here of its lowest or its highest rank tell: one of them speaks for all.
+    That is the last in the file of its pace; if there is none, or its log may tell of a later one, the last
+    that the logs here of its lowest or its highest rank tell: one of them speaks for all. ``step_s`` is the
+    time of that step, seconds, where it is known.
     """
     last = last_kept(folder)
-    if last is None or last.relative:
+    if last is None or last.relative or not last.exact:
         step, at = said_here(folder, model) or (None, None)
-        if last is None or (step is not None and step - last.step > OFF):
-            return {"step": step, "step_t": at, "step_estimated": step is not None}
-    return {"step": last.step, "step_t": last.at, "step_estimated": not last.exact}
+        # Of a run that was resumed the log counts further; what it tells is kept later than it is there.
+        ahead = OFF if last is not None and last.exact else 0
+        if last is None or (step is not None and step - last.step > ahead):
+            took = last and last.span
+            return {"step": step, "step_t": at, "step_s": took, "step_estimated": step is not None}
+    return {"step": last.step, "step_t": last.at, "step_s": last.span, "step_estimated": not last.exact}
 
 
 def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:
@@ -180,12 +189,28 @@ class PaceBook:
                 return attempt
         return max(0, starts[0][1] - 1) if starts else model.ranks[rank].attempt
 
-    async def recall(self) -> None:
-        """Take in the steps that the file has; damaged lines are ignored."""
-        async for found in by_turns(kept(self._folder)):
-            with suppress(CockpitError):
-                recall(self.pace, found)
-                self._kept = max(self._kept, (found.restarts, found.step))
+    async def recall(self, *, history: bool = True) -> None:
+        """Take in the steps that the file has; damaged lines are ignored.
+
+        :param history: also those that are too old to be kept rank by rank
+        :raises CockpitError: the file cannot be read
+        """
+        room = self.pace.steps.limit - len(self.pace.steps)
+        with PastFile(self._path) as file:
+            begin = file.last(max(1, room))
+            if history:
+                async for old in by_turns(file.parts(0, begin)):
+                    for bucket in buckets(old, self.pace):
+                        self.pace.history.put(bucket)
+            found: list[PastStep] = []
+            newest = (line for part in file.parts(begin, file.size) for line in part)
+            async for line in by_turns(newest):
+                with suppress(Malformed):
+                    found.append(past_of(line))
+        for at in range(len(found), 0, -_AT_ONCE):
+            recall_all(self.pace, found[max(0, at - _AT_ONCE) : at])
+            await asyncio.sleep(0)
+        self._kept = max((self._kept, *((step.restarts, step.step) for step in found)))
 
     def event(self, model: RunModel, event: Event) -> None:
         """Take in what a node reported about its own ranks.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cockpit.core.logs.progress import wordings
 from cockpit.core.logs.progress.durations import time_left
-from cockpit.core.logs.progress.names import NEAR, Name, name_of, unit_of
+from cockpit.core.logs.progress.names import NEAR, Name, Unit, name_of, unit_of
 from cockpit.core.logs.progress.plan import NUMBER, PARTS, Plan, Trust
 from cockpit.core.logs.progress.wordings import Order
 
@@ -77,6 +77,7 @@ class _Line:
         self.named: set[str] = set()
         self.steps: list[_Step] = []
         self.bar: tuple[str, int, int | None] | None = None
+        self.epochs = -1
 
     def plan(self) -> Plan | None:
         if self.count > NUMBERS or not self._take_bar():
@@ -100,7 +101,7 @@ class _Line:
         if kind is None:
             return Plan(Trust.ALONE, self.count, (), eta=True) if _TIME_LEFT.fullmatch(self.line) else None
         plain = loss is not None and loss[0] is Order.FIRST
-        return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain)
+        return Plan(kind, self.count, self._places(step), self._eta(), self._label(), plain, self.epochs)
 
     def _places(self, step: _Step | None) -> tuple[tuple[str, int, float], ...]:
         places = []
@@ -208,6 +209,7 @@ class _Line:
             return False
         index = len(NUMBER.findall(before))
         if index > 1 and not self.gaps[0].strip() and self.gaps[1] == b"/" and self.gaps[2].isspace():
+            self.epochs = 1
             self.found["epoch"] = Order.FIRST, 0, 1.0  # a row of Ultralytics: "12/299   21.1g …"
         self.bar = "training" if training else "", index, index + 1 if found["total"] else None
         return True
@@ -244,6 +246,8 @@ class _Line:
             self.steps.append(_Step(not of, name.place, index, index + 1 if of else None, name.told))
         elif name.field or unit_of(after[:NEAR]).kind:
             self._keep(index, name)
+            if of and self.found.get("epoch", (None, -1))[1] == index:
+                self.epochs = index + 1
         return (count if name.field in ("step", "epoch") else 1), name.field == "epoch"
 
     def _outside(self, index: int, name: Name) -> Name:
@@ -287,6 +291,8 @@ class _Line:
         unit = unit_of(after[:NEAR])
         if not name.field:
             return True
+        if unit.rate_end and not last and not _SEPARATES.match(after, unit.rate_end):
+            unit = Unit()  # "lr 9.2e-5 tokens/s 33.1k": it names the next number
         if name.field in ("loss", "lr") and not last and after.isspace():
             # If two numbers follow one name, neither is sure; one with a unit is something else.
             return bool(unit_of(self.gaps[index + 2][:NEAR]).kind)
@@ -325,6 +331,7 @@ class _Line:
             boxed = before.rstrip().endswith(b"[") and _IN_BRACKETS.match(after)
             if boxed and after == b"][" and self.gaps[index + 3].strip() == b"/":
                 self.found.setdefault("epoch", (Order.FIRST, index, 1.0))
+                self.epochs = index + 1
                 index += 2
                 boxed = _IN_BRACKETS.match(self.gaps[index + 2])
             drawn = _DRAWN.match(after) or (after.isspace() and "step_s" in self.found)

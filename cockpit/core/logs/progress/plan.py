@@ -45,6 +45,7 @@ class Plan:
     :param eta: the line says how long it will take
     :param label: the text right before the loss; empty: there is none
     :param plain: it is called a loss and nothing more
+    :param epochs: the index of the number of epochs; -1: there is none
     """
 
     kind: Trust
@@ -53,6 +54,7 @@ class Plan:
     eta: bool = False
     label: bytes = b""
     plain: bool = False
+    epochs: int = -1
 
     def read(self, line: bytes) -> dict[str, float]:
         """The numbers of a line of this shape, without the time left."""
@@ -74,6 +76,13 @@ class Plan:
         if "total" in said and not said.get("step", math.inf) <= said["total"]:
             del said["total"]
         return said
+
+    def epoch_count(self, line: bytes) -> int | None:
+        """How many epochs there will be, according to a line that :meth:`read` has read; None: not said."""
+        if self.epochs < 0:
+            return None
+        count = _value(NUMBER.findall(line)[self.epochs])
+        return int(count) if 1 <= count < _MOST else None
 
     def losses(self, lines: Sequence[bytes]) -> list[float]:
         """The losses in lines of this shape, in order."""

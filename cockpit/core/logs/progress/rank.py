@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from cockpit.core.logs.progress.durations import time_left
+from cockpit.core.logs.progress.epochs import Epochs
 from cockpit.core.logs.progress.plan import Plan, Trust
 from cockpit.core.logs.progress.reading import Reading
 from cockpit.core.logs.progress.series import Series
@@ -22,6 +23,8 @@ SILENT = 3.0
 """After this many times the usual gap between two steps, the time left is unknown."""
 FASTEST = 0.1
 """Seconds per step: until a loss is printed, a bare bar with quicker steps does not count as training."""
+OF_RUN = 1.5
+"""A program that says so many times what is left of its epoch means the run."""
 RECENT = 9
 """Times of steps from which the time left is estimated."""
 HEADED = 64
@@ -52,7 +55,7 @@ class RankLog:
     __slots__ = (
         *("_alone", "_bar", "_cut", "_heading", "_held", "_plain", "_rest", "_shown", "_told", "_trained"),
         "_trains",
-        *("last", "latest", "series", "stepped", "timed"),
+        *("_epoch_count", "_epochs", "last", "latest", "series", "stepped", "timed"),
     )
 
     def __init__(self) -> None:
@@ -74,6 +77,8 @@ class RankLog:
         self._trains = False  # a loss was printed
         self._trained: float | None = None  # the total when it was; infinite: there is none
         self._bar: float | None = None  # the total of the last bar of training
+        self._epochs = Epochs()
+        self._epoch_count: int | None = None  # as the heading says
         self._held: dict[str, float] = {}  # a bar since then that may be of an evaluation
 
     def window(self, data: bytes) -> bytes:
@@ -107,6 +112,7 @@ class RankLog:
             if plan.eta and (left := time_left(lines[-1])) is not None:
                 said["eta_s"] = left
             self._heading = said, self._told
+            self._epoch_count = plan.epoch_count(lines[-1])
             return
         if plan.kind is Trust.SPEED and not self._is_training(said):
             return
@@ -122,7 +128,10 @@ class RankLog:
         above = self._above(said)
         if not above and plan.kind is Trust.ALONE and not (losses := self._confirmed(plan, losses)):
             return
+        if (count := plan.epoch_count(lines[-1])) is None and above:
+            count = self._epoch_count
         self._count(said, losses)
+        self._epochs.take({**above, **said}, count)
         news.add({**above, **said}, losses)
         if plan.eta:
             news.timed = lines[-1]
@@ -190,12 +199,27 @@ class RankLog:
         usual = median(value for _, value in points) if points else 0.0
         if now - since > max(STALE, SILENT * max(gap, usual)):
             return None
-        left, total = 0.0, self.latest.total
-        if self.timed is not None and self.timed[1] >= since:
-            left = self.timed[0] - (now - self.timed[1])
-        elif total is not None:
-            left = (total - step) * usual - (now - since)
-        return left if left > 0 else None
+        left = self._said_left(step, usual, now)
+        if left is None and (place := self.place) is not None:
+            left = (place[1] - place[0]) * usual - (now - since)
+        return left if left is not None and left > 0 else None
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The last step, and how many there will be, of the run and not of an epoch; None: not known."""
+        step, total = self.latest.step, self.latest.total
+        return None if step is None or total is None else self._epochs.of_run(step, total)
+
+    def _said_left(self, step: int, usual: float, now: float) -> float | None:
+        """The time left as the rank says, unless that is what is left of an epoch."""
+        if self.timed is None or self.stepped is None or self.timed[1] < self.stepped[1]:
+            return None
+        said, at = self.timed
+        of_one, place = (self.latest.total or 0) - step, self.place
+        last = place is not None and place[1] - place[0] == of_one
+        if self._epochs.several and not last and said <= OF_RUN * of_one * usual:
+            return None
+        return said - (now - at)
 
 
 def newest_states(told: list[tuple[Plan, bytes]]) -> list[tuple[Plan, bytes]]:

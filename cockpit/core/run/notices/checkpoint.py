@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from cockpit.base.events import NoticeStep
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
+from cockpit.core.run.notices.checkpoint_words import HINTS, names_one, took
 from cockpit.core.run.notices.rule import About, Rule, Seen, clock, span
 from cockpit.core.run.states import Run
-
-_HINTS = (b"heckpoint", b"CHECKPOINT", b"ckpt", b"_states", b"state_dict", b"safetensors")
-_SAVES = re.compile(rb"(?i)\b(?:sav(?:e|es|ed|ing)|writ(?:es?|ing|ten)|wrote|dump(?:s|ed|ing))\b")
-_NAMES = re.compile(rb"(?i)checkpoint|ckpt|(?:model|optim)_states|state_dict|safetensors")
-_OTHERS = re.compile(
-    rb"(?i)\b(?:load|resum|restor|every|interval|skip|fail|error|activation|gradient|will|not?\b|disabl|frequen)"
-)
-"""Of settings, of loading, of what went wrong."""
 
 LINE, REST = 1024, 512
 """Bytes of a line that are read; of one that is not whole, which are kept."""
@@ -34,6 +27,10 @@ OVERDUE = 1.5
 """So many gaps without one."""
 PAUSES, SLOWER, SLOWER_S = 3, 1.5, 10.0
 """Pauses that it takes to know what is usual; the last two are longer by this factor and so many seconds."""
+NOISE = 4.0
+"""Where lines of a log tell of steps, a pause is also longer by so many times what their times vary by."""
+LINES = 200
+"""Of a log that tells of steps, whose times are remembered."""
 HANGS, HANGS_S = 3.0, 60.0
 """A checkpoint is reported as too long after this multiple of the longest one, and this many seconds."""
 STEPS = 20
@@ -48,12 +45,14 @@ class _Save:
 
     :param at, step: of its first line; the last step that was finished then
     :param last: of its last line
+    :param took: seconds, according to the log; 0: it does not say
     :param paused: whether its pause was looked for
     """
 
     at: float
     step: int | None
     last: float
+    took: float = 0.0
     paused: bool = False
 
 
@@ -65,7 +64,7 @@ class Checkpoint(Rule):
     def __init__(self, about: About) -> None:
         super().__init__(about)
         self._rest: dict[tuple[str, int | None], bytes] = {}
-        self._heard: list[float] = []
+        self._heard: list[tuple[float, float | None]] = []
         self.saves: deque[float] = deque(maxlen=SAVES)
         """When lines of logs named one, unix seconds; the newest last."""
         self._step: int | None = None
@@ -74,6 +73,10 @@ class Checkpoint(Rule):
         self._step_gaps: deque[int] = deque(maxlen=2 * GAPS)
         self._gaps: deque[float] = deque(maxlen=2 * GAPS)
         self._pauses: deque[float] = deque(maxlen=STEPS)
+        self._took: deque[float] = deque(maxlen=STEPS)
+        self._guessed: deque[float] = deque(maxlen=STEPS)
+        self._noise = 0.0
+        self._lines: deque[tuple[float, int]] = deque(maxlen=LINES)
         self._deaf = DEAF
 
     def restarted(self) -> None:
@@ -84,12 +87,17 @@ class Checkpoint(Rule):
     def interrupted(self) -> None:
         """See :class:`Rule`."""
         self._last = None
+        self._lines.clear()
         self._deaf = DEAF
 
     def read(self, at: float, said: Mapping[str, float]) -> None:
         """See :class:`Rule`."""
         if "step" in said:
             self._step = int(said["step"])
+            if not self._lines or self._step > self._lines[-1][1]:
+                self._lines.append((at, self._step))
+            elif self._step < self._lines[-1][1]:
+                self._lines.clear()
         if "total" in said:
             self._total = int(said["total"])
 
@@ -98,10 +106,12 @@ class Checkpoint(Rule):
         data = self._rest.get((node, rank), b"") + data
         whole, _, rest = data.rpartition(b"\n")
         self._rest[node, rank] = rest[-REST:]
-        if not any(hint in whole for hint in _HINTS) or len(self._heard) >= STEPS:
+        if not any(hint in whole for hint in HINTS) or len(self._heard) >= STEPS:
             return
-        if any(names_one(line[:LINE]) for line in whole.splitlines()):
-            self._heard.append(at)
+        named = [line[:LINE] for line in whole.splitlines() if names_one(line[:LINE])]
+        if named:
+            times = [seconds for line in named if (seconds := took(line)) is not None]
+            self._heard.append((at, max(times, default=None)))
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
@@ -114,27 +124,31 @@ class Checkpoint(Rule):
             return
         front = pace.front
         step = self._step if front is None else front[0]
-        self.saves.extend(heard)
-        for when in heard:
-            self._take(when, step)
+        self.saves.extend(when for when, _ in heard)
+        for when, seconds in heard:
+            self._take(when, step, seconds)
         if self._last is None:
             return
         self._measure(at, pace, step)
         if self._total is not None and step is not None and step >= self._total:
             return
         yield from self._overdue(at, pace, step, self._last)
-        yield from self._slow(at, pace, step, self._last)
+        yield from self._hangs(at, pace, step, self._last)
+        yield from self._slower(self._last)
 
-    def _take(self, at: float, step: int | None) -> None:
+    def _take(self, at: float, step: int | None, seconds: float | None) -> None:
         last = self._last
         if last is not None and (at - last.last < ONE_S or (step is not None and step == last.step)):
             last.last = at
+            last.took = max(last.took, seconds or 0.0)
             return
         if last is not None:
+            if last.took:
+                self._took.append(last.took)
             self._gaps.append(at - last.at)
             if step is not None and last.step is not None:
                 self._step_gaps.append(step - last.step)
-        self._last = _Save(at, step, at)
+        self._last = _Save(at, step, at, seconds or 0.0)
 
     def _measure(self, at: float, pace: Pace, step: int | None) -> None:
         """How long training paused for the last one, once a few steps are over since."""
@@ -143,16 +157,30 @@ class Checkpoint(Rule):
             return
         if step < last.step + 3 or at < last.at + DEAF:
             return
+        last.paused = True
+        self._guess(last, last.step)
         usual = pace.usual()
         if not usual:
             return
-        last.paused = True
         # A line takes up to two seconds until it is here.
         begin = last.step - 2 - min(200, int(2 / usual))
         steps = [found for number in range(begin, last.step + 4) if (found := pace.step(number)) is not None]
         spans = [found.typical_span for found in steps if any(one == one for one in found.spans)]
         if spans:
             self._pauses.append(max(0.0, max(spans) - usual))
+
+    def _guess(self, last: _Save, step: int) -> None:
+        """The same by when lines of the log arrived that tell of steps."""
+        pairs = list(pairwise(self._lines))
+        if len(pairs) < STEPS:
+            return
+        usual = median((b[0] - a[0]) / (b[1] - a[1]) for a, b in pairs)
+        over = [(a[1], b[0] - a[0] - usual * (b[1] - a[1])) for a, b in pairs]
+        self._noise = 1.4826 * median(abs(seconds) for _, seconds in over)
+        near = max(b[1] - a[1] for a, b in pairs)
+        around = [seconds for begin, seconds in over if step - near <= begin <= step + 1]
+        if around:
+            self._guessed.append(max(0.0, *around))
 
     def _overdue(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
         gap = _alike(self._step_gaps, ALIKE)
@@ -171,7 +199,7 @@ class Checkpoint(Rule):
             what = f"a checkpoint is overdue: {span(at - last.at)} since the last, usually {span(gap)}"
             yield Seen("overdue", what, at, None, (before,), steps=(logs,))
 
-    def _slow(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
+    def _hangs(self, at: float, pace: Pace, step: int | None, last: _Save) -> Iterator[Seen]:
         name = quote(self.about.name)
         steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: a file system, most often"),)
         if len(self._pauses) < PAUSES:
@@ -181,12 +209,25 @@ class Checkpoint(Rule):
             what = f"no step since the log named a checkpoint, at {clock(last.at)}"
             evidence = (f"after others, training went on within {span(most)}",)
             yield Seen("pause", what, last.at, None, evidence, "unsure", steps=steps)
-        before, latest = list(self._pauses)[:-2], list(self._pauses)[-2:]
+
+    def _slower(self, last: _Save) -> Iterator[Seen]:
+        """Whether the last ones took longer: by pauses that ranks timed, else as the log says, or shows."""
+        took = [*self._took, *([last.took] if last.took and last.paused else [])]
+        kinds = ((self._pauses, 0.0), (took, 0.0), (self._guessed, NOISE * self._noise))
+        kind = next((place for place, (times, _) in enumerate(kinds) if len(times) >= PAUSES), None)
+        if kind is None:
+            return
+        times, more = list(kinds[kind][0]), kinds[kind][1]
+        before, latest = times[:-2], times[-2:]
         usual = median(before) if len(before) >= PAUSES else 0.0
-        if len(before) >= PAUSES and min(latest) > SLOWER * usual + SLOWER_S:
-            what = f"checkpoints are slower than before: training paused {span(latest[-1])} for the last"
-            evidence = (f"and {span(latest[0])} for the one before; usually {span(usual)}",)
-            yield Seen("slower", what, last.at, None, evidence, steps=steps)
+        if len(before) < PAUSES or min(latest) <= SLOWER * usual + SLOWER_S + more:
+            return
+        verb = "the log says" if kind == 1 else "training paused"
+        what = f"checkpoints are slower than before: {verb} {span(latest[-1])} for the last"
+        evidence = (f"and {span(latest[0])} for the one before; usually {span(usual)}",)
+        name = quote(self.about.name)
+        steps = (NoticeStep(f"cockpit stacks {name}", "where it waits: a file system, most often"),)
+        yield Seen("slower", what, last.at, None, evidence, steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
@@ -195,11 +236,6 @@ class Checkpoint(Rule):
         return (
             "training goes on after the checkpoint" if of == "pause" else "checkpoints are as fast as before"
         )
-
-
-def names_one(line: bytes) -> bool:
-    """Whether a line says that a checkpoint is, or was, saved."""
-    return bool(_NAMES.search(line) and _SAVES.search(line) and not _OTHERS.search(line))
 
 
 def _alike(gaps: Sequence[float], share: float) -> float | None:

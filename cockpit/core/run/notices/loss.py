@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 
@@ -25,8 +25,14 @@ HELD_S, LONGER = 60.0, 2.0
 """A jump is reported once it has lasted this many seconds, and this many times as long as an earlier one that
 recovered: by then most spikes have passed, and so have evaluations that print losses as training does."""
 
-HIGHER, SPREADS = 1.5, 10.0
-"""A jump is to so many times the usual loss, so many times the usual spread away from it."""
+HIGHER, SPREADS = 0.5, 10.0
+"""A jump is up by this share of the usual loss, and by so many times its usual spread."""
+
+SMALL, SMALL_S = 0.25, 900.0
+"""One by this smaller share has to last so many seconds: a learning rate that begins anew causes such."""
+
+FEW, FEW_S, FEW_HIGHER = 20, 1200.0, 1.0
+"""Losses that are enough if they were printed over so many seconds; a jump is then by this share."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,8 @@ class _Jump:
     step: int | None
     usual: float
     level: float
+    before: int
+    held_s: float = HELD_S
 
 
 class Loss(Rule):
@@ -49,6 +57,7 @@ class Loss(Rule):
 
     def _begin(self) -> None:
         self._losses: deque[float] = deque(maxlen=KEPT)
+        self._first_at: float | None = None
         self._last: tuple[float | None, float] | None = None
         self._odd = self._even = 0
         self._nan: tuple[float, int | None, float] | None = None
@@ -87,6 +96,7 @@ class Loss(Rule):
         if self._told_nan and self._even >= IN_A_ROW:
             self._told_nan = False
         self._losses.append(loss)
+        self._first_at = at if self._first_at is None or at < self._first_at else self._first_at
         recent = list(islice(reversed(self._losses), RECENT))
         if self._jump is None:
             self._jump, self._timed = self._jumped(at, step, recent), True
@@ -94,21 +104,32 @@ class Loss(Rule):
             if self._timed:
                 self._longest_s = max(self._longest_s, at - self._jump.since)
             self._jump = None
+        elif self._jump.held_s > HELD_S and median(recent) - self._jump.usual >= HIGHER * abs(
+            self._jump.usual
+        ):
+            self._jump = replace(self._jump, since=at, step=step, level=median(recent), held_s=HELD_S)
 
     def _jumped(self, at: float, step: int | None, recent: Sequence[float]) -> _Jump | None:
         before = list(self._losses)[:-RECENT]
+        few = len(before) < LEAST
+        if few and (len(before) < FEW or self._first_at is None or at - self._first_at < FEW_S):
+            return None
         # Most losses fall: this is quick, and most often enough.
-        if len(before) < LEAST or min(recent) <= max(before[-LEAST:]):
+        if min(recent) <= max(before[-LEAST:]):
             return None
         usual, level = median(before[-LEAST:]), median(recent)
         spread = 1.4826 * median(abs(loss - usual) for loss in before[-LEAST:])
-        if min(recent) <= max(before) or level < HIGHER * abs(usual) or level - usual < SPREADS * spread:
+        rise = level - usual
+        if min(recent) <= max(before) or rise < SPREADS * spread:
             return None
-        return _Jump(at, step, usual, level)
+        if rise < (FEW_HIGHER if few else SMALL) * abs(usual):
+            return None
+        held_s = HELD_S if few or rise >= HIGHER * abs(usual) else SMALL_S
+        return _Jump(at, step, usual, level, len(before), held_s)
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
-        held_s = max(HELD_S, LONGER * self._longest_s)
+        held_s = LONGER * self._longest_s
         logs = NoticeStep(f"cockpit logs {quote(self.about.name)}", "what was printed then")
         if self._told_nan and self._nan is not None:
             since, step, loss = self._nan
@@ -123,10 +144,10 @@ class Loss(Rule):
             )
             what = f"the loss is {kind}{_from(step)}"
             yield Seen("nan", what, since, None, evidence, "sure", "error", steps=steps)
-        elif self._jump is not None and not 0 <= at - self._jump.since < held_s:
+        elif self._jump is not None and not 0 <= at - self._jump.since < max(held_s, self._jump.held_s):
             jump = self._jump
             what = f"the loss has jumped to {jump.level:.4g}{_from(jump.step)}, from {jump.usual:.4g}"
-            evidence = (f"the last {RECENT} are above all of the {LEAST} and more before them",)
+            evidence = (f"the last {RECENT} are above all of the {jump.before} before them",)
             yield Seen("jump", what, jump.since, None, evidence, steps=(logs,))
 
     def ended(self, of: str) -> str:

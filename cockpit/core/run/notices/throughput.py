@@ -28,9 +28,12 @@ BACK = 0.9
 """Again as usual from this share on."""
 STAYS = 60
 """After so many windows the lower speed is the usual one."""
+HOUR_S, HOUR = 3600.0, 12
+"""What falls slowly is compared by the hour: so many seconds and windows at least."""
 UNSETTLED = 2
 """Newest steps that some ranks may still be in."""
 _LOGGED = ("tokens_s", "samples_s")
+_SLOWLY = "slowly"
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,67 @@ class _Window:
     speed: float
 
 
+@dataclass(frozen=True)
+class _Hour:
+    """About an hour.
+
+    :param at: when it began, unix seconds
+    :param low, usual, high: the speeds that a tenth, a half and nine tenths of its windows do not exceed
+    """
+
+    at: float
+    low: float
+    usual: float
+    high: float
+
+
+class _Hours:
+    """Compares the last hour with the best one: what falls slowly is never much below what was before."""
+
+    def __init__(self) -> None:
+        self._recent: deque[_Window] = deque()
+        self._fresh = 0  # windows since the last hour that was looked at
+        self.best: _Hour | None = None
+        self.now: _Hour | None = None
+        self.since: float | None = None
+        """When it was found to be slower, unix seconds; None: it is not."""
+        self._told = 0
+
+    def add(self, window: _Window) -> bool:
+        """Take in a window; return whether a lower speed has stayed, and is the usual one from now on."""
+        if self._recent and window.at < self._recent[-1].at:
+            self._recent.clear()  # a clock was set back
+        self._recent.append(window)
+        self._fresh += 1
+        while len(self._recent) > HOUR and window.at - self._recent[1].at >= HOUR_S:
+            self._recent.popleft()
+        if len(self._recent) < HOUR or window.at - self._recent[0].at < HOUR_S:
+            return False
+        speeds = sorted(each.speed for each in self._recent)
+        tenth = len(speeds) // 10
+        self.now = _Hour(self._recent[0].at, speeds[tenth], median(speeds), speeds[-1 - tenth])
+        self._compare(window.at)
+        if self._fresh >= len(self._recent):
+            self._fresh = 0
+            if self.best is None or self.now.low > self.best.low:
+                self.best = self.now
+        return self.since is not None and self._told >= STAYS
+
+    def _compare(self, at: float) -> None:
+        now, best = self.now, self.best
+        if now is None or best is None:
+            return
+        if self.since is None:
+            self.since = at if now.high < BELOW * best.low else None
+            self._told = 0
+        elif now.usual >= BACK * best.usual:
+            self.since = None
+        else:
+            self._told += 1
+
+
 class Throughput(Rule):
-    """Compares windows of about a minute."""
+    """Compares windows of about a minute, and hours."""
 
     id = "throughput"
 
@@ -53,6 +115,8 @@ class Throughput(Rule):
         self._ended = ""
         self._last: Key = (-1, -1)
         self._unit = ""
+        self._hours = _Hours()
+        self._hours_ended = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -78,13 +142,26 @@ class Throughput(Rule):
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
         self._take(pace)
-        if not self._slow:
-            return
-        first, now = self._slow[0], self._slow[-1]
+        if self._slow:
+            yield self._fallen(pace, self._slow[0], self._slow[-1])
+        elif self._hours.since is not None and self._hours.best and self._hours.now:
+            yield self._falling(pace, self._hours.since, self._hours.best, self._hours.now)
+
+    def _fallen(self, pace: Pace, first: _Window, now: _Window) -> Seen:
         less = 1 - median(window.speed for window in self._slow) / self._usual
         step = "" if first.step is None else f" step {first.step:,},"
         what = f"throughput is {less:.0%} below usual since{step} about {clock(first.at)}"
-        evidence = [f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"]
+        how = f"{self._said(now.speed)}, usually {self._said(self._usual)} in this run"
+        return self._seen("", what, first.at, how, pace)
+
+    def _falling(self, pace: Pace, since: float, best: _Hour, now: _Hour) -> Seen:
+        less = 1 - now.usual / best.usual
+        what = f"throughput has fallen slowly: it is {less:.0%} below the hour from {clock(best.at)} on"
+        how = f"{self._said(now.usual)} in the last hour, {self._said(best.usual)} in that one"
+        return self._seen(_SLOWLY, what, since, how, pace)
+
+    def _seen(self, of: str, what: str, since: float, how: str, pace: Pace) -> Seen:
+        evidence = [how]
         slow = pace.slow()
         if slow:
             evidence.append(f"rank {slow[0].rank} is {slow[0].excess:.0%} slower than the median rank")
@@ -101,11 +178,11 @@ class Throughput(Rule):
         if pace.lags:
             steps = (*steps, NoticeStep(*PROFILE))
         ranks = tuple(each.rank for each in slow[:1])
-        yield Seen("", what, first.at, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
+        return Seen(of, what, since, None, tuple(evidence), "likely", ranks=ranks, steps=steps)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
-        return self._ended
+        return self._hours_ended if of == _SLOWLY and not self._slow else self._ended if of == "" else ""
 
     def _said(self, speed: float) -> str:
         return f"{speed:.3g} {'steps' if self._unit == 'steps' else self._unit[:-2]}/s"
@@ -126,6 +203,7 @@ class Throughput(Rule):
                 self._unit = "steps"
                 self._kept.clear()
                 self._slow = []
+                self._hours = _Hours()
                 self._begin()
             self._add(step.typical_end, step.step, 1 / span)
 
@@ -146,6 +224,7 @@ class Throughput(Rule):
         if not self._slow:
             self._kept.append(window)
             self._fall()
+            self._mind_hours(window)
             return
         self._slow = [*self._slow[-2 * STAYS :], window]
         latest = [each.speed for each in self._slow[-2:]]
@@ -156,10 +235,22 @@ class Throughput(Rule):
                 f"throughput stays at {self._said(window.speed)}, which counts as usual from here on"
             )
             self._kept.clear()
+            self._hours = _Hours()
         else:
             return
         self._kept.extend(self._slow if not self._kept else self._slow[-2:])
         self._slow = []
+
+    def _mind_hours(self, window: _Window) -> None:
+        since = self._hours.since
+        stays = self._hours.add(window)
+        if stays:
+            self._hours = _Hours()
+            self._hours_ended = (
+                f"throughput stays at {self._said(window.speed)}, which counts as usual from here on"
+            )
+        elif since is not None and self._hours.since is None:
+            self._hours_ended = f"throughput is back: {self._said(window.speed)}"
 
     def _fall(self) -> None:
         """See whether the last windows are slower than those before."""

@@ -15,6 +15,9 @@ from cockpit.core.text import one_line
 FRESH_S = 180.0
 """What was seen longer ago is not told any more: nobody watches."""
 
+STOP = "cockpit stop "
+"""Of no use once a run has ended."""
+
 _URGENT = {"error": 0, "warning": 1}
 _SURE = {"sure": 0, "likely": 1, "unsure": 2}
 
@@ -45,7 +48,9 @@ def _finding(fact: Notice, now: float, *, over: bool) -> Finding:
         evidence=(*(one_line(text, limit=300) for text in fact.evidence), since),
         certainty=fact.certainty,
         steps=tuple(
-            Step(one_line(each.command, limit=300), one_line(each.reason), each.node) for each in fact.steps
+            Step(one_line(each.command, limit=300), one_line(each.reason), each.node)
+            for each in fact.steps
+            if not (over and each.command.startswith(STOP))
         ),
         nodes=fact.nodes,
         severity=fact.severity,

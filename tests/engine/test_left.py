@@ -1,0 +1,64 @@
+"""How much of a run is left, without asking anybody."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cockpit.core.pace.pace import Pace
+from cockpit.core.run.model import RunModel
+from cockpit.engine.logs.spooled import SpooledLogs
+from cockpit.engine.records.folder import RunFolder, planned
+from cockpit.engine.run.left import left
+from tests.engine.books import CREATED, Writer, run_folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run whose rank 0 has printed 100 of 400 steps, one each 2 s."""
+    folder = run_folder(tmp_path / "a-run", {"gpu1": [0, 1]})
+    writer = Writer(folder)
+    writer.tick(CREATED)
+    writer.write("gpu1", 0, b"begins\n")
+    writer.tick(CREATED + 1)
+    for step in range(1, 101):
+        writer.write("gpu1", 0, b"step %d/400 loss %.4f\n" % (step, 3 / step))
+        writer.tick(CREATED + 2 * step)
+    writer.close()
+    return folder
+
+
+def found(folder: RunFolder, pace: Pace, now: float) -> tuple[int, int, int | None] | None:
+    model = RunModel()
+    model.apply(planned(folder.manifest))
+    with closing(SpooledLogs(folder)) as logs:
+        seen = left(folder, model, logs, pace, now)
+    if seen is None:
+        return None
+    return (seen.step, seen.total, None if seen.seconds is None else round(seen.seconds))
+
+
+def paced(first: int, last: int, begin: float) -> Pace:
+    pace = Pace(range(2))
+    for step in range(first, last + 1):
+        for rank in range(2):
+            pace.stepped(rank, step, begin + 2.0 * (step - first + 1), span=2.0)
+    return pace
+
+
+def test_a_log_alone_says_it(folder: RunFolder) -> None:
+    assert found(folder, Pace(range(2)), CREATED + 201) == (100, 400, 599)
+    assert found(folder, Pace(range(2)), CREATED + 600) == (100, 400, None)
+
+
+def test_ranks_are_further_than_the_log_that_is_here(folder: RunFolder) -> None:
+    pace = paced(1, 250, CREATED)
+    assert found(folder, pace, CREATED + 501) == (250, 400, 299)
+
+
+def test_ranks_that_count_something_else_do_not_count(folder: RunFolder) -> None:
+    # Since the start of the program: the log went on from step 80.
+    pace = paced(1, 20, CREATED + 160)
+    assert found(folder, pace, CREATED + 201) == (100, 400, 599)
