@@ -42,6 +42,11 @@ class Node:
         path = str(self.probe / f"{rank}.{pid or os.getpid()}.sock")
         self._servers.append(Server(path, answer, self.requests))
 
+    def forget(self) -> None:
+        """Close all files of the servers, as a program may that did not open them."""
+        for each in self._servers:
+            each.forget()
+
     def close(self) -> None:
         """End all servers."""
         for each in self._servers:
@@ -129,6 +134,30 @@ def test_a_socket_that_an_earlier_attempt_left(node: Node) -> None:
     assert node.why(0) == ("gone", "its server is gone")
     node.serve(0)
     assert node.ask(0)[0][0].kind == ""
+
+
+def test_a_program_that_closed_the_socket_of_its_probe_is_not_asked(node: Node) -> None:
+    node.serve(0)
+    assert node.ask(0)[0][0].kind == ""
+    before = list(node.requests)
+    node.forget()
+    # Its thread waits on it still, as torch's does.
+    assert node.why(0) == ("gone", "the program closed the socket of its probe")
+    assert node.requests == before
+
+
+def test_files_of_a_rank_that_cannot_be_seen(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.serve(0)
+    listdir = os.listdir
+
+    def denied(path: Any) -> list[str]:
+        if str(path).endswith("/fd"):
+            raise PermissionError(13, "Permission denied")
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", denied)
+    assert node.why(0) == ("denied", "its open files cannot be seen: Permission denied")
+    assert node.requests == []
 
 
 def test_names_that_are_no_sockets_of_ours(node: Node) -> None:

@@ -53,6 +53,20 @@ for _ in range(3):
 state()
 """
 
+HOW = """
+import importlib.resources, importlib.util, inspect, pickle, pkgutil
+def how(torch):
+    spec = torch.__spec__
+    print(type(spec), spec, torch.__loader__ is spec.loader, type(torch.__loader__), vars(spec).keys())
+    print(inspect.getsource(torch), inspect.getfile(torch), pkgutil.get_data("torch", "version.py"))
+    print(sorted(file.name for file in importlib.resources.files("torch").iterdir()))
+    print(pickle.dumps(torch.optim.SGD), [each.name for each in pkgutil.iter_modules(torch.__path__)])
+    print(importlib.util.find_spec("torch") is spec)
+    finders = [str(each) for each in sys.meta_path if type(each).__name__ != "_Lookout"]
+    print(finders, sys.path_hooks)
+"""
+"""Looks at how torch was imported; with the probe, there is one finder more."""
+
 PROGRAMS = {
     "nothing": Program("state()"),
     "no PYTHONPATH": Program("state()", path=False),
@@ -65,6 +79,57 @@ PROGRAMS = {
         "def run():\n    import torch, csv\n"
         "one = threading.Thread(target=run); one.start(); one.join()\n" + TRAIN,
         3,
+    ),
+    "torch is all that is imported": Program(
+        "import torch\nprint(torch.__spec__, flush=True); os._exit(0)", 0
+    ),
+    "how torch was imported": Program(HOW + "import torch; how(torch)\n" + TRAIN, 3),
+    "what torch sees of its own import": Program(
+        "import torch\nspec = torch.__spec__; print(spec, type(spec), torch.__loader__ is spec.loader)",
+        files={
+            "torch.py": "import csv\nprint(__spec__, __loader__ is __spec__.loader, type(__loader__), "
+            "type(__spec__).__name__, __spec__._initializing, vars(__spec__).keys())\n"
+        },
+        env={"PYTHONPATH": "."},
+    ),
+    "torch is imported again": Program(
+        HOW + "import torch, importlib\nprint(importlib.reload(torch) is torch); how(torch)\n" + TRAIN, 3
+    ),
+    "torch is only looked for": Program(
+        "import importlib.util; print(importlib.util.find_spec('torch')); import csv; state()"
+    ),
+    "torch is imported when it is needed": Program(
+        "import importlib.util\n"
+        "spec = importlib.util.find_spec('torch'); spec.loader = importlib.util.LazyLoader(spec.loader)\n"
+        "torch = sys.modules['torch'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(torch)\n"
+        "import csv; print(sorted(name for name in sys.modules if name.startswith('torch')))\n"
+        "print(torch.__version__); state()"
+    ),
+    "torch in a zip": Program(
+        "import zipfile\n"
+        "with zipfile.ZipFile('all.zip', 'w') as file:\n"
+        "    for at, _, names in os.walk(os.environ['STUB']):\n"
+        "        for path in (os.path.join(at, name) for name in names):\n"
+        "            file.write(path, os.path.relpath(path, os.environ['STUB']))\n"
+        "sys.path.insert(0, 'all.zip')\nimport torch; print(torch.__spec__, torch.__loader__)\n" + TRAIN,
+        3,
+        path=False,
+        env={"STUB": "{stub}"},
+    ),
+    "torch that a finder of the program's finds": Program(
+        "from importlib.machinery import PathFinder\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        return PathFinder.find_spec(name, path, target) if name == 'torch' else None\n"
+        "sys.meta_path.insert(0, Finder())\n" + TRAIN,
+        3,
+    ),
+    "torch is imported at the second attempt": Program(
+        "try:\n    import torch\nexcept ImportError:\n    import traceback; traceback.print_exc()\n"
+        "print('torch' in sys.modules); del sys.path[0]\n" + TRAIN,
+        3,
+        files={"torch.py": "import csv\nimport nowhere\n"},
     ),
     "no step": Program("import torch, csv; state()", 0),
     "torch without distributed": Program("sys.modules['torch._C._distributed_c10d'] = None\n" + TRAIN, 3),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.node.probe import hooks
+from cockpit.node.probe import hooks, server, sitecustomize
 
 
 def answer(path: Path, said: bytes | None) -> threading.Thread:
@@ -34,7 +34,7 @@ def answer(path: Path, said: bytes | None) -> threading.Thread:
 def test_a_server_says_itself_what_it_offers(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     thread = answer(tmp_path / "s", head + b'["ping","fr_trace_json"]')
-    assert hooks._asked(str(tmp_path / "s")) == ["fr_trace_json", "ping"]
+    assert server.offered(str(tmp_path / "s")) == ["fr_trace_json", "ping"]
     thread.join()
 
 
@@ -42,10 +42,10 @@ def test_a_server_says_itself_what_it_offers(tmp_path: Path) -> None:
 def test_a_server_that_does_not_is_an_error_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes | None
 ) -> None:
-    monkeypatch.setattr(hooks, "ASK_S", 0.05 if said is None else 60.0)
+    monkeypatch.setattr(server, "ASK_S", 0.05 if said is None else 60.0)
     thread = answer(tmp_path / "s", said)
     with pytest.raises((OSError, ValueError)):
-        hooks._asked(str(tmp_path / "s"))
+        server.offered(str(tmp_path / "s"))
     thread.join()
 
 
@@ -61,7 +61,7 @@ def test_a_server_that_does_not_is_an_error_soon(
 def test_what_it_can_do_is_read_from_its_handlers(
     tmp_path: Path, mode: str, handlers: list[str], lacks: bool
 ) -> None:
-    made = hooks.Hooks(str(tmp_path), mode, 0, "")
+    made = hooks.Hooks(str(tmp_path), mode, 0, "", sitecustomize._interrupted)
     made._told.update(handlers=handlers, torch="2.4.0")
     assert made._lacks_recorder() == lacks
     said = "torch 2.4.0 has no handler for its flight recorder"
@@ -73,7 +73,7 @@ def test_only_the_line_of_the_server_is_swallowed(capfd: pytest.CaptureFixture[s
     def start() -> None:
         os.write(2, b"before\n[W1122 WorkerServer.cpp:113] [c10d] Server listening to UNIX /x\nafter")
 
-    hooks._quietly(start)
+    server._quietly(start)
     assert capfd.readouterr().err == "before\nafter"
 
 
@@ -84,7 +84,7 @@ def test_stderr_is_back_when_the_server_does_not_start(capfd: pytest.CaptureFixt
 
     files = os.listdir("/proc/self/fd")
     with pytest.raises(OSError, match="no"):
-        hooks._quietly(start)
+        server._quietly(start)
     os.write(2, b" not")
     assert capfd.readouterr().err == "why not"
     assert len(os.listdir("/proc/self/fd")) == len(files)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from cockpit.base import record
+from cockpit.base.gate import read
 from cockpit.base.progress import ring
+from cockpit.base.progress.told import Told
 from cockpit.node.run import wrapper
 from tests.needs import lacking, require
 from tests.probe.programs import PROGRAMS, STATE, Program
@@ -151,6 +154,58 @@ def test_what_becomes_of_its_folders_is_nothing_to_the_program(
         (told,) = place.told()
         assert told["steps"].startswith("FileNotFoundError")
         assert told["server"] == ""
+    if harm is no_hooks:
+        (said,) = (read(Told, each) for each in place.told())
+        assert said.rank == 3
+        assert said.steps == said.server
+        assert said.steps.startswith("the probe failed: SyntaxError: ")
+
+
+@pytest.mark.parametrize("broken", ["ctypes", "mmap"])
+def test_a_python_that_lacks_what_the_hooks_need(tmp_path: Path, broken: str) -> None:
+    """Its torch would fail, too: but at its own import, and with its own words."""
+    text = f"sys.modules[{broken!r}] = None\nimport torch, csv\nprint('on')"
+    program = Program(text)
+    place = Place(tmp_path)
+    assert outcome(program, tmp_path, place) == outcome(program, tmp_path, None)
+    (told,) = place.told()
+    assert told["steps"].startswith("the probe failed: ModuleNotFoundError: import of ")
+
+
+LATE = """
+class Late(Exception):
+    pass
+def late(*_):
+    raise Late
+signal.signal(signal.SIGALRM, late)
+for _ in range(2):
+    try:
+        import torch, csv
+    except Late:
+        print("late")
+"""
+
+
+def test_an_exception_of_the_program_while_the_hooks_arm_is_its_own(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    program = Program(LATE + PROGRAMS["training"].text, env={"STUB_SIGNAL": str(int(signal.SIGALRM))})
+    ran = outcome(program, tmp_path, place)
+    assert (ran.code, ran.err, ran.out.partition("\n")[0]) == (0, "", "late")
+    (told,) = place.told()
+    assert (told["steps"], told["server"], told["handlers"]) == ("", "", ["fr_trace_json", "ping"])
+    (found,) = place.read()
+    assert [step.step for step in found.steps] == [1, 2, 3]
+
+
+def test_what_is_listed_of_imports_is_what_the_program_and_the_probe_import(tmp_path: Path) -> None:
+    program = Program("import torch, csv", options=("-X", "importtime"))
+    without, probed = (outcome(program, tmp_path, each) for each in (None, Place(tmp_path)))
+    before, after = (
+        {line.rpartition("|")[2].strip() for line in each.err.splitlines()} for each in (without, probed)
+    )
+    assert before <= after
+    assert not {"hooks", "server", "room", "cockpit"} & after
+    assert probed._replace(err="") == without._replace(err="")
 
 
 def test_the_run_folder_is_deleted_while_a_rank_runs(tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ class Server:
                 self._requests.append(asked)
                 self._answer(connection, asked)
 
+    def forget(self) -> None:
+        """Close its files behind its back; the socket that it waits on is there until something connects."""
+        for each in self._open:
+            if each.fileno() >= 0:
+                os.close(each.detach())
+
     def close(self) -> None:
         """End it."""
         for each in self._open:

@@ -382,7 +382,7 @@ def test_a_node(width: int) -> None:
 def test_what_the_probe_says() -> None:
     run = Run().running()
     run.tell(121, "supervisor_started", "gpu02", probe="auto")
-    assert "probe      waiting: torch is not imported yet" in shown(run, 3)
+    assert "probe      waiting: no word yet that torch is imported" in shown(run, 3)
     run.tell(122, "rank_probe", "gpu02", rank=3, pid=4003, torch="2.13.0", server=HOSTILE)
     told = {"source": "deepspeed", "step": 1234, "age_s": 2.0, "step_s": 0.5, "steps": []}
     ranks = {"3": {"rss_bytes": 1, "progress": told}}

@@ -17,7 +17,9 @@ def probe_state(node: Node, rank: Rank) -> tuple[str, str]:
     said = rank.probe
     if said is None:
         live = rank.state in LIVE
-        return ("waiting", "torch is not imported yet") if live else ("off", "torch was not imported")
+        if live:
+            return "waiting", "no word yet that torch is imported"
+        return "off", "the rank ended without a word that torch was imported"
     lacks = {"no recorder": said.server, "no steps": said.steps}
     told = [f"{what}: {why}" for what, why in lacks.items() if why]
     return "off" if len(told) == len(lacks) else "on", "; ".join(told)

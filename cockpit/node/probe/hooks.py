@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 MAGIC, VERSION, HEADER_WORDS, RECORD_WORDS, CAPACITY = 0x434B505452494E47, 1, 16, 4, 508
 SIZE = 8 * (HEADER_WORDS + RECORD_WORDS * CAPACITY)
@@ -36,8 +36,6 @@ PATIENCE, AGAIN = 64, 2
 """Steps that an optimizer makes while the one whose steps count makes none, until its own count instead; and
 one whose steps counted before."""
 MOST_LEADERS = 16
-ASK_S = 1.0
-"""For the server to list its handlers, where only itself can say it."""
 
 
 class Ring:
@@ -84,7 +82,11 @@ class Ring:
 
 
 class Steps:
-    """Counts steps, whoever tells of them; the first error is the last thing it does."""
+    """Counts steps, whoever tells of them; the first error of its own is the last thing it does.
+
+    Nothing here calls code of others. What raises in the middle of it all the same, such as the handler of a
+    signal, is the program's, which gets it; whatever it cut short, the next step is counted right.
+    """
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -93,6 +95,8 @@ class Steps:
         self._step = 0
         self._owner = 0
         self._deepspeed = False
+        self.hook: object = None
+        """What tells of optimizers; one that was registered before it is not listened to."""
         self._leaders: list[Any] = []
         """Optimizers whose steps counted in turn, by mark and weak reference; those of the last one do."""
         self._others: dict[int, int] = {}
@@ -116,6 +120,8 @@ class Steps:
                 self._step += 1
                 self._ring.add(self._step)
         except Exception as error:
+            if not _is_ours(error):
+                raise
             self._disarm(error)
 
     def _leads(self, optimizer: object) -> bool:
@@ -149,6 +155,8 @@ class Steps:
                 self._step, self._owner = step, id(engine)
                 self._ring.add(step)
         except Exception as error:
+            if not _is_ours(error):
+                raise
             self._disarm(error)
 
     def _disarm(self, error: Exception) -> None:
@@ -183,14 +191,21 @@ class Hooks:
     :param folder: for sockets and what goes wrong
     :param mode: ``auto``; ``on``: the server is started even if it has no flight recorder
     :param rings: the folder of rings, in memory; empty: there is none
+    :param interrupted: whether an error is one of the program's, raised in the middle of what is done here.
+        The program gets it, and what it cut short can be done again
     """
 
-    def __init__(self, folder: str, mode: str, rank: int, rings: str) -> None:
+    def __init__(
+        self, folder: str, mode: str, rank: int, rings: str, interrupted: Callable[[Exception], bool]
+    ) -> None:
         self._folder = folder
         self._mode = mode
         self._rank = rank
         self._name = "%d.%d" % (rank, os.getpid())
+        self._interrupted = interrupted
         self._steps: Any = None
+        self._servers: list[Any] = []
+        _keep(self._servers)
         self._told: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "ticks": _ticks()}
         self._told.update(torch="", server="", handlers=[], steps="")
         try:
@@ -204,7 +219,10 @@ class Hooks:
     def _make_ring(self, rings: str) -> None:
         if not rings:
             raise OSError("there is no memory file system at /dev/shm")
-        self._steps = Steps(Ring(os.path.join(rings, self._name + ".ring"), self._rank, self._told["ticks"]))
+        path = os.path.join(rings, self._name + ".ring")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # we were cut short
+        self._steps = Steps(Ring(path, self._rank, self._told["ticks"]))
 
     def before_torch(self) -> None:
         """Torch is about to be imported: switch its recorder on where that takes a variable.
@@ -222,9 +240,10 @@ class Hooks:
             return
         if not version or recording:
             return
-        os.environ[BUFFERS[version < FR_NAMES]] = BUFFER
+        # In this order, should we be cut short: switched on, it also dumps at a timeout.
         if not named:
             os.environ.update(dict.fromkeys(DUMP_FILES, place))
+        os.environ[BUFFERS[version < FR_NAMES]] = BUFFER
 
     def after(self, module: Any) -> None:
         """Torch, or DeepSpeed's module of engines, has been imported."""
@@ -242,6 +261,8 @@ class Hooks:
             if not self._told[what]:
                 do(*arguments)
         except Exception as error:
+            if self._interrupted(error):
+                raise
             self._told[what] = _why(error)
 
     def _engines(self, module: Any) -> None:
@@ -251,9 +272,11 @@ class Hooks:
         steps, compiling = self._steps, torch.compiler.is_compiling
 
         def stepped(optimizer: object, args: object, kwargs: object) -> None:
-            if not compiling():  # a compiler that reads this would have to understand it
+            # A compiler that reads more than this would have to understand it.
+            if not compiling() and steps.hook is stepped:
                 steps.optimizer(optimizer)
 
+        steps.hook = stepped
         # torch.optim has no name for this module of its own.
         sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
         steps.source(OPTIMIZER)
@@ -268,14 +291,21 @@ class Hooks:
             self._told["handlers"] = sorted(map(str, listed()))
             if self._lacks_recorder():
                 return
+        lacking = _beside("room.py")["lacking"]()
+        if lacking:
+            self._told["server"] = "no room for its threads: %s" % lacking
+            return
+        server = _beside("server.py")
         name = self._name + ".sock"
         number = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # The plain path may exceed the limit of 107 bytes.
             address = "/proc/self/fd/%d/%s" % (number, name)
-            _quietly(lambda: _keep(c10d._WorkerServer(address)))
+            if not self._servers:  # else we were cut short right after it had begun
+                # In one go, for a server that is let go of ends the rank.
+                server["unheard"](lambda: self._servers.extend(map(c10d._WorkerServer, (address,))))
             if listed is None:
-                self._told["handlers"] = _asked(address)
+                self._told["handlers"] = server["offered"](address)
                 if self._lacks_recorder():
                     os.unlink(address)  # nobody can connect any more; to shut it down could end the rank
                     return
@@ -313,45 +343,14 @@ def _torch_version() -> tuple[int, ...]:
     return ()
 
 
-def _quietly(start: Any) -> None:
-    """Call it; what the server says on stderr goes nowhere, what others say meanwhile goes there."""
-    try:
-        kept = os.dup(2)
-    except OSError:
-        start()
-        return
-    memory = -1
-    try:
-        memory = os.memfd_create("stderr")
-        os.dup2(memory, 2)
-        try:
-            start()
-        finally:
-            os.dup2(kept, 2)
-            lines = os.pread(memory, 1 << 16, 0).splitlines(True)
-            with contextlib.suppress(OSError):
-                os.write(2, b"".join(line for line in lines if b"WorkerServer" not in line))
-    finally:
-        os.close(kept)
-        if memory >= 0:
-            os.close(memory)
-
-
-def _asked(address: str) -> list[str]:
-    """The handlers of the server, as it says itself: before torch 2.10 nothing else knows them."""
-    import socket
-
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(ASK_S)
-        asking.connect(address)
-        asking.sendall(b"GET /handler/ HTTP/1.0\r\nHost: rank\r\nConnection: close\r\n\r\n")
-        said = b""
-        while len(said) < 1 << 16:
-            more = asking.recv(1 << 14)
-            said += more
-            if not more:
-                break
-    return sorted(map(str, json.loads(said.partition(b"\r\n\r\n")[2])))
+def _beside(name: str) -> dict[str, Any]:
+    """What a file in our folder defines."""
+    source = os.path.join(os.path.dirname(__file__), name)
+    with open(source, "rb") as file:
+        code = compile(file.read(), source, "exec")
+    space: dict[str, Any] = {"__name__": "cockpit_probe"}
+    exec(code, space)
+    return space
 
 
 def _reference(value: object) -> Any:
@@ -375,6 +374,14 @@ def _ticks() -> int:
     """When this process was started, in clock ticks since boot."""
     with open("/proc/self/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether code of this file raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or trace.tb_frame.f_globals is globals()
 
 
 def _why(error: BaseException) -> str:

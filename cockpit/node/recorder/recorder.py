@@ -19,7 +19,7 @@ from cockpit.base.recorder.reading import DUMP, read_json, read_pickle
 from cockpit.base.recorder.trace import Trace, reduced
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call
-from cockpit.node.recorder.server import Server, ServerError, Sockets, ask, handlers
+from cockpit.node.recorder.server import Server, ServerError, Sockets, ask, check_owner, handlers
 
 HANDLERS = ("fr_trace_json", "dump_nccl_trace_json")
 """What is asked, of those that a server has: torch has them, or has them not, in no order of its versions."""
@@ -95,6 +95,7 @@ class _Look:
         trouble = ServerError("absent", "no probe runs in this rank")
         for server in candidates[:TRIED]:
             try:
+                check_owner(server)
                 has = handlers(server.path, self._left_s())
                 return ("server", has, *self._recorded(server, has))
             except ServerError as error:

@@ -12,16 +12,19 @@ import socket
 import stat
 import struct
 import time
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Set, Tuple
 
 from cockpit.base.gate import WORD, ListOf, Malformed
 from cockpit.base.recorder.reading import DUMP, parsed
+from cockpit.node import procfs
 
 _HEAD = 16 << 10
 """Bytes of the head of an answer."""
 _LENGTH = re.compile(rb"(?im)^content-length: *(\d{1,12})\r?$")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ?([^\r\n]{0,200})")
 _CREDENTIALS = struct.Struct("3i")
+_ACCEPTS = b"00010000"
+"""Flags of a socket in ``/proc/PID/net/unix``: it listens."""
 
 
 class ServerError(Exception):
@@ -84,6 +87,39 @@ class Sockets:
         except OSError:
             return 0
         return seen.st_mtime_ns if stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.geteuid() else 0
+
+
+def check_owner(server: Server) -> None:
+    """See that the rank still has its server's socket open; to be called before anything connects to it.
+
+    A program may close all files that it did not open itself. The server's thread then still waits on the
+    socket: one connection later it takes whatever has that number now, or ends the rank.
+
+    :raises ServerError: ``gone``, or ``denied``: it cannot be seen
+    """
+    listening = _listening(server)
+    if not listening:
+        raise ServerError("gone", "its server is gone")
+    files = "/proc/%d/fd" % server.pid
+    try:
+        numbers = os.listdir(files)
+    except (FileNotFoundError, ProcessLookupError):
+        raise ServerError("gone", "its server is gone") from None
+    except OSError as error:
+        raise ServerError("denied", "its open files cannot be seen: %s" % error.strerror) from None
+    if not any(procfs.link("%s/%s" % (files, number)) in listening for number in numbers):
+        raise ServerError("gone", "the program closed the socket of its probe")
+
+
+def _listening(server: Server) -> Set[str]:
+    """What links to the socket look like. Its path is as the rank wrote it: we know how that ends."""
+    name = os.fsencode(os.path.basename(server.path))
+    found = set()
+    for line in procfs.contents("/proc/%d/net/unix" % server.pid).splitlines():
+        words = line.split(None, 7)
+        if len(words) == 8 and words[3] == _ACCEPTS and words[7].rpartition(b"/")[2] == name:
+            found.add("socket:[%s]" % words[6].decode("ascii", "replace"))
+    return found
 
 
 def handlers(path: str, timeout_s: float) -> Tuple[str, ...]:

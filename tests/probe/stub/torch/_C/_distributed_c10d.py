@@ -19,4 +19,7 @@ class _WorkerServer:
 
 
 def _get_handler_names() -> list[str]:
+    number = os.environ.pop("STUB_SIGNAL", "")
+    if number:
+        os.kill(os.getpid(), int(number))
     return ["ping", "fr_trace_json"]
