@@ -271,7 +271,4 @@ def test_the_recorder_of_an_older_torch_is_switched_on_and_says_where_its_file_g
     wanted = {expected: "2000"} if expected else {}
     if expected and not files_named & given.keys():
         wanted |= dict.fromkeys(files_named, str(place.run / "probe/nccl_trace_rank_"))
-    if version == "2.11.0":
-        # It records by itself, and warns about the older name.
-        wanted["TORCH_FR_DUMP_TEMP_FILE"] = str(place.run / "probe/nccl_trace_rank_")
     assert set_here == {**given, **wanted}

@@ -225,24 +225,13 @@ class Hooks:
         self._steps = Steps(Ring(path, self._rank, self._told["ticks"]))
 
     def before_torch(self) -> None:
-        """Torch is about to be imported: switch its recorder on where that takes a variable.
-
-        NCCL also dumps it at a timeout, by default into the home folder or /tmp. The variable says where to,
-        and nothing else: torch reads it once there is something to write (``DebugInfoWriter::getWriter``).
-        """
+        """Torch is about to be imported: switch its recorder on where that takes a variable."""
         version = _torch_version()
-        recording = any(name in os.environ for name in BUFFERS)
-        named = any(name in os.environ for name in DUMP_FILES)
-        place = os.path.join(self._folder, "nccl_trace_rank_")
-        if version >= RECORDS_ITSELF:
-            if not named:
-                os.environ[DUMP_FILES[0]] = place  # it warns about the other one
+        if not (() < version < RECORDS_ITSELF) or any(name in os.environ for name in BUFFERS):
             return
-        if not version or recording:
-            return
-        # In this order, should we be cut short: switched on, it also dumps at a timeout.
-        if not named:
-            os.environ.update(dict.fromkeys(DUMP_FILES, place))
+        # NCCL then also dumps it at a timeout, by default into the home folder or /tmp.
+        if not any(name in os.environ for name in DUMP_FILES):
+            os.environ.update(dict.fromkeys(DUMP_FILES, os.path.join(self._folder, "nccl_trace_rank_")))
         os.environ[BUFFERS[version < FR_NAMES]] = BUFFER
 
     def after(self, module: Any) -> None:
