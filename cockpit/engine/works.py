@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from itertools import pairwise
+from pathlib import Path
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.look import Look
-from cockpit.core.recorder.work import Step, Work, parts, work
+from cockpit.core.recorder.work import Step, Work, parts, unknown, work
 from cockpit.engine.recorder import Recorders
+from cockpit.engine.run import unworked
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.parties import RunParty
@@ -33,7 +35,7 @@ def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = 
     """
     if session.writer and not session.manifest.foreign:
         party = RunParty(session.manifest, session.model, session.pool.at_hand)
-        works = Works(party, session.pace, first_s=first_s, every_s=every_s)
+        works = Works(party, session.pace, first_s=first_s, every_s=every_s, folder=session.folder.path)
         session.accompany(works.watch(), "work")
 
 
@@ -42,11 +44,19 @@ class Works:
 
     :param first_s: seconds after the first steps until the first look
     :param every_s: seconds between two looks
+    :param folder: where it is kept why work is not known; None: nowhere
     """
 
     def __init__(
-        self, party: Party, pace: Pace, *, first_s: float = FIRST_S, every_s: float = EVERY_S
+        self,
+        party: Party,
+        pace: Pace,
+        *,
+        first_s: float = FIRST_S,
+        every_s: float = EVERY_S,
+        folder: Path | None = None,
     ) -> None:
+        self._folder = folder
         self._pace = pace
         self._recorders = Recorders(party)
         self._first_s = first_s
@@ -68,6 +78,9 @@ class Works:
         steps = {rank: self._steps(rank, since) for rank in ranks_of(heard.look.heard)}
         found, stages = await asyncio.to_thread(_worked, heard.look, steps)
         self._pace.steps.staged(stages)
+        self._pace.unworked = unknown(found, heard.silent)
+        if self._folder is not None:
+            await asyncio.to_thread(unworked.keep, self._folder, self._pace.unworked)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:
