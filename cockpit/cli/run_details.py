@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -19,7 +19,7 @@ from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.said import resumed, run_step
 from cockpit.core.pace.signs import RECORDER, Sign
 from cockpit.core.pace.slow import Slow
-from cockpit.core.ranks import mask_text
+from cockpit.core.ranks import mask_text, ranks_named
 from cockpit.core.run.failure import job_ended
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
 from cockpit.core.run.notices.words import findings
@@ -29,6 +29,7 @@ from cockpit.core.run.summary import state_text
 from cockpit.engine.logs.said import pages, tracker_json
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
+from cockpit.engine.run import unworked
 from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
 from cockpit.engine.run.left import Left, left
@@ -90,6 +91,7 @@ def show(
     if further is not None:
         out()
         out(f"the run is at step {further:,}, says its log; ranks count steps from the start of the program")
+    out_lines(_unworked(folder, model, pace))
     if named:
         out()
         out("found in its logs:")
@@ -256,12 +258,26 @@ def _rank(rank: Rank, steps: tuple[str, ...]) -> tuple[str, ...]:
     return (*head, cpu, rss, *("?" if n is None else str(n) for n in (sample.threads, sample.children)))
 
 
+def _unworked(folder: RunFolder, model: RunModel, pace: Pace) -> Iterator[str]:
+    """Of which ranks that run it is not known how long they worked, and why."""
+    ranks: dict[str, list[int]] = {}
+    for rank, why in sorted(unworked.kept(folder.path).items()):
+        if rank in model.ranks and model.ranks[rank].state in LIVE and pace.of(rank).work is None:
+            ranks.setdefault(why, []).append(rank)
+    for number, (why, some) in enumerate(ranks.items()):
+        if not number:
+            yield ""
+        yield f"work of {ranks_named(some)} is not known: {why}"
+
+
 def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[str, Any]:
     nodes = [asdict(node) for node in model.nodes.values()]
     slow, late = ({one.rank: one for one in some} for some in (pace.slow(), pace.late()))
     at = time.time()
+    why = unworked.kept(folder.path)
     ranks = [
         _rank_json(rank, model.nodes[rank.node])
+        | {"work_why": why.get(rank.rank, "")}
         | _pace_json(rank, pace.of(rank.rank), at)
         | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
         for rank in model.ranks.values()

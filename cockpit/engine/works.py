@@ -11,15 +11,17 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 from cockpit.core.masks import ranks_of
 from cockpit.core.pace.pace import Pace
 from cockpit.core.recorder.counts import Count, counts
 from cockpit.core.recorder.look import Look
-from cockpit.core.recorder.work import Step, Work, parts, work
+from cockpit.core.recorder.work import Step, Work, parts, unknown, work
 from cockpit.core.run.probes import has_recorder
 from cockpit.core.run.states import Run
 from cockpit.engine.recorder import Recorders
+from cockpit.engine.run import unworked
 from cockpit.engine.run.session import Session
 from cockpit.engine.stacks.ask import Party
 from cockpit.engine.stacks.parties import RunParty
@@ -56,7 +58,8 @@ def watch_works(session: Session, *, first_s: float = FIRST_S, every_s: float = 
     """
     if session.writer and not session.manifest.foreign:
         party = RunParty(session.manifest, session.model, session.pool.at_hand)
-        works = Works(party, session.pace, session.model, first_s=first_s, every_s=every_s)
+        folder = session.folder.path
+        works = Works(party, session.pace, session.model, first_s=first_s, every_s=every_s, folder=folder)
         session.accompany(works.watch(), "work")
 
 
@@ -85,6 +88,7 @@ class Works:
     :param run: its ranks with their probes; None: recorders are looked at for work only
     :param first_s: seconds after the first steps until the first look
     :param every_s: seconds between two looks
+    :param folder: where it is kept why work is not known; None: nowhere
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class Works:
         *,
         first_s: float = FIRST_S,
         every_s: float = EVERY_S,
+        folder: Path | None = None,
     ) -> None:
+        self._folder = folder
         self._pace = pace
         self._run = run
         self._recorders = Recorders(party)
@@ -136,6 +142,9 @@ class Works:
         _note(self._pace, entered)
         if stages:  # else nothing of training is on record, as in an evaluation
             self._pace.steps.staged(stages)
+        self._pace.unworked = unknown(found, heard.silent)
+        if self._folder is not None:
+            await asyncio.to_thread(unworked.keep, self._folder, self._pace.unworked)
         known = [one for one in found if one.us is not None]
         # Of most ranks: what one node says of its own ranks does not change what is said of the others.
         if known:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine import works as watching
 from cockpit.engine.recorder import Heard
+from cockpit.engine.run import unworked
 from cockpit.engine.works import Works
 from tests.recorder.training import Training
 from tests.waiting import soon
@@ -62,6 +64,36 @@ def test_on_nccl_it_is_enqueue_lag(nccl: int, lag: bool) -> None:
     named, other = told.pace.slow(), told.pace.late()
     assert [one.rank for one in (other if lag else named)] == [2]
     assert (named if lag else other) == []
+
+
+def test_why_work_is_not_known_is_kept(tmp_path: Path) -> None:
+    told = Told(0)
+
+    async def looked(since: float) -> Heard:
+        recorded = {
+            rank: one._replace(traces=tuple(each._replace(from_us=1 << 55) for each in one.traces))
+            for rank, one in told._recorded.items()
+            if rank < 3
+        }
+        return Heard(look(recorded, Memberships(4)), {3: "no answer\x1b"}, True)
+
+    told.look = looked  # type: ignore[method-assign]
+    party: Any = SimpleNamespace()
+    works = Works(party, told.pace, folder=tmp_path)
+    works._recorders = told  # type: ignore[assignment]
+    asyncio.run(works.look())
+    assert told.pace.unworked[3] == "no answer\x1b"
+    found = unworked.kept(tmp_path)
+    assert sorted(found) == [0, 1, 2, 3]
+    assert "\x1b" not in found[3]
+    assert all(found.values())
+    # Once it is known, nothing is left of it.
+    works._recorders = Told(0)  # type: ignore[assignment]
+    asyncio.run(works.look())
+    assert unworked.kept(tmp_path) == {}
+    for data in (b"", b"[", b"[]", b'{"x": "y"}', b'{"0": 7}', b"[" * 100_000):
+        (tmp_path / unworked.NAME).write_bytes(data)
+        assert unworked.kept(tmp_path) == {}
 
 
 def test_one_rank_that_says_nccl_does_not_hide_who_is_slow() -> None:

@@ -120,6 +120,8 @@ class Pace:
         self._work_kept = False
         self.lag = False
         """Whether work is how far CPUs lag that enqueue for GPUs: no GPU is slow because of it."""
+        self.unworked: dict[int, str] = {}
+        """Why the work of ranks was not known at the last look at their recorders."""
         self.version = 0
         """Changes when anything does."""
 

@@ -83,6 +83,21 @@ def work(
     return [one for each in ranks.values() for one in each.works(look, sweep, piped=piped)]
 
 
+def unknown(works: Iterable[Work], silent: Mapping[int, str]) -> dict[int, str]:
+    """Why the work of ranks is not known, of those of which it is known in no step.
+
+    :param works: of each rank in the order of its steps
+    :param silent: why recorders did not answer, by rank
+    """
+    known, why = set(), dict(silent)
+    for one in works:
+        if one.us is not None:
+            known.add(one.rank)
+        else:
+            why[one.rank] = one.why
+    return {rank: text for rank, text in why.items() if rank not in known}
+
+
 def parts(collectives: Iterable[Collective]) -> dict[int, int]:
     """The part of the job that each rank is in: ranks of different parts share nothing in collectives.
 

@@ -237,6 +237,8 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator
     # Equal steps are drawn at half height, so that a slow one stands out.
     high = max(2 * median(step.compared[1] for step in steps), *points)
     yield from paper.measure(name, points, value, "pace-slow" if slow else "rank", high=high)
+    if name == "step" and (why := sight.pace.unworked.get(rank)):
+        yield from paper.row("work", f"not known: {why}")
 
 
 def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper: _Paper) -> Iterator[Line]:
