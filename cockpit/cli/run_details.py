@@ -171,6 +171,10 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
     """
     model = folder.model()
     book = PaceBook(folder, writer=False)
+    try:
+        await book.recall(history=False)
+    except CockpitError as error:
+        say(str(error))  # the rest is as true without it
     state = ""
     if not model.over:
         pool = pools.of(folder.manifest)
@@ -181,10 +185,6 @@ async def now(folder: RunFolder, pools: Pools, *, connect: bool) -> tuple[RunMod
                 for event in folder.journal():
                     if isinstance(event.fact, Filling | Notice | Watched):  # what whoever watches it has seen
                         model.apply(event)
-    try:
-        await book.recall(history=False)
-    except CockpitError as error:
-        say(str(error))  # the rest is as true without it
     estimate(folder, model, book.pace)
     if connect and untold(model, book.pace):
         pool = pools.of(folder.manifest)

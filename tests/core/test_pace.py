@@ -309,6 +309,72 @@ def test_one_rank_alone_does_not_restart_the_run() -> None:
     assert [step.end(rank) for rank in range(4)] == [START + 100 + rank for rank in range(4)]
 
 
+def test_an_older_checkpoint_takes_the_run_back() -> None:
+    seen = trained(4, 130)
+    at = START + 300
+    for step in range(30, 39):
+        at += STEP_S
+        for rank in range(4):
+            seen.stepped(rank, step, at + rank / 100)
+    assert seen.front == (38, at)
+    assert [seen.of(rank).step for rank in range(4)] == [38] * 4
+    assert [seen.of(rank).behind for rank in range(4)] == [0] * 4
+    assert [step.key for step in seen.steps][-2:] == [(1, 37), (1, 38)]
+    assert seen.of(0).span == pytest.approx(STEP_S)
+    # Then ranks are started anew.
+    for rank in range(4):
+        seen.restarted(rank, 1)
+        seen.stepped(rank, 5, at + 60)
+    assert next(seen.steps.newest()).key == (2, 5)
+    # What a node kept of the time before belongs there.
+    seen.remember(0, 131, START + 290, None, attempt=0, count=1)
+    assert seen.steps.get((0, 131)) is not None
+    seen.remember(0, 25, START + 301, None, attempt=0, count=1)
+    assert seen.steps.get((1, 25)) is None, "it was before the first that told it"
+
+
+def test_one_or_two_ranks_of_four_take_nobody_back() -> None:
+    seen = trained(4, 130)
+    for step in range(30, 60):
+        for rank in (0, 1):
+            seen.stepped(rank, step, START + 300 + step)
+    assert seen.front is not None
+    assert seen.front[0] == 129
+    seen.stepped(0, 130, START + 400)
+    # What was noted before, and is told again, is no news either.
+    for rank in range(4):
+        seen.stepped(rank, 100, START + 200)
+    assert seen.front == (130, START + 400)
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_log_that_counts_in_each_epoch_goes_on(head: bool) -> None:
+    seen = Pace((0, 1))
+    said, at = SaidSteps(seen), START
+    for epoch in (1, 2, 3):
+        if head:
+            for rank in (0, 1):
+                said.read(rank, f"Epoch {epoch}/40\n".encode(), at)
+        for step in range(1, 26):
+            at += 2.0
+            for rank in (0, 1):
+                line = f"step {step}/25 loss 0.5\n" if head else f"Epoch {epoch}/40 step {step}/25 loss 0.5\n"
+                said.read(rank, line.encode(), at)
+                if rank:
+                    assert seen.of(rank).step == step
+    assert seen.front == (25, at)
+    assert next(seen.steps.newest()).key == (2, 25)
+
+
+def test_a_lower_number_in_a_log_is_believed_when_more_follow() -> None:
+    seen = Pace((0,))
+    for step in (*range(100, 120), 57, 120, 30, 31, 32, 33):
+        seen.stepped(0, step, (seen.last_at or START) + 2, exact=False)
+    assert seen.of(0).step == 120
+    seen.stepped(0, 34, (seen.last_at or START) + 20, exact=False)
+    assert seen.of(0).step == 34
+
+
 def test_steps_and_their_history_are_bounded() -> None:
     gone = History()
     kept = Steps(range(100_000), gone.add)

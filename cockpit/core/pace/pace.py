@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from statistics import median
 
+from cockpit.core.pace.anew import Anew
 from cockpit.core.pace.history import History
 from cockpit.core.pace.signs import Sign, Signs
 from cockpit.core.pace.slow import (
@@ -110,7 +111,9 @@ class Pace:
         """Of all ranks, also of those whose steps are known."""
         self._known: dict[int, _Known] = {}
         self._attempts: dict[int, int] = {}
-        self._generation = 0
+        self._attempt = 0
+        self._anew = Anew()
+        self._generation = 0  # counts restarts, and how often steps were counted anew
         self._middle = 0
         self._middle_of = -1  # the version that it was last looked for in
         self._front: tuple[int, tuple[int, float] | None] = (-1, None)
@@ -137,21 +140,38 @@ class Pace:
         self.signs.forget(rank)
         counts = sorted(self._attempts.get(other, 0) for other in self.steps.ranks)
         # One node may report any number of restarts: most ranks say which one the run is in.
-        self._generation = max(self._generation, counts[len(counts) // 2])
+        self._attempt = max(self._attempt, counts[len(counts) // 2])
+        self._anew.forget(rank)
+        self._generation = max(self._generation, self._attempt + len(self._anew))
         self.version += 1
 
     def stepped(
-        self, rank: int, step: int, at: float, *, span: float | None = None, exact: bool = True
+        self,
+        rank: int,
+        step: int,
+        at: float,
+        *,
+        span: float | None = None,
+        exact: bool = True,
+        anew: bool = False,
     ) -> None:
         """A rank finished a step; older than its last, of an unknown rank, or far from all others: ignored.
 
+        If most ranks count lower than before, later, the run does: it has loaded an older checkpoint, or is
+        in another epoch.
+
         :param span: seconds that the step took; None: what passed since the last one
         :param exact: the rank itself noted the time; else it is when a line of its log arrived
+        :param anew: its log tells a later epoch
         """
-        key = (self._generation, step)
         before = self._known.get(rank)
+        if before and before.exact == exact and step < before.key[1] and at > before.at:
+            self._lower(rank, step, at, sure=exact or anew)
+        key = (self._generation, step)
         if rank not in self.steps.place or (before and before.supersedes(key, exact)):
             return
+        if self._anew:
+            self._anew.forget(rank)
         count, since = 1, (step, at)
         if before and before.exact == exact and before.key[0] == key[0]:
             count = step - before.key[1]
@@ -165,6 +185,15 @@ class Pace:
         if self._near(step):
             self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
         self.version += 1
+
+    def _lower(self, rank: int, step: int, at: float, *, sure: bool) -> None:
+        """A rank counts lower than before."""
+        if self._known[rank].key[0] < self._generation:
+            return  # the run does so already
+        self._anew.told(rank, step, at, sure=sure)
+        told = {other for other, known in self._known.items() if known.key[0] == self._generation}
+        if self._anew.agreed(told):
+            self._generation += 1
 
     def _unseen(self, key: Key, count: int) -> int:
         """Of how many steps this one is the last: of those that a rank left out, others may have told."""
@@ -246,7 +275,7 @@ class Pace:
         place = self.steps.place.get(rank)
         if place is None:
             return
-        key = (min(attempt, self._generation), step)
+        key = (min(attempt + self._anew.before(at), self._generation), step)
         known = self._known.get(rank)
         if known is None or not known.supersedes(key, exact=True):
             self._known[rank] = _Known(key, at, True, (step, at))

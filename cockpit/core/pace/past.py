@@ -57,7 +57,7 @@ class Apart:
 class PastStep:
     """A step as it was when it was over.
 
-    :param restarts: how often the run had been restarted
+    :param restarts: how often the run had been restarted, or had begun to count steps anew
     :param at: when the median rank finished it, unix seconds
     :param count: of how many steps it is the last
     :param missing: the ranks that did not finish it: ``0-5,7``

@@ -35,6 +35,8 @@ class SaidSteps:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._metrics = Metrics()
+        self._last: dict[int, tuple[float, float | None]] = {}
+        """The last step that each rank told, and in which epoch."""
 
     def read(self, rank: int, data: bytes, at: float) -> None:
         """Read new bytes of a rank's log.
@@ -43,6 +45,11 @@ class SaidSteps:
         """
         # Lines of a rank that has a probe need not be read for this.
         if not self._pace.notes(rank) and self._metrics.feed(rank, data, at):
-            step = self._metrics.latest_of(rank).step
-            if step is not None:
-                self._pace.stepped(rank, int(step), at, exact=False)
+            told = self._metrics.latest_of(rank)
+            if told.step is None:
+                return
+            step, epoch = self._last.get(rank, (told.step, told.epoch))
+            anew = told.epoch is not None and epoch is not None and told.epoch // 1 > epoch // 1
+            if told.step != step or rank not in self._last:  # the head of an epoch comes before its steps
+                self._last[rank] = told.step, told.epoch
+            self._pace.stepped(rank, int(told.step), at, exact=False, anew=anew)

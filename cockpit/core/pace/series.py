@@ -46,7 +46,7 @@ class Said:
 COLUMNS = {
     "step": "as the ranks count; where nobody noted that, as the log does",
     "t": "when the median rank finished it, otherwise when the log reported it: unix seconds, our clock",
-    "restarts": "how often the run had been restarted",
+    "restarts": "how often the run had been restarted, or had begun to count steps anew",
     "steps": "how many steps it stands for; of quick ones the row in which ranks differed most is kept,"
     " and of the others there are rows with 0, with what the log says",
     "ranks": "how many ranks finished it",

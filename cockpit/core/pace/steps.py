@@ -30,7 +30,7 @@ PAST_S = 100.0
 """Seconds after which a step is long over: of how much of it was work is learned until then."""
 
 Key = tuple[int, int]
-"""How often the run had been restarted before, and the step: a restart repeats steps."""
+"""How often the run had been restarted, or had begun to count anew, before, and the step: that repeats steps."""
 
 _NAN = math.nan
 
