@@ -309,6 +309,50 @@ def test_one_rank_alone_does_not_restart_the_run() -> None:
     assert [step.end(rank) for rank in range(4)] == [START + 100 + rank for rank in range(4)]
 
 
+@pytest.mark.parametrize("log_first", [True, False])
+@pytest.mark.parametrize("resumed", [5000, 100_000])
+def test_a_log_that_counts_further_is_not_ahead_of_ranks_that_note_their_steps(
+    log_first: bool, resumed: int
+) -> None:
+    """A resumed run: the hook of an optimizer counts from the start of the program."""
+    seen = Pace(range(4))
+    seen.relative = True
+    for step in range(1, 40):
+        at = START + 2.0 * step
+        for rank in (3, 0, 1, 2) if log_first else range(4):
+            if rank == 3:
+                seen.stepped(3, resumed + step, at + 0.2, exact=False)
+            else:
+                seen.stepped(rank, step, at)
+    assert seen.front == (39, START + 78)
+    assert [seen.of(rank).behind for rank in range(4)] == [0] * 4
+    assert seen.lagging() == []
+    assert (seen.of(3).step, seen.of(3).estimated) == (resumed + 39, True)
+    assert seen.usual() == pytest.approx(2.0)
+    # Nobody counts otherwise: then it is ahead.
+    seen.relative = False
+    seen.stepped(0, 40, START + 80)
+    assert (seen.of(0).behind > 0) is (resumed < seen.steps.limit // 2)
+
+
+def test_ranks_whose_node_was_asked_a_moment_earlier_are_not_behind() -> None:
+    seen = Pace(range(4))
+    for step in range(100):
+        for rank in range(4):
+            if rank < 2 or step < 94:
+                seen.stepped(rank, step, START + step / 10, span=0.1)
+    for rank in range(4):
+        seen.heard(rank, START + (9.91 if rank < 2 else 9.35))
+    assert seen.lagging() == []
+    assert [seen.of(rank).behind for rank in range(4)] == [0] * 4
+    # Asked again, they have done no more: these hang.
+    for rank in (2, 3):
+        seen.heard(rank, START + 9.9)
+    seen.stepped(0, 100, START + 10)
+    assert seen.lagging() == [2, 3]
+    assert seen.of(2).behind == 6
+
+
 def test_an_older_checkpoint_takes_the_run_back() -> None:
     seen = trained(4, 130)
     at = START + 300

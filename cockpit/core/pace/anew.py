@@ -54,9 +54,7 @@ class Anew:
     def agreed(self, ranks: Collection[int]) -> bool:
         """Whether more than half of these ranks count anew; if so, that is taken down."""
         found = sorted(
-            one.at
-            for rank, one in self._lower.items()
-            if rank in ranks and (one.sure or one.told >= TOLD)
+            one.at for rank, one in self._lower.items() if rank in ranks and (one.sure or one.told >= TOLD)
         )
         if 2 * len(found) <= len(ranks):
             return False

@@ -32,6 +32,8 @@ MOST_FOLDED = 1 << 16
 """Steps that a node may tell of as one."""
 USUAL = 20
 """Steps of which the usual time of a step is the median."""
+OFF = 100
+"""From how many steps on a log counts otherwise than ranks do, and not just by chance."""
 PORTIONS_S = 2.0
 """Lines of a log arrive in portions: over less than this, their times say nothing about a step's."""
 
@@ -116,7 +118,8 @@ class Pace:
         self._generation = 0  # counts restarts, and how often steps were counted anew
         self._middle = 0
         self._middle_of = -1  # the version that it was last looked for in
-        self._front: tuple[int, tuple[int, float] | None] = (-1, None)
+        self._heard: dict[int, float] = {}
+        self._front: tuple[int, _Known | None] = (-1, None)
         self._slow: tuple[int, list[Slow]] = (-1, [])
         self._lately = _Lately((-1, False), (), ())
         self._worked_at = -math.inf
@@ -182,9 +185,14 @@ class Pace:
                 span = (at - begun) / (step - first)
         self._known[rank] = _Known(key, at, exact, since)
         self._middle_of = -1
-        if self._near(step):
+        if self._near(step) and (exact or not self._aside(self._known[rank])):
             self.steps.finish(rank, key, at, span, exact=exact, count=self._unseen(key, count))
         self.version += 1
+
+    def heard(self, rank: int, at: float) -> None:
+        """All steps are known that a rank had finished at a moment."""
+        if at > self._heard.get(rank, -math.inf):
+            self._heard[rank] = at
 
     def _lower(self, rank: int, step: int, at: float, *, sure: bool) -> None:
         """A rank counts lower than before."""
@@ -298,18 +306,46 @@ class Pace:
     @property
     def front(self) -> tuple[int, float] | None:
         """The furthest step that a rank has finished, and when the first one did."""
+        known = self._foremost
+        return None if known is None else (known.key[1], known.at)
+
+    @property
+    def _foremost(self) -> _Known | None:
         version, front = self._front
         if version != self.version:
             front = self._find_front()
             self._front = self.version, front
         return front
 
-    def _find_front(self) -> tuple[int, float] | None:
+    def _find_front(self) -> _Known | None:
         near = [known for known in self._known.values() if self._near(known.key[1])]
+        if self.relative and any(known.exact for known in near):
+            exact = max(known.key for known in near if known.exact)
+            near = [known for known in near if not _otherwise(known, exact)]
         if not near:
             return None
         key = max(known.key for known in near)
-        return key[1], min(known.at for known in near if known.key == key)
+        return min((known for known in near if known.key == key), key=lambda known: known.at)
+
+    def _aside(self, known: _Known) -> bool:
+        """Whether a rank's log counts on another scale than other ranks do: further, as of a resumed run."""
+        front = self._foremost if self.relative and not known.exact else None
+        return front is not None and front.exact and _otherwise(known, front.key)
+
+    def _behind(self, known: _Known, rank: int) -> int:
+        """Steps behind the front, as it was when all was known that the rank had finished.
+
+        Nodes are not asked at the same moment, and in between ranks go on.
+        """
+        front = self._foremost
+        if front is None or self._aside(known):
+            return 0
+        reached, heard = front.key[1], self._heard.get(rank, math.inf)
+        if heard < front.at:
+            then = self.steps.ended_by(heard)
+            if then is not None and then.key[0] == front.key[0]:
+                reached = min(reached, then.step)
+        return max(0, reached - known.key[1])
 
     def step(self, number: int) -> Step | None:
         """A step of the present start of the run, if it is kept."""
@@ -389,7 +425,7 @@ class Pace:
             known.key[1],
             known.at,
             not known.exact,
-            max(0, front[0] - known.key[1]),
+            self._behind(known, rank),
             self._after(known, place),
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
             None if self.lag else _middle([step.works[place] for step in judged]),
@@ -407,9 +443,7 @@ class Pace:
 
     def lagging(self) -> list[int]:
         """Ranks that are several steps behind the front; one behind is everybody for a moment."""
-        front = self.front
-        found = self._known.items() if front is not None else ()
-        return [rank for rank, known in found if known.exact and front and front[0] - known.key[1] > 1]
+        return [rank for rank, known in self._known.items() if known.exact and self._behind(known, rank) > 1]
 
     @property
     def lags(self) -> bool:
@@ -489,11 +523,21 @@ class Pace:
         Those since the last look at recorders would be whole steps among work.
         """
         works = self.works
-        near = (step for step in self.steps.newest() if self._near(step.step))
-        return (step for step in near if step.works or not works)
+        return (step for step in self._reached() if step.works or not works)
 
     def _newest(self, count: int) -> Iterable[Step]:
-        return islice((step for step in self.steps.newest() if self._near(step.step)), count)
+        return islice(self._reached(), count)
+
+    def _reached(self) -> Iterable[Step]:
+        """The steps up to the front, newest first: what one rank alone tells may be further."""
+        front = self._foremost
+        newest = self.steps.newest()
+        return newest if front is None else (step for step in newest if step.key <= front.key)
+
+
+def _otherwise(known: _Known, key: Key) -> bool:
+    """Whether a log tells a step that is far from where a rank is that notes its steps itself."""
+    return not known.exact and abs(known.key[1] - key[1]) > OFF
 
 
 def _middle(values: Sequence[float]) -> float | None:

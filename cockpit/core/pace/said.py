@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.pace.pace import Pace
-
-OFF = 100
-"""From how many steps on the log counts further, and not just by chance."""
+from cockpit.core.pace.pace import OFF, Pace
 
 
 def resumed(pace: Pace, said: float | None) -> bool:

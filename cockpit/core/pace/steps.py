@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import insort
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ PAST_S = 100.0
 """Seconds after which a step is long over: of how much of it was work is learned until then."""
 
 Key = tuple[int, int]
-"""How often the run had been restarted, or had begun to count anew, before, and the step: that repeats steps."""
+"""How often the run had been restarted or had begun to count anew, and the step: both repeat steps."""
 
 _NAN = math.nan
 
@@ -224,6 +224,11 @@ class Steps:
         """So many steps up to this one, newest first; without those that are not kept."""
         found = (self._steps.get((key[0], key[1] - back)) for back in range(count))
         return [step for step in found if step is not None]
+
+    def ended_by(self, at: float) -> Step | None:
+        """The newest step that had ended at a moment (unix seconds), as whoever told of it first has it."""
+        place = bisect_right(self._order, at, key=attrgetter("base"))
+        return self._order[place - 1] if place else None
 
     def finish(self, rank: int, key: Key, at: float, span: float | None, *, exact: bool, count: int) -> None:
         """A rank finished a step.

@@ -27,9 +27,8 @@ from cockpit.base.events import (
 from cockpit.base.gate import Malformed
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
-from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.pace import OFF, Pace
 from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all
-from cockpit.core.pace.said import OFF
 from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
@@ -238,6 +237,7 @@ class PaceBook:
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
                     self._stepped(rank, sample.progress, node.offset_s)
+                    self.pace.heard(rank, at)
                 elif rank in node.ranks:
                     self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
             self._keep(at)
