@@ -26,7 +26,7 @@ from cockpit.core.pace.past import PastStep, past_of, recall
 from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
-from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook
+from cockpit.engine.run.paces import FILE, OVERLAP_S, SETTLED_S, PaceBook, kept
 from cockpit.errors import CockpitError
 
 START = 1_800_000_000.0
@@ -178,6 +178,24 @@ def test_a_step_is_written_when_its_work_can_no_longer_change(folder: RunFolder)
     assert not (folder.path / FILE).exists(), "other nodes have not told their steps yet"
     book._keep(START + 200)
     assert len((folder.path / FILE).read_bytes().splitlines()) == int((200 - SETTLED_S) / 2)
+
+
+def test_steps_that_memory_cannot_hold_until_they_are_settled_are_written(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    book.pace.steps.limit = 200
+    book.pace.steps.happened(START + 10)
+    book._keep(START)
+    for step in range(4000):
+        for rank in range(4):
+            book.pace.stepped(rank, step, START + step / 50, span=0.02)
+        if step % 500 == 0:
+            book._keep(START + step / 50)
+    book._keep(START + 80)
+    assert len((folder.path / FILE).read_bytes().splitlines()) > 130, "older ones than 100 s are none"
+    book.close()
+    found = list(kept(folder))
+    assert sum(step.count for step in found) == 4000
+    assert [step.step for step in found] == sorted(step.step for step in found)
 
 
 def test_of_quick_steps_those_are_kept_in_which_ranks_differ(folder: RunFolder) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from statistics import median
@@ -108,9 +108,11 @@ class Pace:
         self.history = History()
         self.relative = False
         """Whether steps are counted from the start of the program: a resumed run is further than that."""
-        self.steps = Steps(tuple(ranks), self.history.add)
+        self.steps = Steps(tuple(ranks), self._drop)
         self.signs = Signs(self.steps.ranks)
         """Of all ranks, also of those whose steps are known."""
+        self.dropped: Callable[[Step], object] = lambda step: None
+        """Is called with each step that is no longer kept rank by rank."""
         self._known: dict[int, _Known] = {}
         self._attempts: dict[int, int] = {}
         self._attempt = 0
@@ -130,6 +132,10 @@ class Pace:
         """Why the work of ranks was not known at the last look at their recorders."""
         self.version = 0
         """Changes when anything does."""
+
+    def _drop(self, step: Step) -> None:
+        self.history.add(step)
+        self.dropped(step)
 
     def restarted(self, rank: int, attempt: int) -> None:
         """A rank runs as a new process.

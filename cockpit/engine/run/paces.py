@@ -145,8 +145,13 @@ class PaceBook:
         self._writer = writer
         self._path = folder.path / FILE
         self._kept: Key = (-1, -1)
+        self._pending: list[PastStep] = []
+        """What is to be written next."""
+        self._untimed = 0
+        """Steps before the next one of which is known how long it took."""
         self._looked = 0.0
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
+        self.pace.dropped = self._dropped
         self._counting: dict[bool, set[int]] = {True: set(), False: set()}
         self._starts: dict[int, deque[tuple[float, int]]] = {}
         """When each rank was started, on its node's clock, and which attempt that was."""
@@ -285,7 +290,14 @@ class PaceBook:
         return past(step, self.pace.steps.ranks, lag=self.pace.lag, relative=self.pace.relative)
 
     def _write(self, until: float) -> None:
-        found = list(self._settled(until)) if self._writer else []
+        if not self._writer:
+            return
+        for step in self.pace.steps:
+            if step.key > self._kept:
+                if step.typical_end > until:
+                    break
+                self._take(step)
+        found, self._pending = self._pending, []
         if not found:
             return
         data = b"".join(step.line() for step in found)
@@ -301,30 +313,30 @@ class PaceBook:
             self._writer = False
             raise os_error("the pace of the run is not kept", self._path, error) from None
 
-    def _settled(self, until: float) -> Iterator[PastStep]:
-        """Steps that ended before, and are not in the file yet."""
-        group: PastStep | None = None
-        untimed = 0
-        for step in self.pace.steps:
-            if step.key <= self._kept:
-                continue
-            if step.typical_end > until:
+    def _dropped(self, step: Step) -> None:
+        """A step is no longer known: of quick ones, or of many ranks, that may be before it is settled."""
+        if not self._writer or step.key <= self._kept:
+            return
+        for older in self.pace.steps:  # those around events stay longer
+            if older.key > step.key:
                 break
-            self._kept = step.key
-            found = self._past(step)
-            if found is None:
-                untimed += step.count
-                continue
-            # Steps that a log tells of quickly are timed over several.
-            found, untimed = replace(found, count=found.count + untimed), 0
-            if group is not None and 0 <= found.at - group.at < APART_S:
-                group = _worse(group, found)
-                continue
-            if group is not None:
-                yield group
-            group = found
-        if group is not None:
-            yield group
+            if older.key > self._kept:
+                self._take(older)
+        self._take(step)
+
+    def _take(self, step: Step) -> None:
+        """Have a step written next, or of those that end within a short time the worst."""
+        self._kept = step.key
+        found = self._past(step)
+        if found is None:
+            self._untimed += step.count
+            return
+        # Steps that a log tells of quickly are timed over several.
+        found, self._untimed = replace(found, count=found.count + self._untimed), 0
+        if self._pending and 0 <= found.at - self._pending[-1].at < APART_S:
+            self._pending[-1] = _worse(self._pending[-1], found)
+        else:
+            self._pending.append(found)
 
 
 def _worse(one: PastStep, other: PastStep) -> PastStep:
