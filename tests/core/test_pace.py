@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import example, given, settings
@@ -437,6 +438,22 @@ def test_steps_and_their_history_are_bounded() -> None:
     worst = max(buckets, key=lambda bucket: bucket.greatest)
     assert (worst.greatest, worst.slowest, worst.least) == (3.0, 1, 1.0)
     assert worst.first <= 77 <= worst.last
+
+
+def test_a_run_of_64_ranks_takes_less_than_20_megabytes() -> None:
+    many = 600
+    tracemalloc.start()
+    seen = trained(64, many)
+    assert [step.excess(7) is None for step in seen.steps] == [False] * many
+    seen.slow()
+    for step in seen.steps:
+        assert len(step.excesses) == 64
+        assert step.slowest[0] >= step.typical_work
+        assert step.first_end <= step.typical_end
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / many * seen.steps.limit < 19e6
+    assert seen.steps.limit * 0.3 >= 3600, "an hour of quick steps is known exactly"
 
 
 def test_a_checkpoint_is_a_column_without_a_step_and_what_goes_on_fills_the_rest() -> None:

@@ -201,6 +201,8 @@ class _Rank:
             return "some of its partners did not answer"
         if self._from_us > step.begin_us:
             return "a recorder does not reach back that far"
+        if piped and not self._lag:
+            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
         if any(step.begin_us <= at < step.end_us for at in self._unsure):
             return "not all of its partners have entered"
         if piped and not self._lag:

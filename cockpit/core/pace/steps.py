@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from statistics import median, median_low
 
-CELLS = 1 << 20
-"""Ranks × steps that are kept exactly: 16,000 steps of 64 ranks, about 10 MB."""
+CELLS = 3 << 18
+"""Ranks × steps that are kept exactly: 12,288 steps of 64 ranks, an hour of those of 0.3 s, in 18 MB."""
 FEWEST = 128
 """Steps that are kept however many ranks there are."""
+
+WARM = 64
+"""Newest steps that keep how much longer each rank took, which is asked for again and again."""
 
 HELD = 4
 """A part of the steps that are kept, one in so many, may be older ones around events."""
@@ -61,11 +64,14 @@ class Step:
     count: int = 1
     stages: Sequence[int] = ()
     version: int = 0
-    _ended: tuple[float, float] | None = None
+    _end: float | None = None
+    _first: float = _NAN
     _span: float | None = None
     _work: float | None = None
     _excesses: array[float] | None = None
-    _slowest: tuple[float, int] | None = None
+    _slowest: int | None = None
+    _together: bool | None = None
+    _warm: bool = True
 
     @property
     def step(self) -> int:
@@ -79,9 +85,13 @@ class Step:
 
     def _when(self) -> tuple[float, float]:
         """The median and the first of the ends."""
-        if self._ended is None:
-            self._ended = _middle(self.ends), min(_known(self.ends), default=_NAN)
-        return self._ended
+        if self._end is None:
+            self._end, self._first = _middle(self.ends), min(_known(self.ends), default=_NAN)
+        return self._end, self._first
+
+    def cool(self) -> None:
+        """It is not among the newest any more: what takes much room is worked out when it is asked for."""
+        self._warm, self._excesses = False, None
 
     def touched(self, *, ended: bool = True, worked: bool = True) -> None:
         """Numbers were added: what was computed of them is out of date.
@@ -91,11 +101,10 @@ class Step:
         """
         self.version += 1
         if ended:
-            self._ended = self._span = None
+            self._end = self._span = self._together = None
         if worked:
             self._work = None
-        if worked or not self.works:
-            self._excesses = self._slowest = None
+        self._excesses = self._slowest = None
 
     @property
     def typical_end(self) -> float:
@@ -138,20 +147,21 @@ class Step:
         """
         if not self.works:
             return False
-        known = _known(self.ends)
-        # How long it took may not be known.
-        return not known or not max(known) - min(known) > ASUNDER * self.typical_span
+        if self._together is None:
+            known = _known(self.ends)
+            # How long it took may not be known.
+            self._together = not known or not max(known) - min(known) > ASUNDER * self.typical_span
+        return self._together
 
     @property
     def slowest(self) -> tuple[float, int]:
         """What is compared, of the rank that took longest, and that rank's place; NaN: not known of any."""
+        values = self.compared[0]
         if self._slowest is None:
-            values = self.compared[0]
             most = max(_known(values), default=_NAN)
             # The last of equals, as in the order of pairs.
-            last = len(values) - 1 - values[::-1].index(most) if most == most else 0
-            self._slowest = most, last
-        return self._slowest
+            self._slowest = len(values) - 1 - values[::-1].index(most) if most == most else -1
+        return (values[self._slowest], self._slowest) if self._slowest >= 0 else (_NAN, 0)
 
     @property
     def excesses(self) -> Sequence[float]:
@@ -159,7 +169,8 @@ class Step:
 
         0.5 is half as long again.
         """
-        if self._excesses is None:
+        known = self._excesses
+        if known is None:
             values, typical = self.compared
             if self.stages:
                 middles = _middles(values, self.stages)
@@ -169,19 +180,26 @@ class Step:
                 found = [value / typical - 1 for value in values]
             else:
                 found = [_NAN] * len(values)
-            self._excesses = array("f", found)
-        return self._excesses
+            known = array("f", found)
+            self._excesses = known if self._warm else None
+        return known
 
     def over(self, place: int) -> float:
         """Seconds that a rank took longer than the median rank of its stage; NaN: not known."""
         values, typical = self.compared
+        if not self.stages:
+            return values[place] - typical if typical > 0 else _NAN
         value, times = values[place], 1 + self.excesses[place]
         return value - value / times if times else -typical
 
     def excess(self, place: int) -> float | None:
         """That of one rank; None: not known."""
-        found = self.excesses[place]
+        found = self.excesses[place] if self._warm or self.stages else self._excess(place)
         return None if math.isnan(found) else found
+
+    def _excess(self, place: int) -> float:
+        values, typical = self.compared
+        return values[place] / typical - 1 if typical > 0 else _NAN
 
 
 class Steps:
@@ -301,6 +319,10 @@ class Steps:
             return step
         step = self._steps[key] = Step(key, at, self._unknown(), self._unknown(), stages=self._stages)
         insort(self._order, step, key=attrgetter("key"))
+        if len(self._order) > WARM:
+            self._order[-WARM - 1].cool()
+            if key < self._order[-WARM].key:
+                step.cool()
         while len(self._order) > self.limit:
             self._drop_oldest()
         return step

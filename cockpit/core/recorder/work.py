@@ -106,8 +106,11 @@ def parts(collectives: Iterable[Collective]) -> dict[int, int]:
     """
     masks: list[int] = []
     some = list(collectives)
-    shared = {one.members for one in some if shares(one)}
-    alone = {1 << rank for one in some for rank in ranks_of(one.members)} if shared else set()
+    sharing = [one for one in some if shares(one)]
+    shared = {one.members for one in sharing}
+    alone: set[int] = set()
+    if sharing and all(one.sure for one in sharing):  # else a rank may be in one of them, and have forgotten
+        alone = {1 << rank for one in some for rank in ranks_of(one.members)}
     for group_mask in shared | alone:
         joined = group_mask
         apart = []
@@ -185,6 +188,8 @@ class _Rank:
             return "some of its partners did not answer"
         if from_us > step.begin_us:
             return "a recorder does not reach back that far"
+        if piped and not self.lag:
+            return "gloo does not record what ranks send to each other, as stages of a pipeline do"
         if any(step.begin_us <= at < step.end_us for at in self.unsure):
             return "not all of its partners have entered"
         if piped and not self.lag:
