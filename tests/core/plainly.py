@@ -31,7 +31,7 @@ def spans(pace: Pace, rank: int) -> tuple[float | None, float | None, float | No
     if pace.of(rank) == RankPace():
         return None, None, None
     place = pace.steps.place[rank]
-    newest = [step for step in pace.steps.newest() if pace._near(step.step)][:LOOKED_AT]
+    newest = list(pace._reached())[:LOOKED_AT]
     own = _lasts(pace, rank, newest)
     judged = _judged(pace)[:LOOKED_AT] if pace.works else []
     span = _middle(step.estimate if pace.of(rank).estimated else step.spans[place] for step in own)
@@ -41,8 +41,7 @@ def spans(pace: Pace, rank: int) -> tuple[float | None, float | None, float | No
 
 
 def _judged(pace: Pace) -> list[Step]:
-    near = [step for step in pace.steps.newest() if pace._near(step.step)]
-    return [step for step in near if step.works or not pace.works]
+    return [step for step in pace._reached() if step.works or not pace.works]
 
 
 def _lasts(pace: Pace, rank: int, newest: Sequence[Step]) -> Sequence[Step]:
