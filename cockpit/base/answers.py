@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Dict, Optional, Tuple
 
 from cockpit.base.events import (
+    DISK_SAMPLES,
     GPU_SAMPLES,
     MEMORY_SAMPLES,
     RANK_SAMPLES,
     SURVIVORS,
+    DiskSample,
     GpuSample,
     MemorySample,
     NodeSample,
@@ -261,12 +263,13 @@ class FollowItem:
 
 @dataclass(frozen=True)
 class SamplesItem:
-    """node, ranks, GPUs; in some: memory and its limits"""
+    """node, ranks, GPUs; in some: memory and its limits, disks"""
 
     node: NodeSample = bound(Of(NodeSample))
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
     memory: Tuple[MemorySample, ...] = bound(MEMORY_SAMPLES, ())
+    disks: Tuple[DiskSample, ...] = bound(DISK_SAMPLES, ())
 
 
 @dataclass(frozen=True)

@@ -336,6 +336,20 @@ class MemorySample:
 
 
 @dataclass(frozen=True)
+class DiskSample:
+    """A file system that a run writes to, measured once; None is not known.
+
+    :param path: where ranks work; empty: that of the run folder
+    """
+
+    path: str = bound(Text(4096, cut=True))
+    free_bytes: int = bound(SIZE)
+    total_bytes: int = bound(SIZE)
+    free_files: Optional[int] = maybe(SIZE)
+    total_files: Optional[int] = maybe(SIZE)
+
+
+@dataclass(frozen=True)
 class GpuSample:
     """A GPU, measured once; what its driver refuses is None. ``processes`` are bytes by pid.
 
@@ -358,6 +372,7 @@ class GpuSample:
 RANK_SAMPLES = MapOf(Digits(RANK), Of(RankSample), RANKS_A_NODE)
 GPU_SAMPLES = ListOf(Of(GpuSample), 64)
 MEMORY_SAMPLES = ListOf(Of(MemorySample), 64)
+DISK_SAMPLES = ListOf(Of(DiskSample), 8)
 
 
 @dataclass(frozen=True)
@@ -368,6 +383,7 @@ class Sample(Fact):
     ranks: Dict[int, RankSample] = bound(RANK_SAMPLES, {})
     gpus: Tuple[GpuSample, ...] = bound(GPU_SAMPLES, ())
     memory: Tuple[MemorySample, ...] = bound(MEMORY_SAMPLES, ())
+    disks: Tuple[DiskSample, ...] = bound(DISK_SAMPLES, ())
 
 
 @dataclass(frozen=True)

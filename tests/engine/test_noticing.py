@@ -17,6 +17,7 @@ from cockpit.config import Notices
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.limit import TimeLimit
+from cockpit.engine.launch.start import allocation
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import noticing
 from cockpit.engine.run.noticing import Noticing
@@ -24,11 +25,14 @@ from cockpit.errors import CockpitError
 from tests.happened import happened
 
 
-def made(switches: Notices, told: list[Fact]) -> Noticing:
-    """Of a run of one rank in job 12."""
+def made(switches: Notices, told: list[Fact], *, step: bool = True, allocation: str = "") -> Noticing:
+    """Of a run of one rank in job 12.
+
+    :param step: in a step of it
+    """
     node = SimpleNamespace(name="gpu0", dir="/tmp/c/r/gpu0")
-    manifest = SimpleNamespace(foreign=None, nodes=[node])
-    folder = SimpleNamespace(manifest=manifest, slurm_job="12", name="otter")
+    manifest = SimpleNamespace(foreign=None, nodes=[node], allocation=allocation)
+    folder = SimpleNamespace(manifest=manifest, slurm_job="12" if step else "", name="otter")
     model = RunModel()
     model.apply(happened(time.time(), "planned", "", {"nodes": {"gpu0": (0,)}}))
     model.apply(happened(time.time(), "rank_started", "gpu0", {"rank": 0, "pid": 7}))
@@ -90,3 +94,30 @@ def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch:
 
     asyncio.run(asked())
     assert said[:2] == [600.0, None]
+
+
+def test_a_run_over_ssh_on_nodes_of_a_job_has_its_time_limit_too() -> None:
+    inside, outside = (made(Notices(), [], step=False, allocation=job)._rules.limit for job in ("12", ""))
+    assert inside is not None
+    assert inside.about.job == "12"
+    assert outside is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "hosts", "job"),
+    [
+        ({}, ["gpu01"], ""),
+        ({"SLURM_JOB_ID": "12"}, ["gpu01"], "12"),
+        ({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "gpu[01-04]"}, ["gpu03.cluster"], "12"),
+        ({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "gpu[01-04]"}, ["gpu07", "gpu08"], ""),
+        ({"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "gpu[01"}, ["gpu07"], "12"),
+    ],
+)
+def test_a_run_is_in_the_job_of_the_shell_if_it_is_on_its_nodes(
+    variables: dict[str, str], hosts: list[str], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_ARRAY_TASK_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert allocation(hosts) == job

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
+from cockpit.base.answers import SamplesItem
+from cockpit.base.gate import read
 from cockpit.node import procfs
 from cockpit.node.calls import Call
-from cockpit.node.measure import samples
+from cockpit.node.measure import disks, samples
 from cockpit.node.measure.main_thread import main_thread
 from cockpit.node.measure.progress import Rings
 from tests.node import folders
@@ -179,3 +182,37 @@ def test_a_process_that_is_ending_is_not_measured(tmp_path: Path) -> None:
 
         until(dead, "a zombie")
         assert measured(tmp_path) == {}
+
+
+def test_the_disks_that_ranks_work_on(tmp_path: Path) -> None:
+    folders.make(tmp_path, [0])
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=pipe, cwd="/dev/shm") as process:
+        (tmp_path / "rank-0.start.json").write_text(folders.start(0, process.pid))
+        # The first look has no answer yet, the next one is some samples later.
+        found = looks(tmp_path, lambda item: bool(item["disks"]))[-1]["disks"]
+        process.communicate(b"\n")
+    elsewhere = [] if tmp_path.stat().st_dev == Path("/dev/shm").stat().st_dev else ["/dev/shm"]
+    assert [one["path"] for one in found] == ["", *elsewhere]
+    seen = os.statvfs(tmp_path)
+    assert found[0]["total_bytes"] == seen.f_blocks * seen.f_frsize
+    assert found[0]["total_files"] in (seen.f_files, None)
+    assert read(SamplesItem, {"node": {}, "disks": found}).disks[0].path == ""
+
+
+def test_a_file_system_that_does_not_answer_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def hangs(place: str) -> os.statvfs_result:
+        answers.wait(60)
+        raise OSError
+
+    monkeypatch.setattr(os, "statvfs", hangs)
+    some = disks.Disks(str(tmp_path))
+    before = threading.active_count()
+    for _ in range(5):
+        assert some.look([os.getpid()]) == []
+    assert threading.active_count() == before + 1
+    answers.set()

@@ -6,7 +6,10 @@ import re
 from typing import NamedTuple
 
 HEAD = 128 << 10
-"""Bytes at the beginning of a log that are searched: both print their address when they start."""
+"""Bytes at the beginning of a log that are searched first: both print their address when they start."""
+
+HINTS = (b"View run", b"TensorBoard ")
+"""What a line with an address contains one of; quick to look for."""
 
 LONGEST = 500
 """Characters of an address; a longer one is none."""
@@ -38,7 +41,7 @@ class Tracker(NamedTuple):
 
 def trackers(data: bytes) -> list[Tracker]:
     """The pages that these bytes of a log name, in the order in which they do; each once."""
-    if b"View run" not in data and b"TensorBoard " not in data:
+    if not any(hint in data for hint in HINTS):
         return []
     found: dict[Tracker, None] = {}
     for printed in _PRINTED.finditer(_STYLE.sub(b"", data)):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from cockpit.base.shell import quote
-from cockpit.core.ranks import nodes_text
+from cockpit.core.ranks import nodes_text, read_nodes
 from cockpit.engine.launch.all_or_none import launch
 from cockpit.engine.launch.preflight import Diagnosis
 from cockpit.engine.launch.prepare import Prepared, Times, prepare
@@ -22,6 +24,7 @@ from cockpit.engine.run.session import Session
 from cockpit.errors import CockpitError, Exit, ManyErrors
 from cockpit.plans.launch import LaunchJob
 from cockpit.plans.script import plan_json
+from cockpit.slurm import own_job
 from cockpit.transport import hostkeys
 from cockpit.transport.asking import DESK
 from cockpit.transport.base import Reach, UnknownHostKey
@@ -182,4 +185,16 @@ def _manifest(request: Wanted, prepared: Prepared, links: dict[str, Link], pytho
         transport_options=request.reach.lasting,
         plans=[plan_json(plan) for plan in prepared.plans],
         command=list(request.command),
+        allocation=allocation([node.host for node in nodes]),
     )
+
+
+def allocation(hosts: Sequence[str]) -> str:
+    """The SLURM job that this shell is in, if any of these hosts is among its nodes; empty: there is none."""
+    job, named = own_job(), os.environ.get("SLURM_JOB_NODELIST", "")
+    if not job or not named:
+        return job
+    with suppress(CockpitError):
+        names = {name.partition(".")[0] for name in read_nodes(named)}
+        return job if any(host.partition(".")[0] in names for host in hosts) else ""
+    return job

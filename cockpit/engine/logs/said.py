@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted, read_line
-from cockpit.core.logs.trackers import HEAD, MOST, Tracker, trackers
+from cockpit.core.logs.trackers import HEAD, HINTS, MOST, Tracker, trackers
 from cockpit.core.pace.series import Said
 from cockpit.core.run.failure import TAIL
 from cockpit.core.run.model import RunModel
@@ -26,15 +27,39 @@ _REST = 64 << 10
 """Bytes of a line that is not finished yet that are kept."""
 
 
+SEARCH_S = 1.0
+"""Seconds for which the middle of logs is searched for addresses."""
+
+_PIECE, _OVERLAP = 1 << 20, 2048
+"""Bytes that are searched at once; a line may begin in one piece and end in the next."""
+
+
 class Pages:
-    """The pages about a run that its logs name."""
+    """The pages about a run that its logs name, in whole lines: half an address leads elsewhere."""
 
     def __init__(self) -> None:
         self._found: dict[Tracker, Source] = {}
+        self._rest: dict[Source, bytes] = {}
 
-    def read(self, source: Source, data: bytes) -> None:
-        """Look for some in a piece of a log."""
-        for one in trackers(data):
+    def read(self, source: Source, data: bytes, *, follows: bool = True) -> None:
+        """Look for some in the next piece of a log.
+
+        :param follows: it begins where the piece before ended
+        """
+        rest = self._rest.pop(source, b"") if follows else b""
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end:
+            self.look(source, rest + data[:end])
+            rest = b""
+        rest = (rest + data[max(end, len(data) - _OVERLAP) :])[-_OVERLAP:]
+        if rest:
+            self._rest[source] = rest
+
+    def look(self, source: Source, lines: bytes) -> None:
+        """Look for some in lines from anywhere in a log; the first and the last may be cut."""
+        if not any(hint in lines for hint in HINTS):
+            return
+        for one in trackers(lines[: max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1]):
             if len(self._found) < MOST:
                 self._found.setdefault(one, source)
 
@@ -44,13 +69,32 @@ class Pages:
         return [(source, one) for one, source in self._found.items()]
 
 
-def pages(logs: SpooledLogs) -> list[tuple[Source, Tracker]]:
-    """The pages about a run that its logs name at their beginning or end, each once; and whose log."""
+def pages(logs: SpooledLogs, search_s: float = SEARCH_S) -> list[tuple[Source, Tracker]]:
+    """The pages about a run that its logs name, each once; and whose log.
+
+    :param search_s: seconds for what is neither at the beginning nor at the end of a log
+    """
     found = Pages()
     for log in list(logs.files):
         for data in (logs.read(log.id, 0, HEAD), logs.tail(log.source, TAIL)):
-            found.read(log.source, data)
+            found.look(log.source, data)
+    until = time.monotonic() + search_s
+    for source, data in middles(logs):
+        found.look(source, data)
+        if time.monotonic() >= until:
+            break
     return found.named
+
+
+def middles(logs: SpooledLogs) -> Iterator[tuple[Source, bytes]]:
+    """Pieces of logs between their beginning and their end, of all logs in turn; each overlaps the next."""
+    for log in list(logs.files):
+        at, end = HEAD - _OVERLAP, logs.size(log.id) - TAIL + _OVERLAP
+        while at + _OVERLAP < end and (data := logs.read(log.id, at, min(_PIECE, end - at))):
+            yield log.source, data
+            if len(data) <= _OVERLAP:
+                break  # the others are not here
+            at += len(data) - _OVERLAP
 
 
 def speaker(logs: SpooledLogs) -> Source | None:

@@ -202,6 +202,8 @@ class Manifest:
     plans: Sequence[dict[str, Any]] = bound(ListOf(_OBJECT, 1 << 16), ())
     command: Sequence[str] = bound(ListOf(_LINE, 1 << 16), ())
     foreign: Foreign | None = maybe(Of(Foreign))
+    allocation: str = bound(WORD, "")
+    """The SLURM job whose nodes it was launched on, from a shell in that job: when it ends, so do they."""
     version: str = bound(WORD, __version__)
     format: int = bound(COUNT, FORMAT)
 

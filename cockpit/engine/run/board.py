@@ -23,7 +23,7 @@ from cockpit.core.run.timeline import Timeline
 from cockpit.core.run.trends import Trends
 from cockpit.core.text import one_line
 from cockpit.engine.logs.book import Logbook
-from cockpit.engine.logs.said import Pages
+from cockpit.engine.logs.said import Pages, middles
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
@@ -31,6 +31,9 @@ from cockpit.engine.turns import by_turns
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
+
+_SEARCH_S = 10.0
+"""Seconds for which logs that are here are searched for pages, in between of other things."""
 
 
 def source_of(logs: SpooledLogs, first: Rank, *, foreign: bool) -> Source:
@@ -113,9 +116,14 @@ class Board:
                 tail = self.book.logs.tail(source, TAIL)
                 if tail:
                     self.metrics.feed(rank, tail, time.time())
-                    for data in (self.book.logs.read(self.book.logs.number(source), 0, HEAD), tail):
-                        self.pages.read(source, data)
+                    self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
+                    self.pages.read(source, tail, follows=False)
                     await asyncio.sleep(0)
+        until = time.monotonic() + _SEARCH_S
+        async for source, data in by_turns(middles(self.book.logs)):
+            self.pages.look(source, data)
+            if time.monotonic() >= until:
+                break
         for (node, _), error in self.book.logs.unreadable.items():
             note = witnessed(self.model, time.time(), node, Note(str(error)))
             self.model.apply(note)

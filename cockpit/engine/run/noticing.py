@@ -49,9 +49,9 @@ class Noticing:
         self._note = note
         self.memory = MemoryWatch() if switches.memory else None
         """The forecast of memory; None: nobody wants it."""
-        foreign = folder.manifest.foreign
-        job = folder.slurm_job if foreign is None else foreign.slurm
-        places = {entry.name: entry.dir for entry in folder.manifest.nodes}
+        manifest = folder.manifest
+        job = manifest.foreign.slurm if manifest.foreign else folder.slurm_job or manifest.allocation
+        places = {entry.name: entry.dir for entry in manifest.nodes}
         self._rules = Watch(About(folder.name, places, job), switches.off)
 
     def works(self) -> Iterator[Coroutine[Any, Any, None]]:

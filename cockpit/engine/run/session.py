@@ -391,7 +391,7 @@ class Session:
             self._note(entry.name, events.Note(f"no measurements: {error}"), record=False)
 
     def _take_sample(self, name: str, item: SamplesItem) -> None:
-        sample = events.Sample(item.node, item.ranks, item.gpus, item.memory)
+        sample = events.Sample(item.node, item.ranks, item.gpus, item.memory, item.disks)
         self._note(name, sample, record=False)
         self._noticing.sampled(name, sample)
 

@@ -12,6 +12,7 @@ from cockpit.base.gate import SIZE
 from cockpit.node import procfs, rooms, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import gpu
+from cockpit.node.measure.disks import Disks
 from cockpit.node.measure.main_thread import main_thread
 from cockpit.node.measure.progress import Rings
 from cockpit.node.run.ranks import Identity, Start, recorded
@@ -36,9 +37,10 @@ def samples(call: Call) -> Dict[str, Any]:
     Item: ``node`` {load, cores, memory_bytes, memory_total_bytes, disk_free_bytes,
     disk_total_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress, main_cpu_s,
-    main_switches}}; ``gpus`` (see ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}].
-    ``held_bytes``, ``memory`` and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample; ``main_…``
-    where there is no ``progress``.
+    main_switches}}; ``gpus`` (see ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}];
+    ``disks`` [{path, free_bytes, total_bytes, free_files, total_files}], without a path that of the run folder.
+    ``held_bytes``, ``memory``, ``disks`` and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample;
+    ``main_…`` where there is no ``progress``.
     """
     asked = call.asked(verbs.Samples)
     sampler = _Sampler(asked.dir, {one.rank: (one.pid, one.ticks) for one in asked.targets})
@@ -70,6 +72,7 @@ class _Sampler:
         self.looks = False
         """Whether this sample has what is measured at times only."""
         self._rings: Optional[Rings] = None
+        self._disks = Disks(folder)
 
     def sample(self) -> Dict[str, Any]:
         free = whole = None
@@ -99,6 +102,7 @@ class _Sampler:
                 for rank, one in processes.items()
             },
             "memory": _memory(processes, used, total) if looks else [],
+            "disks": self._disks.look(one.pid for one in processes.values()) if looks else [],
         }
 
     def _processes(self) -> Dict[int, procfs.Stat]:

@@ -1,11 +1,11 @@
-"""The disk of the run folder on a node: nearly full, or heading for it."""
+"""The disks that a run writes to, on each node: nearly full, or heading for it; nearly no file left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cockpit.base.events import NoticeStep, Sample
+from cockpit.base.events import DiskSample, NoticeStep, Sample
 from cockpit.base.shell import quote
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.memory import Gauge, Trend
@@ -16,6 +16,8 @@ from cockpit.core.text import size
 
 NEARLY, SHARE = 1 << 30, 0.05
 """Nearly full: less than so many bytes free, and less than this share of a small one."""
+FILES, FILES_SHARE = 10_000, 0.02
+"""Nearly no file left: less than so many can be made, and less than this share of a small disk's."""
 HELD_S, SCARCE = 60.0, 0.1
 """Told once it is so for so long, as an older checkpoint is often removed when a new one is written; at once
 if less than this share of that is left."""
@@ -23,7 +25,23 @@ FREED = 1.5
 """No longer: so many times as much is free."""
 GIVEN_BACK, HIGHER = 0.7, 1.3
 """From its peak down to this share; what then comes up to so many times that peak again is no news."""
+INODES = "inodes of "
+SHOWN, OF = 120, 300
+"""Characters of a path in a sentence, and of what tells notices apart."""
 _BELIEVED = Believed()
+
+
+_Place = tuple[str, str]
+"""A node, and where ranks work there; empty: its run folder."""
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Of how many files a disk has room, and since when these are few."""
+
+    since: float
+    free: int
+    total: int
 
 
 @dataclass
@@ -73,7 +91,8 @@ class Disk(Rule):
 
     def __init__(self, about: About) -> None:
         super().__init__(about)
-        self._disks: dict[str, _Disk] = {}
+        self._disks: dict[_Place, _Disk] = {}
+        self._files: dict[_Place, _Files] = {}
 
     def interrupted(self) -> None:
         """See :class:`Rule`."""
@@ -82,13 +101,25 @@ class Disk(Rule):
 
     def sampled(self, at: float, node: str, sample: Sample, run: Run) -> None:
         """See :class:`Rule`."""
-        free, total = sample.sample.disk_free_bytes, sample.sample.disk_total_bytes
-        if free is None:
-            return
-        disk = self._disks.get(node)
+        free = sample.sample.disk_free_bytes
+        if free is not None:
+            self._measured(at, (node, ""), free, sample.sample.disk_total_bytes or 0, run)
+        if not sample.disks:
+            return  # they are measured at times only
+        there = {(node, disk.path) for disk in sample.disks}
+        for known in (self._disks, self._files):
+            for place in [place for place in known if place[0] == node and place[1] and place not in there]:
+                del known[place]
+        for disk in sample.disks:
+            if disk.path:
+                self._measured(at, (node, disk.path), disk.free_bytes, disk.total_bytes, run)
+            self._count(at, (node, disk.path), disk)
+
+    def _measured(self, at: float, place: _Place, free: int, total: int, run: Run) -> None:
+        disk = self._disks.get(place)
         if disk is None or free > disk.room:
-            disk = self._disks[node] = _larger(disk, free, total or 0)
-        disk.free, disk.total = free, total or 0
+            disk = self._disks[place] = _larger(disk, free, total)
+        disk.free, disk.total = free, total
         low = min(NEARLY, SHARE * total) if total else NEARLY
         disk.scarce = free < SCARCE * low
         if free < low and disk.low_since is None:
@@ -96,7 +127,16 @@ class Disk(Rule):
         elif free >= FREED * low:
             disk.low_since = None
         if disk.gauge.add(at, disk.room - free, {}):
-            self._judge(at, node, disk, run)
+            self._judge(at, place[0], disk, run)
+
+    def _count(self, at: float, place: _Place, disk: DiskSample) -> None:
+        free, total = disk.free_files, disk.total_files
+        low = min(FILES, FILES_SHARE * total) if total else 0
+        if free is None or free >= low:
+            self._files.pop(place, None)
+        else:
+            since = self._files[place].since if place in self._files else at
+            self._files[place] = _Files(since, free, total or 0)
 
     def _judge(self, at: float, node: str, disk: _Disk, run: Run) -> None:
         started = [rank.started_at or 0.0 for rank in run.on(node) if rank.state in LIVE]
@@ -111,22 +151,51 @@ class Disk(Rule):
 
     def look(self, at: float, run: Run, pace: Pace) -> Iterator[Seen]:
         """See :class:`Rule`."""
-        for node, disk in self._disks.items():
+        for place, disk in self._disks.items():
+            node, path = place
             if run.nodes[node].over or run.nodes[node].link != "ok":
                 continue
-            folder = self.about.dirs.get(node, "")
             has = f"{size(disk.free)}{f' of {size(disk.total)}' if disk.total else ''} free"
-            steps = (NoticeStep(f"df -h {quote(folder)}" if folder else "df -h", "what it is", node),)
+            called, steps = self._named(place, "df -h")
+            of = node if not path else f"{node} {path}"[:OF]
             if disk.trend is not None:
                 more = f"{size(60 * disk.trend.bytes_s)} less each minute, for {span(disk.trend.over_s)}"
-                what = f"the disk of the run folder on {node} is full"
+                what = f"{called} is full"
                 due = disk.full_at
-                yield Seen(node, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
+                yield Seen(of, what, disk.trend_since, due, (has, more), nodes=(node,), steps=steps)
             elif disk.low_since is not None and (disk.scarce or at - disk.low_since >= HELD_S):
-                what = f"the disk of the run folder on {node} is nearly full: {has}"
+                what = f"{called} is nearly full: {has}"
                 then = ("once it is full, what ranks print is lost, and they may fail",)
-                yield Seen(node, what, disk.low_since, None, then, "sure", nodes=(node,), steps=steps)
+                if path:
+                    then = ("once it is full, checkpoints cannot be saved there, and ranks may fail",)
+                yield Seen(of, what, disk.low_since, None, then, "sure", nodes=(node,), steps=steps)
+        for place, files in self._files.items():
+            node = place[0]
+            if at - files.since < HELD_S or run.nodes[node].over or run.nodes[node].link != "ok":
+                continue
+            called, steps = self._named(place, "df -i")
+            what = f"{called} has nearly no inodes left: {files.free:,} of {files.total:,}"
+            then = ("once there is none, no new file can be made, whatever room there is",)
+            of = f"{INODES}{node} {place[1]}"[:OF]
+            yield Seen(of, what, files.since, None, then, "sure", nodes=(node,), steps=steps)
+
+    def _named(self, place: _Place, command: str) -> tuple[str, tuple[NoticeStep, ...]]:
+        """What a disk is called, and what to type to see it."""
+        node, path = place
+        folder = path or self.about.dirs.get(node, "")
+        shown = path if len(path) <= SHOWN else f"…{path[1 - SHOWN :]}"
+        called = f"the disk of {shown}" if path else "the disk of the run folder"
+        typed = f"{command} {quote(folder)}" if folder else command
+        return f"{called} on {node}", (NoticeStep(typed, "what it is", node),)
 
     def ended(self, of: str) -> str:
         """See :class:`Rule`."""
-        return f"the disk of the run folder on {of} has room: {size(self._disks[of].free)} free"
+        node, _, path = of.removeprefix(INODES).partition(" ")
+        disk, called = self._disks.get((node, path)), self._named((node, path), "")[0]
+        if disk is None:
+            return ""  # no rank works there any more
+        return (
+            f"{called} has inodes again"
+            if of.startswith(INODES)
+            else f"{called} has room: {size(disk.free)} free"
+        )
