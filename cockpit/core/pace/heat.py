@@ -202,13 +202,15 @@ class _Drawn:
     def _find_alone(self, window: Window, usual: float | None) -> Mapping[tuple[int, int], int]:
         since, wide = window.since, window.wide
         first = round(since / wide)
+        most = math.inf if usual is None else STALL * usual
         found: dict[tuple[int, int], bytearray] = {}
         for place, end, own, level in self.apart:
-            begin = int((end - _occupied(own, usual) - since) // wide)
-            columns = first + begin, first + math.ceil((end - since) / wide)
-            if columns not in found:
-                found[columns] = bytearray(self.ranks)
-            found[columns][place] = level
+            span = own if own <= most else _occupied(own, usual)
+            columns = first + int((end - span - since) // wide), first + math.ceil((end - since) / wide)
+            cells = found.get(columns)
+            if cells is None:
+                cells = found[columns] = bytearray(self.ranks)
+            cells[place] = level
         return {columns: _layer(levels) for columns, levels in found.items()}
 
 
