@@ -38,7 +38,7 @@ def samples(call: Call) -> Dict[str, Any]:
     disk_total_bytes};
     ``ranks`` {rank: {cpu_percent, rss_bytes, threads, children, held_bytes, progress, main_cpu_s,
     main_switches}}; ``gpus`` (see ``node.measure.gpu``); ``memory`` [{of, used_bytes, limit_bytes, ranks}];
-    ``disks`` [{path, free_bytes, total_bytes, free_files, total_files}], without path: that of the run folder.
+    ``disks`` [{path, free_bytes, total_bytes, free_files, total_files}], without path: the run folder's.
     ``held_bytes``, ``memory``, ``disks`` and what ails a GPU are in each :data:`CHILDREN_EVERY`-th sample;
     ``main_…`` where there is no ``progress``.
     """
