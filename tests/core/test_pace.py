@@ -440,6 +440,42 @@ def test_steps_and_their_history_are_bounded() -> None:
     assert worst.first <= 77 <= worst.last
 
 
+@pytest.mark.parametrize("worked", [2, 1, 10**9])
+def test_a_minute_has_its_median_step_and_one_quantity(worked: int) -> None:
+    """A step of 40 s in each minute, and a recorder that reaches over some steps only."""
+    seen = Pace(range(4))
+    seen.steps.limit = 200
+    at = START
+    for step in range(3000):
+        span = 40.0 if step % 60 == 0 else 1.0 + step % 7 / 100
+        at += span
+        for rank in range(4):
+            seen.stepped(rank, step, at, span=span)
+            if step % worked == 1 % worked:
+                seen.worked(rank, step, 0.9 if rank == 2 else 0.5)
+    for bucket in seen.history.buckets[2:-2]:
+        known = worked < 10**9
+        assert bucket.work is known
+        assert bucket.middle == pytest.approx(0.5 if known else 1.03, abs=0.04)
+        assert bucket.least == pytest.approx(0.5 if known else 1.0)
+        assert bucket.greatest == pytest.approx(0.9 if known else 40, abs=39)
+        assert (bucket.slowest, round(bucket.excess, 2)) == ((2, 0.8) if known else (3, 0.0))
+        assert len(bucket.some) <= 16
+
+
+@pytest.mark.parametrize("spans", [[1.0] * 20 + [3.0] * 25, [3.0] * 25 + [1.0] * 20, [1.0, 3.0, 3.0] * 15])
+def test_the_median_of_many_steps_is_not_their_mean(spans: list[float]) -> None:
+    gone = History()
+    kept = Steps((0, 1), gone.add)
+    kept.limit = 10
+    spans = spans + [9.0] * 10
+    for step, span in enumerate(spans):
+        for rank in (0, 1):
+            kept.finish(rank, (0, step), START + step, span, exact=True, count=1)
+    (bucket,) = gone.buckets
+    assert (bucket.steps, bucket.middle) == (len(spans) - 10, 3.0)
+
+
 def test_a_run_of_64_ranks_takes_less_than_20_megabytes() -> None:
     many = 600
     tracemalloc.start()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import median_low
 
 from cockpit.core.pace.steps import Step
 
@@ -13,6 +13,8 @@ BUCKETS = 2048
 """Kept at most; two neighbours become one when there are more: 34 hours by the minute, then coarser."""
 FIRST_S = 60.0
 """Seconds that a bucket covers at first."""
+SOME = 16
+"""Steps of a bucket of which the median is taken for that of all of them, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,12 @@ class Bucket:
     :param until: of the last one's
     :param steps: how many
     :param first, last: their numbers
-    :param least, middle, greatest: seconds of a step, of the fastest, the median and the slowest rank
+    :param least, middle, greatest: seconds of work where that is known of any of them, else of whole steps: of
+        the fastest rank, of the median one in the median step, and of the slowest
     :param excess: how much longer than the median rank the slowest one took, in the step where that was most
     :param slowest: the place of that rank
+    :param work: whether they are of work
+    :param some: what some of them took the median rank, one of so many: :attr:`each`
     """
 
     at: float
@@ -38,6 +43,9 @@ class Bucket:
     greatest: float
     excess: float
     slowest: int
+    work: bool
+    some: tuple[float, ...]
+    each: int = 1
 
 
 class History:
@@ -57,17 +65,30 @@ class History:
 
     def add(self, step: Step) -> None:
         """Take in a step; one of which nothing is known is ignored."""
-        spans = step.works or step.spans
-        known = [(value, place) for place, value in enumerate(spans) if not math.isnan(value)]
+        values, middle = step.compared
+        known = [(value, place) for place, value in enumerate(values) if not math.isnan(value)]
         if not known:
             return
         (least, _), (greatest, slowest) = min(known), max(known)
-        middle = median(value for value, _ in known)
         # Stages of a pipeline differ; who is apart is so within one.
         apart = [(value, place) for place, value in enumerate(step.excesses) if not math.isnan(value)]
         excess, slowest = max(apart, default=(0.0, slowest))
         end = step.typical_end
-        self.put(Bucket(end, end, 1, step.step, step.step, least, middle, greatest, excess, slowest))
+        new = Bucket(
+            end,
+            end,
+            1,
+            step.step,
+            step.step,
+            least,
+            middle,
+            greatest,
+            excess,
+            slowest,
+            step.by_work,
+            (middle,),
+        )
+        self.put(new)
 
     def put(self, new: Bucket) -> None:
         """Take in steps that ended after those that are here."""
@@ -86,10 +107,26 @@ class History:
 
 
 def _joined(old: Bucket, new: Bucket) -> Bucket:
-    steps = old.steps + new.steps
-    worst = max(old, new, key=lambda bucket: bucket.excess)
-    middle = (old.middle * old.steps + new.middle * new.steps) / steps
-    least = min(old.least, new.least)
     first, last = min(old.first, new.first), max(old.last, new.last)
-    greatest, until = max(old.greatest, new.greatest), max(old.until, new.until)
-    return Bucket(old.at, until, steps, first, last, least, middle, greatest, worst.excess, worst.slowest)
+    both = replace(old, until=max(old.until, new.until), steps=old.steps + new.steps, first=first, last=last)
+    if old.work != new.work:
+        # Work and whole steps have no common median.
+        told = old if old.work else new
+        return replace(told, at=old.at, until=both.until, steps=both.steps, first=first, last=last)
+    worst = max(old, new, key=lambda bucket: bucket.excess)
+    each = max(old.each, new.each)
+    some = old.some[:: each // old.each]
+    if new.steps > 1 or old.steps % each == 0:
+        some += new.some[:: each // new.each]
+    if len(some) > SOME:
+        some, each = some[::2], 2 * each
+    return replace(
+        both,
+        least=min(old.least, new.least),
+        middle=median_low(some),
+        greatest=max(old.greatest, new.greatest),
+        excess=worst.excess,
+        slowest=worst.slowest,
+        some=some,
+        each=each,
+    )

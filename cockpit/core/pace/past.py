@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import truediv
+from statistics import median_low
 from typing import Any
 
 from cockpit.base.gate import (
@@ -24,7 +24,7 @@ from cockpit.base.gate import (
     bound,
     plain,
 )
-from cockpit.core.pace.history import FIRST_S, Bucket
+from cockpit.core.pace.history import FIRST_S, SOME, Bucket
 from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.steps import Step
 from cockpit.core.ranks import ranks_text, read_ranks
@@ -226,28 +226,36 @@ def buckets(lines: Sequence[bytes], pace: Pace) -> Iterator[Bucket]:
     columns = _columns(lines)
     if columns is None:  # look at each
         exact = [step for line in lines if (step := _step_of(line)) is not None and step.exact]
-        rows = [(s.step, s.at, s.median, s.least, s.greatest, s.slowest) for s in exact]
-        columns = tuple(zip(*rows, strict=True)) if rows else ((),) * 6
-    steps, ends, middles, leasts, greatests, slowest = columns
+        rows = [(s.step, s.at, s.median, s.least, s.greatest, s.slowest, s.work) for s in exact]
+        columns = tuple(zip(*rows, strict=True)) if rows else ((),) * 7
+    steps, ends, middles, leasts, greatests, slowest, works = columns
     begin = 0
     for place in range(1, len(ends) + 1):
         if place < len(ends) and 0 <= ends[place] - ends[begin] < FIRST_S:
             continue
         part = slice(begin, place)
-        excesses = list(map(truediv, greatests[part], [middle or math.inf for middle in middles[part]]))
+        # Work and whole steps have no common median.
+        work = any(works[part])
+        told = [at for at in range(begin, place) if works[at] == work]
+        excesses = [greatests[at] / (middles[at] or math.inf) for at in told]
         most = max(excesses)
-        rank = pace.steps.place.get(slowest[begin + excesses.index(most)])
+        rank = pace.steps.place.get(slowest[told[excesses.index(most)]])
+        each = -(-len(told) // SOME)
+        some = tuple(middles[at] for at in told[::each])
         yield Bucket(
             ends[begin],
             max(ends[part]),
             place - begin,
             min(steps[part]),
             max(steps[part]),
-            min(leasts[part]),
-            sum(middles[part]) / (place - begin),
-            max(greatests[part]),
+            min(leasts[at] for at in told),
+            median_low(some),
+            max(greatests[at] for at in told),
             0.0 if rank is None else max(0.0, most - 1),
             rank or 0,
+            work,
+            some,
+            each,
         )
         begin = place
 
@@ -282,10 +290,12 @@ def _columns(lines: Sequence[bytes]) -> tuple[Sequence[Any], ...] | None:
         return None
     if max(times[0]) > 1e11 or max(whole[1]) > 1 << 53 or not set(columns[11]) <= {True, False}:
         return None
+    if not set(map(type, columns[10])) <= {bool}:
+        return None
     if not all(columns[11]):
         rows = [row for row in rows if row[11]]
         columns = list(zip(*rows, strict=True)) if rows else [()] * 14
-    return tuple(columns[at] for at in (1, 2, 6, 7, 8, 9))
+    return tuple(columns[at] for at in (1, 2, 6, 7, 8, 9, 10))
 
 
 def _refused(text: str) -> Any:
