@@ -30,7 +30,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.paces import FILE, PaceBook, front_here
+from cockpit.engine.run.paces import FILE, PaceBook, front_here, estimate
 from tests.engine.test_session import ENDED, FAILED, lines
 
 PROGRAM = [
@@ -128,6 +128,17 @@ def test_a_resumed_run_is_where_its_log_says(capsys: pytest.CaptureFixture[str])
         (folder.path / FILE).unlink(missing_ok=True)
         book.close()
         assert front_here(folder, run)["step"] == step
+
+
+@pytest.mark.parametrize(("exact", "step"), [(False, 399), (True, 387)])
+def test_a_log_goes_on_from_where_its_steps_were_kept(
+    capsys: pytest.CaptureFixture[str], exact: bool, step: int
+) -> None:
+    details(capsys, ENDED, b"step 398/900 loss 2.3\nstep 399/900 loss 2.2\n")
+    folder, pace = RunFolder.find("otter"), Pace((0,))
+    pace.recall((0, 387), 1400.0, 0.3, {0: 0.3}, count=1, work=False, exact=exact)
+    estimate(folder, folder.model(), pace)
+    assert (pace.of(0).step, pace.of(0).estimated) == (step, not exact)
 
 
 def test_nodes_stand_as_in_the_hostfile(capsys: pytest.CaptureFixture[str]) -> None:

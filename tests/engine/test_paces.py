@@ -145,6 +145,23 @@ def test_quick_steps_that_a_log_tells_of_fill_their_time_later_too(folder: RunFo
     assert sum(step.count * step.typical_span for step in seen.steps) == pytest.approx(50, abs=3)
 
 
+def test_the_last_steps_that_a_log_tells_are_kept_though_nothing_comes_after_them(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    for step in range(400):
+        # Lines arrive in portions.
+        book.pace.stepped(0, step, START + 3 * (step // 13), exact=False)
+        if step % 40 == 0:
+            book._keep(START + 3 * (step // 13))
+    book.close(over=False)
+    book.close()
+    book.close()
+    found = list(kept(folder))
+    assert found[-1].step == 399
+    assert not found[-1].exact
+    assert sum(step.count for step in found) == pytest.approx(400, abs=13), "of the first no time is known"
+    assert again(folder).front == (399, START + 3 * (399 // 13))
+
+
 def test_a_rank_that_never_finished_a_step_is_missing_in_it_later_too(folder: RunFolder) -> None:
     book = PaceBook(folder, writer=True)
     train(book.pace, range(20))

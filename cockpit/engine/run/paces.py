@@ -124,12 +124,13 @@ def said_here(folder: RunFolder, model: RunModel) -> tuple[int, float] | None:
 
 
 def estimate(folder: RunFolder, model: RunModel, pace: Pace) -> None:
-    """Take in what the ends of logs here tell, of ranks whose steps nothing else tells."""
+    """Take in what the ends of logs here tell, of ranks whose steps nothing else tells.
+
+    What is kept of steps that logs tell may end before the log: the last ones had not been timed yet.
+    """
     with closing(SpooledLogs(folder)) as logs:
         for entry in folder.manifest.nodes:
-            unknown = [
-                rank for rank in entry.ranks if rank in pace.steps.place and pace.of(rank).step is None
-            ]
+            unknown = [rank for rank in entry.ranks if rank in pace.steps.place and not pace.notes(rank)]
             for rank, step, at in last_steps(folder, model, logs, entry, unknown):
                 pace.stepped(rank, step, at, exact=False)
 
@@ -149,6 +150,8 @@ class PaceBook:
         """What is to be written next."""
         self._untimed = 0
         """Steps before the next one of which is known how long it took."""
+        self._tail: Step | None = None
+        """The last of these."""
         self._looked = 0.0
         self.pace = Pace(rank for entry in folder.manifest.nodes for rank in entry.ranks)
         self.pace.dropped = self._dropped
@@ -278,7 +281,7 @@ class PaceBook:
         settled = self._looked - SETTLED_S
         known = [end for end in ends if end is not None]
         finished = min(known) if known and len(known) == len(ends) else settled
-        self._write(float("inf") if over else max(settled, finished))
+        self._write(float("inf") if over else max(settled, finished), over=over)
 
     def after(self, key: Key) -> Iterator[PastStep]:
         """The steps after this one, as far as they are known."""
@@ -289,7 +292,7 @@ class PaceBook:
     def _past(self, step: Step) -> PastStep | None:
         return past(step, self.pace.steps.ranks, lag=self.pace.lag, relative=self.pace.relative)
 
-    def _write(self, until: float) -> None:
+    def _write(self, until: float, *, over: bool = False) -> None:
         if not self._writer:
             return
         for step in self.pace.steps:
@@ -297,6 +300,11 @@ class PaceBook:
                 if step.typical_end > until:
                     break
                 self._take(step)
+        usual = self.pace.usual() if over else None
+        if self._untimed and self._tail is not None and usual is not None:
+            # Nothing comes after it from which its time could be told.
+            many, self._untimed = self._untimed, 0
+            self._take(replace(self._tail, estimate=usual, count=many))
         found, self._pending = self._pending, []
         if not found:
             return
@@ -329,7 +337,7 @@ class PaceBook:
         self._kept = step.key
         found = self._past(step)
         if found is None:
-            self._untimed += step.count
+            self._untimed, self._tail = self._untimed + step.count, step
             return
         # Steps that a log tells of quickly are timed over several.
         found, self._untimed = replace(found, count=found.count + self._untimed), 0
