@@ -332,6 +332,7 @@ def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
         "step_s": pace.span,
         "work_s": pace.work,
         "enqueue_lag_s": pace.lag,
+        "cost_s": None if pace.cost is None else round(pace.cost, 6),
         "work_age_s": None if pace.work_at is None else round(max(0.0, at - pace.work_at), 3),
         "progress": _progress_json(rank, pace, source, at),
     }

@@ -169,7 +169,7 @@ def _worked(pace: Pace, heard: Heard) -> None:
     for one in work(heard.look, steps, stages=stages):
         if one.us is not None:
             pace.lag = pace.lag or one.lag
-            pace.worked(one.rank, one.step, one.us / 1e6)
+            pace.worked(one.rank, one.step, one.us / 1e6, one.cost_us / 1e6)
 
 
 def _progress(own: Pace, pace: Pace | None) -> Progress | None:

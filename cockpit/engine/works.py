@@ -152,7 +152,7 @@ class Works:
                 {one.rank for one in known}
             )
         for one in known:
-            self._pace.worked(one.rank, one.step, (one.us or 0) / 1e6)
+            self._pace.worked(one.rank, one.step, (one.us or 0) / 1e6, one.cost_us / 1e6)
 
     def _steps(self, rank: int, since: float) -> list[Step]:
         """The steps of a rank that were as long as there was nothing between them."""

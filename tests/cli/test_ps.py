@@ -30,7 +30,7 @@ from cockpit.core.run.model import RunModel
 from cockpit.core.text import columns
 from cockpit.engine.logs.spool import Spool
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder
-from cockpit.engine.run.paces import FILE, PaceBook, front_here, estimate
+from cockpit.engine.run.paces import FILE, PaceBook, estimate, front_here
 from tests.engine.test_session import ENDED, FAILED, lines
 
 PROGRAM = [

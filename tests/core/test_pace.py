@@ -82,6 +82,11 @@ def worked(table: list[list[float | None]], stages: dict[int, int] | None = None
     return seen
 
 
+def half_slow(ranks: int, by: float) -> list[list[float | None]]:
+    """The second half of the ranks works longer."""
+    return [[1.0] * (ranks // 2) + [1.0 + by] * (ranks // 2) for _ in range(12)]
+
+
 def slow_in(table: list[list[float | None]], stages: dict[int, int] | None = None) -> list[int]:
     return [slow.rank for slow in worked(table, stages).slow()]
 
@@ -114,16 +119,14 @@ def test_a_step_is_compared_with_itself_and_a_rank_with_its_stage() -> None:
 @pytest.mark.parametrize("by", [0.15, 0.5, 1.0])
 def test_where_half_of_the_ranks_are_slow_they_are_by_what_they_are(ranks: int, by: float) -> None:
     half = ranks // 2
-    one_step: list[float | None] = [*[1.0] * half, *[1.0 + by] * half]
-    half_slow = [one_step] * 12
-    seen = worked(half_slow)
+    seen = worked(half_slow(ranks, by))
     assert {slow.rank: round(slow.excess, 3) for slow in seen.slow()} == dict.fromkeys(range(half, ranks), by)
     last = next(seen.steps.newest())
     assert last.typical_work == 1.0
     stages = {rank: rank % 2 for rank in range(ranks)}
     if ranks > 2:
         # As many of each stage are slow.
-        found = worked(half_slow, stages).slow()
+        found = worked(half_slow(ranks, by), stages).slow()
         assert {slow.rank: round(slow.excess, 3) for slow in found} == dict.fromkeys(range(half, ranks), by)
 
 

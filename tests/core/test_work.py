@@ -223,6 +223,21 @@ def test_objects_that_all_ranks_know_make_stages_no_one_part(dtype: str, apart: 
     assert (found[0] != found[2]) is apart
 
 
+def test_a_rank_costs_the_others_what_they_wait_for_it_alone() -> None:
+    def busy(rank: int, _: int, what: str) -> int:
+        # Rank 2 would be late by more, but others come late too.
+        late = {2: 150_000, 3: 40_000}.get(rank, 0) if what == "data" else 0
+        return {"data": 2000, "forward": 50_000, "backward": 80_000}[what] + late
+
+    told = works(Training(1, 4, busy))
+    for rank in range(4):
+        # A sum over four buckets would say several times as much; in a tensor-parallel pair both are late.
+        costs = {one.cost_us for one in told if one.rank == rank}
+        assert costs == ({0} if rank != 2 else costs)
+        if rank == 2:
+            assert all(cost == pytest.approx(140_000, abs=35_000) for cost in costs)
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))))
 def test_spans(spans: list[tuple[int, int]]) -> None:
     some = [(min(span), max(span)) for span in spans]

@@ -126,6 +126,13 @@ def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(one - first, other - second) for one, other in pairs]
 
 
+def _alone_missing(one: Collective, rank: int) -> Span:
+    """From when on only this rank had not arrived, until it did."""
+    others = max(at for other, at in one.arrivals.items() if other != rank)
+    own = one.arrivals[rank]
+    return (others, own) if own - others > CLOCKS_US else (own, own)
+
+
 class _Rank:
     """The waits of one rank."""
 
@@ -149,6 +156,7 @@ class _Rank:
         # Whoever has not been heard of may be the one that all wait for.
         self._unsure = [one.arrivals[rank] for one in around if not one.complete]
         self._first = steps[0].number if steps else 0
+        self._late = union(_alone_missing(one, rank) for one in around if one.complete)
         self.gaps = self._gaps(stage_of.get(rank, 0))
         self._waits: list[Span] = []
 
@@ -192,7 +200,8 @@ class _Rank:
             return Work(self.rank, step.number, None, self._lag, why)
         begin, end = step.begin_us, step.end_us
         waited = sum(max(0, min(end, until) - max(begin, since)) for since, until in self._waits)
-        return Work(self.rank, step.number, end - begin - waited, self._lag)
+        cost = sum(max(0, min(end, until) - max(begin, since)) for since, until in self._late)
+        return Work(self.rank, step.number, end - begin - waited, self._lag, "", cost)
 
     def _unknown(self, step: Step, piped: bool) -> str:
         if not self._around:

@@ -25,8 +25,8 @@ class Bucket:
     :param until: of the last one's
     :param steps: how many
     :param first, last: their numbers
-    :param least, middle, greatest: seconds of work where that is known of any of them, else of whole steps: of
-        the fastest rank, of the median one in the median step, and of the slowest
+    :param least, middle, greatest: seconds of work where that is known of any, else of whole steps: of the
+        fastest rank, of the median one in the median step, and of the slowest
     :param excess: how much longer than the median rank the slowest one took, in the step where that was most
     :param slowest: the place of that rank
     :param work: whether they are of work

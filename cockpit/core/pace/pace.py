@@ -52,6 +52,7 @@ class RankPace:
     :param lag: seconds by which its CPU enqueued later than that of the median rank of its stage; None: not
         known, or what is known is work
     :param sign: where no step of it is known: its last sign of progress; None: there is none, or steps tell
+    :param cost: seconds of it in which others waited for this rank alone; None: not known
     :param work_at: when the newest step ended of which either is known, unix seconds
     :param work_kept: that is from the run's folder, where ranks that were not slow have the median one's
     """
@@ -65,6 +66,7 @@ class RankPace:
     work: float | None = None
     lag: float | None = None
     sign: Sign | None = None
+    cost: float | None = None
     work_at: float | None = None
     work_kept: bool = False
 
@@ -215,10 +217,13 @@ class Pace:
         known = (back for back in range(1, most) if self.steps.get((key[0], key[1] - back)) is not None)
         return next(known, most)
 
-    def worked(self, rank: int, step: int, seconds: float) -> None:
-        """In this step the rank did not wait for others so long (:mod:`cockpit.core.recorder.work`)."""
+    def worked(self, rank: int, step: int, seconds: float, cost: float | None = None) -> None:
+        """In this step the rank did not wait for others so long (:mod:`cockpit.core.recorder.work`).
+
+        :param cost: seconds for which others waited for it alone; None: not known
+        """
         if rank in self.steps.place and seconds >= 0:
-            self.steps.work(rank, (self._generation, step), seconds)
+            self.steps.work(rank, (self._generation, step), seconds, cost)
             found = self.step(step)
             if found is not None:
                 self._worked_at = max(self._worked_at, found.base)
@@ -251,12 +256,14 @@ class Pace:
         work: bool,
         exact: bool,
         lag: bool = False,
+        cost: tuple[int, float] | None = None,
     ) -> None:
         """Take in a step of the past; of one that is known, only the work, unless that is known too.
 
         :param span: seconds of one step, of the median rank
         :param seconds: how long each rank that finished it took, or, if ``work``, did not wait for others
         :param lag: whether that work is when CPUs enqueued
+        :param cost: the rank that made others wait for it alone, and for how long; None: not known
         """
         there = self.steps.get(key)
         if there is not None and (there.works or not work):
@@ -269,7 +276,8 @@ class Pace:
             if there is None:
                 self.steps.finish(rank, key, at, span if work else took, exact=exact, count=count)
             if work:
-                self.steps.work(rank, key, took)
+                told = cost[1] if cost and cost[0] == rank else 0.0
+                self.steps.work(rank, key, took, told if cost else None)
                 self._worked_at = max(self._worked_at, at)
             known = self._known.get(rank)
             if known is None or not known.supersedes(key, exact):
@@ -436,6 +444,7 @@ class Pace:
             _middle([step.spans[place] for step in lasts] if known.exact else [s.estimate for s in lasts]),
             None if self.lag else _middle([step.works[place] for step in judged]),
             _middle([step.over(place) for step in judged]) if self.lag else None,
+            cost=None if self.lag else _middle([_cost(step, place) for step in judged]),
             work_at=judged[0].typical_end if judged else None,
             work_kept=bool(judged) and self._work_kept,
         )
@@ -544,6 +553,11 @@ class Pace:
 def _otherwise(known: _Known, key: Key) -> bool:
     """Whether a log tells a step that is far from where a rank is that notes its steps itself."""
     return not known.exact and abs(known.key[1] - key[1]) > OFF
+
+
+def _cost(step: Step, place: int) -> float:
+    """How long others waited for a rank alone: who made them wait most is known; NaN: not known."""
+    return step.cost if step.costly == place or math.isnan(step.cost) else 0.0
 
 
 def _middle(values: Sequence[float]) -> float | None:

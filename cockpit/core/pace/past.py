@@ -7,7 +7,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from statistics import median_low
 from typing import Any
@@ -17,6 +17,7 @@ from cockpit.base.gate import (
     Flag,
     ListOf,
     Malformed,
+    Maybe,
     Number,
     RowOf,
     Text,
@@ -38,6 +39,9 @@ MISSING = 4096
 
 KEPT_FROM = 0.15
 """The excess from which it is kept."""
+
+_COST = 2
+"""Fields at the end of a line that it lacks where they are not known."""
 
 _SECONDS = Number(0, 1e9)
 
@@ -68,6 +72,8 @@ class PastStep:
     :param exact: ranks noted the times themselves
     :param lag: the work is how long CPUs took to enqueue: no GPU is slow because of it
     :param relative: steps are counted from the start of the program
+    :param cost: seconds for which the others waited for one rank alone; None: not known
+    :param costly: which one that is
     """
 
     restarts: int = bound(Whole(0, 1 << 30))
@@ -85,11 +91,16 @@ class PastStep:
     lag: bool = bound(Flag())
     relative: bool = bound(Flag())
     apart: tuple[Apart, ...] = bound(ListOf(RowOf(Apart), APART))
+    cost: float | None = bound(Maybe(_SECONDS), None)
+    costly: int = bound(RANK, 0)
 
     def line(self) -> bytes:
         """The line of the file, a list of the fields in their order."""
-        values = list(plain(self).values())
-        values[-1] = [[one.rank, round(one.excess, 3)] for one in self.apart]
+        told = plain(self)
+        told["apart"] = [[one.rank, round(one.excess, 3)] for one in self.apart]
+        values = list(told.values())
+        if self.cost is None:
+            del values[-_COST:]
         return json.dumps(values, separators=(",", ":")).encode() + b"\n"
 
 
@@ -126,6 +137,8 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: boo
         lag and step.by_work,
         relative,
         apart,
+        None if lag or math.isnan(step.cost) else round(step.cost, 6),
+        ranks[step.costly],
     )
 
 
@@ -138,6 +151,8 @@ def past_of(line: bytes) -> PastStep:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise Malformed("not JSON") from None
+    if isinstance(value, list) and len(value) == len(fields(PastStep)) - _COST:
+        value += [None, 0]
     found: PastStep = RowOf(PastStep).read(value)
     return found
 
@@ -158,6 +173,7 @@ def recall(pace: Pace, found: PastStep) -> None:
         work=found.work,
         exact=found.exact,
         lag=found.lag,
+        cost=None if found.cost is None else (found.costly, found.cost),
     )
     pace.relative = pace.relative or found.relative
 

@@ -49,6 +49,9 @@ class Step:
     :param ends: when each rank finished it, seconds after ``base``
     :param spans: seconds that it took each rank
     :param works: seconds of it that each rank did not wait for others; empty: not known of anyone
+    :param cost: seconds for which others waited for one rank alone, that which made them wait longest; NaN:
+        not known
+    :param costly: the place of that rank
     :param estimate: seconds that it took, by when lines of logs arrived: good enough to draw, not to compare
     :param count: of how many steps it is the last: logs may tell of every tenth only
     :param stages: of a pipeline, that of each rank; empty: there is one only
@@ -60,6 +63,8 @@ class Step:
     ends: array[float]
     spans: array[float]
     works: array[float] = field(default_factory=lambda: array("f"))
+    cost: float = _NAN
+    costly: int = 0
     estimate: float = _NAN
     count: int = 1
     stages: Sequence[int] = ()
@@ -269,14 +274,20 @@ class Steps:
         step.touched(worked=False)
         self._look_back(step, span or 0.0)
 
-    def work(self, rank: int, key: Key, seconds: float) -> None:
-        """A rank worked so long in a step that it finished; steps that nobody finished are ignored."""
+    def work(self, rank: int, key: Key, seconds: float, cost: float | None = None) -> None:
+        """A rank worked so long in a step that it finished; steps that nobody finished are ignored.
+
+        :param cost: seconds for which others waited for it alone; None: not known
+        """
         step = self._steps.get(key)
         if step is None:
             return
         if not step.works:
             step.works = self._unknown()
-        step.works[self.place[rank]] = seconds
+        place = self.place[rank]
+        step.works[place] = seconds
+        if cost is not None and (place == step.costly or not step.cost >= cost):
+            step.cost, step.costly = cost, place
         step.touched(ended=False)
         self._look_back(step, 0.0)
 

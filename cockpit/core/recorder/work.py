@@ -54,6 +54,7 @@ class Work(NamedTuple):
     :param us: its work; None: that is not known, :attr:`why` says why
     :param lag: whether arrivals are moments at which a CPU enqueued something for a GPU: a GPU that is slow
         is not late there, so this is how far the CPU lags, and no GPU may be called slow from it
+    :param cost_us: how long it was the only one that had not arrived where others had: what it cost them
     """
 
     rank: int
@@ -61,6 +62,7 @@ class Work(NamedTuple):
     us: int | None
     lag: bool = False
     why: str = ""
+    cost_us: int = 0
 
 
 def work(
@@ -157,13 +159,15 @@ the last one arrived in what it may wait for, and the key of its place and its s
 class _Rank:
     """What one rank entered."""
 
-    __slots__ = ("entered", "gaps", "lag", "partners", "rank", "steps", "unsure")
+    __slots__ = ("entered", "gaps", "lag", "late", "partners", "rank", "steps", "unsure")
 
     def __init__(self, rank: int, steps: Sequence[Step]) -> None:
         self.rank = rank
         self.steps = steps
         self.entered: list[_Entered] = []
         self.gaps: list[_Gap] = []
+        self.late: list[Span] = []
+        """From the arrival of the last one but it to its own."""
         self.unsure: list[int] = []
         """When it entered what not all are known to have entered: one of those may be whom all wait for."""
         self.partners = 0
@@ -171,7 +175,7 @@ class _Rank:
 
     def works(self, look: Look, sweep: _Sweep, *, piped: bool) -> Iterator[Work]:
         """Its work in each of its steps."""
-        waited = Cursor(sweep.waits(self))
+        waited, late = Cursor(sweep.waits(self)), Cursor(union(self.late))
         from_us, silent = look.complete_from(self.partners), self.partners & ~look.heard
         for step in self.steps:
             why = self._unknown(step, from_us, silent, piped)
@@ -179,7 +183,8 @@ class _Rank:
                 yield Work(self.rank, step.number, None, self.lag, why)
                 continue
             own = step.end_us - step.begin_us - waited.within(step.begin_us, step.end_us)
-            yield Work(self.rank, step.number, own, self.lag)
+            cost = late.within(step.begin_us, step.end_us)
+            yield Work(self.rank, step.number, own, self.lag, "", cost)
 
     def _unknown(self, step: Step, from_us: int, silent: int, piped: bool) -> str:
         if not self.entered:
@@ -207,6 +212,8 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
             lagging.update(one.arrivals)
         calls, complete = one.calls, one.complete
         released = max(one.arrivals.values()) if complete else 0
+        if complete:
+            _blame(one.arrivals, released, ranks)
         op = shapes = what = ""
         for rank, at in one.arrivals.items():
             each = ranks.get(rank)
@@ -224,6 +231,18 @@ def _enter(collectives: Iterable[Collective], ranks: Mapping[int, _Rank]) -> Non
             ranks[rank].partners |= members
     for rank in lagging & ranks.keys():
         ranks[rank].lag = True
+
+
+def _blame(arrivals: Mapping[int, int], released: int, ranks: Mapping[int, _Rank]) -> None:
+    """Hand the last one to arrive how long only it was missing."""
+    second, last = 0, -1
+    for rank, at in arrivals.items():
+        if at == released and last < 0:
+            last = rank
+        elif at > second:
+            second = at
+    if released - second > CLOCKS_US and len(arrivals) > 1 and last in ranks:
+        ranks[last].late.append((second, released))
 
 
 class _Sweep:

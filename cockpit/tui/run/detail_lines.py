@@ -266,6 +266,8 @@ def _pace(sight: About, rank: Rank, slow: Slow | None, late: Slow | None, paper:
         more = f"+{100 * apart.excess:.0f} % over the median rank since step {first:,}"
     if slow is not None:
         yield from paper.row("slow", more, "pace-slow")
+        if pace.cost:
+            yield from paper.row("costs", f"{seconds(pace.cost)} a step, in which others wait for it alone")
     if pace.lag is not None:
         yield from paper.row("enqueue lag", f"+{seconds(max(0.0, pace.lag))} after the median rank")
     if late is not None:
