@@ -84,7 +84,8 @@ def worked(table: list[list[float | None]], stages: dict[int, int] | None = None
 
 def half_slow(ranks: int, by: float) -> list[list[float | None]]:
     """The second half of the ranks works longer."""
-    return [[1.0] * (ranks // 2) + [1.0 + by] * (ranks // 2) for _ in range(12)]
+    step: list[float | None] = [*[1.0] * (ranks // 2), *[1.0 + by] * (ranks // 2)]
+    return [step] * 12
 
 
 def slow_in(table: list[list[float | None]], stages: dict[int, int] | None = None) -> list[int]:

@@ -14,6 +14,7 @@ from cockpit.base.events import (
     ClockMeasured,
     NodeSample,
     Progress,
+    RankSample,
     RankStarted,
     RankSteps,
     Sample,
@@ -87,6 +88,23 @@ def test_whoever_has_asked_the_nodes_first_learns_of_work_too(folder: RunFolder,
     assert not seen.pace.of(0).work_kept
 
 
+def test_what_a_rank_cost_the_others_is_kept(folder: RunFolder) -> None:
+    book = PaceBook(folder, writer=True)
+    train(book.pace, range(30))
+    assert book.pace.of(3).cost is None
+    for step in range(10, 30):
+        for rank in range(4):
+            book.pace.worked(rank, step, 1.8 if rank == 3 else 1.0, 0.8 if rank == 3 else 0.01 * rank)
+    book.close()
+    for seen in (book.pace, again(folder)):
+        assert [seen.of(rank).cost for rank in range(4)] == [0.0, 0.0, 0.0, 0.8]
+        early = seen.step(5)
+        assert early is not None
+        assert math.isnan(early.cost)
+    book.pace.lag = True
+    assert book.pace.of(3).cost is None
+
+
 def told(folder: RunFolder, fact: Any, node: str = "a") -> PaceBook:
     book, model = PaceBook(folder, writer=True), RunModel()
     model.apply(planned(folder.manifest))
@@ -114,10 +132,28 @@ def test_most_ranks_say_what_steps_are_counted_from(folder: RunFolder) -> None:
         (3, "deepspeed", False),
         (1, "optimizer", True),
     ):
-        book._stepped(rank, Progress(source, 9, 0.5, 2.0), 0.0)
+        book._stepped(rank, Progress(source, 9, 0.5, 2.0), 0.0, START)
         assert book.pace.relative == relative
     book.close()
     assert again(folder).relative
+
+
+@pytest.mark.parametrize("set_s", [0.0, -3600.0, 86400.0])
+def test_a_clock_that_is_set_makes_no_step_old(folder: RunFolder, set_s: float) -> None:
+    book, model = PaceBook(folder, writer=True), RunModel()
+    model.apply(planned(folder.manifest))
+    model.apply(Event(0.0, "a", ClockMeasured(5.0, 0.1)))
+    for second in range(40):
+        now = START + second
+        clock = now + 5.0 + (set_s if second >= 20 else 0.0)
+        steps = (StepSample(2 * second, clock - 0.7, 0.5), StepSample(2 * second + 1, clock - 0.2, 0.5))
+        sample = RankSample(progress=Progress("deepspeed", 2 * second + 1, 0.2, 0.5, steps))
+        book.event(model, Event(now, "a", Sample(NodeSample(), {0: sample})))
+        assert book.pace.of(0).step == 2 * second + 1
+        assert book.pace.of(0).at == pytest.approx(now - 0.2, abs=1e-3)
+    assert book.pace.usual() == pytest.approx(0.5)
+    ends = [step.typical_end for step in book.pace.steps]
+    assert ends == pytest.approx([START - 0.7 + n / 2 for n in range(80)], abs=1e-3)
 
 
 @pytest.mark.parametrize("rank", [2, 77])

@@ -64,6 +64,9 @@ AWAITED_S = 60.0
 _AT_ONCE = 256
 """Steps that are taken in at once: others have their turn in between."""
 
+CLOCK_SET_S = 60.0
+"""So far a step's end by its node's clock may be from what its age says; more, and the clock has been set."""
+
 _STARTS = 64
 """Of each rank that are remembered."""
 
@@ -244,16 +247,24 @@ class PaceBook:
             at = our_time(model, event)
             for rank, sample in fact.ranks.items():
                 if sample.progress is not None and rank in node.ranks:
-                    self._stepped(rank, sample.progress, node.offset_s)
-                    self.pace.heard(rank, at)
+                    self._stepped(rank, sample.progress, node.offset_s, at)
                 elif rank in node.ranks:
                     self.pace.signs.ran(rank, sample.main_cpu_s, sample.main_switches, at)
             self._keep(at)
 
-    def _stepped(self, rank: int, progress: Progress, offset_s: float) -> None:
+    def _stepped(self, rank: int, progress: Progress, offset_s: float, at: float) -> None:
+        """A rank was measured.
+
+        :param at: when that came here, unix seconds
+        """
         self._counts(rank, progress.source)
-        for step in progress.steps:
-            self.pace.stepped(rank, step.step, step.t - offset_s, span=step.seconds)
+        ends = [step.t - offset_s for step in progress.steps]
+        last = at - progress.age_s
+        if ends and abs(ends[-1] - last) > CLOCK_SET_S:
+            ends = _ends(progress, last)
+        for step, end in zip(progress.steps, ends, strict=True):
+            self.pace.stepped(rank, step.step, end, span=step.seconds)
+        self.pace.heard(rank, ends[-1] + progress.age_s if ends else at)
 
     def _counts(self, rank: int, source: str) -> None:
         """Who counts a rank's steps: an optimizer's hook does so from the start of the program."""
@@ -345,6 +356,15 @@ class PaceBook:
             self._pending[-1] = _worse(self._pending[-1], found)
         else:
             self._pending.append(found)
+
+
+def _ends(progress: Progress, last: float) -> list[float]:
+    """When steps ended, by how long ago and how long they took, which no clock that is set changes."""
+    ends = []
+    for step in reversed(progress.steps):
+        ends.append(last)
+        last -= step.seconds or 0.0
+    return ends[::-1]
 
 
 def _worse(one: PastStep, other: PastStep) -> PastStep:
