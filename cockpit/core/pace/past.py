@@ -7,7 +7,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import median_low
 from typing import Any
@@ -142,6 +142,12 @@ def past(step: Step, ranks: tuple[int, ...], *, lag: bool = False, relative: boo
     )
 
 
+def worse(one: PastStep, other: PastStep) -> PastStep:
+    """The one in which the ranks differed more, in the place of both."""
+    most = max(one, other, key=lambda step: step.greatest * (1 + len(step.missing)) / (step.median or 1.0))
+    return replace(most, at=one.at, step=other.step, restarts=other.restarts, count=one.count + other.count)
+
+
 def past_of(line: bytes) -> PastStep:
     """The step of a line.
 
@@ -224,6 +230,8 @@ def _whole(past: PastStep, pace: Pace, missing: frozenset[int]) -> Step:
     step = Step((past.restarts, past.step), past.at, ends, unknown, count=past.count)
     if past.work:
         step.works = took
+    if past.work and past.cost is not None and past.costly in places:
+        step.cost, step.costly = past.cost, places[past.costly]
     if past.exact:
         step.spans = spans
     else:

@@ -296,6 +296,7 @@ class Steps:
         if step.key in self._steps or step.key <= self._dropped:
             return
         step.stages = self._stages
+        step.cool()
         self._steps[step.key] = step
         insort(self._order, step, key=attrgetter("key"))
         while len(self._order) > self.limit:

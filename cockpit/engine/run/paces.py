@@ -28,7 +28,7 @@ from cockpit.base.gate import Malformed
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
 from cockpit.core.pace.pace import OFF, Pace
-from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all
+from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all, worse
 from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
@@ -38,8 +38,9 @@ from cockpit.engine.logs.said import last_steps
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import NodeEntry, RunFolder
 from cockpit.engine.run.past_file import PastFile
+from cockpit.engine.run.thinning import Thinning
 from cockpit.engine.turns import by_turns
-from cockpit.errors import os_error
+from cockpit.errors import CockpitError, os_error
 
 FILE = "pace.jsonl"
 
@@ -74,7 +75,7 @@ _HAPPENINGS = (RankExited, RankLost, EvidenceKept, StopAsked, Notice, Watched)
 """Events around which steps are kept longer."""
 
 LIMIT = 64 << 20
-"""Bytes of the file, about a week of steps; further steps are not kept."""
+"""Bytes of the file, about a week of steps; for further ones, two steps become one in its older half."""
 
 
 def kept(folder: RunFolder) -> Iterator[PastStep]:
@@ -148,6 +149,7 @@ class PaceBook:
         self._folder = folder
         self._writer = writer
         self._path = folder.path / FILE
+        self._thinning = Thinning(self._path)
         self._kept: Key = (-1, -1)
         self._pending: list[PastStep] = []
         """What is to be written next."""
@@ -292,7 +294,7 @@ class PaceBook:
         settled = self._looked - SETTLED_S
         known = [end for end in ends if end is not None]
         finished = min(known) if known and len(known) == len(ends) else settled
-        self._write(float("inf") if over else max(settled, finished), over=over)
+        self._write(float("inf") if over else max(settled, finished), over=over, last=True)
 
     def after(self, key: Key) -> Iterator[PastStep]:
         """The steps after this one, as far as they are known."""
@@ -303,7 +305,14 @@ class PaceBook:
     def _past(self, step: Step) -> PastStep | None:
         return past(step, self.pace.steps.ranks, lag=self.pace.lag, relative=self.pace.relative)
 
-    def _write(self, until: float, *, over: bool = False) -> None:
+    def _write(self, until: float, *, over: bool = False, last: bool = False) -> None:
+        """Write what is settled.
+
+        :param until: steps that ended by then are, unix seconds
+        :param over: no rank makes a step any more
+        :param last: this is not called again
+        :raises CockpitError: the file cannot be written; or has lost detail, which is to be said
+        """
         if not self._writer:
             return
         for step in self.pace.steps:
@@ -316,21 +325,45 @@ class PaceBook:
             # Nothing comes after it from which its time could be told.
             many, self._untimed = self._untimed, 0
             self._take(replace(self._tail, estimate=usual, count=many))
-        found, self._pending = self._pending, []
-        if not found:
+        if self._thinning.goes_on(wait=last):
             return
+        try:
+            fewer = self._thinning.take()
+        except CockpitError:
+            self._writer = False
+            raise
+        found, self._pending = self._pending, []
+        if found and not self._append(found):
+            self._pending = found
+            self._thinning.begin()
+            if last and not self._thinning.goes_on(wait=True):
+                self._thinning.take()
+                self._append(found)
+                self._pending = []
+        if fewer is not None:
+            when = time.strftime("%H:%M:%S on %d %b", time.localtime(fewer))
+            what = f"{FILE} has {LIMIT >> 20} MiB: of steps before {when} every second one is kept"
+            raise CockpitError(what, where=self._folder.name)
+
+    def _append(self, found: Iterable[PastStep]) -> bool:
+        """Write steps; whether there is room for them.
+
+        :raises CockpitError: that cannot be done, and will not be tried again
+        """
         data = b"".join(step.line() for step in found)
         try:
             number = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
                 size = os.fstat(number).st_size
-                if size + len(data) <= LIMIT:
-                    append(number, data, size)
+                if size + len(data) > LIMIT:
+                    return False
+                append(number, data, size)
             finally:
                 os.close(number)
         except OSError as error:
             self._writer = False
             raise os_error("the pace of the run is not kept", self._path, error) from None
+        return True
 
     def _dropped(self, step: Step) -> None:
         """A step is no longer known: of quick ones, or of many ranks, that may be before it is settled."""
@@ -353,7 +386,7 @@ class PaceBook:
         # Steps that a log tells of quickly are timed over several.
         found, self._untimed = replace(found, count=found.count + self._untimed), 0
         if self._pending and 0 <= found.at - self._pending[-1].at < APART_S:
-            self._pending[-1] = _worse(self._pending[-1], found)
+            self._pending[-1] = worse(self._pending[-1], found)
         else:
             self._pending.append(found)
 
@@ -365,9 +398,3 @@ def _ends(progress: Progress, last: float) -> list[float]:
         ends.append(last)
         last -= step.seconds or 0.0
     return ends[::-1]
-
-
-def _worse(one: PastStep, other: PastStep) -> PastStep:
-    """The one in which the ranks differed more, in the place of both."""
-    worse = max(one, other, key=lambda step: step.greatest * (1 + len(step.missing)) / (step.median or 1.0))
-    return replace(worse, at=one.at, step=other.step, restarts=other.restarts, count=one.count + other.count)
