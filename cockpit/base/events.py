@@ -7,7 +7,7 @@ cockpit's.
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from cockpit.base.gate import (
     COUNT,
@@ -302,6 +302,14 @@ class Progress:
     age_s: float = bound(SECONDS)
     step_s: Optional[float] = maybe(SECONDS)
     steps: Tuple[StepSample, ...] = bound(ListOf(RowOf(StepSample), STEPS_A_SAMPLE), ())
+
+    def ends(self, last: float) -> List[float]:
+        """When they ended, by when the last one did and how long each took: no clock that is set changes that."""
+        found = []
+        for step in reversed(self.steps):
+            found.append(last)
+            last -= step.seconds or 0.0
+        return found[::-1]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cockpit.core.logs.metrics import Metrics
-from cockpit.core.pace.pace import OFF, Pace
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.reached import OFF
 
 
 def resumed(pace: Pace, said: float | None) -> bool:

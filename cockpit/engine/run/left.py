@@ -8,7 +8,8 @@ from cockpit.base.record import LAUNCHER_LOG, rank_log
 from cockpit.core.logs.folding import Source
 from cockpit.core.logs.metrics import Metrics, hinted
 from cockpit.core.logs.progress.rank import SILENT, STALE
-from cockpit.core.pace.pace import OFF, Pace
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.reached import OFF
 from cockpit.core.run.failure import TAIL
 from cockpit.core.run.model import RunModel
 from cockpit.engine.logs.said import LATEST, speaker, steps_back, written

@@ -27,8 +27,9 @@ from cockpit.base.events import (
 from cockpit.base.gate import Malformed
 from cockpit.base.progress.past import Stretch, pieces
 from cockpit.base.progress.ring import SOURCES
-from cockpit.core.pace.pace import OFF, Pace
+from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.past import PastStep, buckets, past, past_of, recall_all, worse
+from cockpit.core.pace.reached import OFF
 from cockpit.core.pace.steps import Key, Step
 from cockpit.core.run.event_table import our_time
 from cockpit.core.run.events import Event
@@ -263,7 +264,7 @@ class PaceBook:
         ends = [step.t - offset_s for step in progress.steps]
         last = at - progress.age_s
         if ends and abs(ends[-1] - last) > CLOCK_SET_S:
-            ends = _ends(progress, last)
+            ends = progress.ends(last)
         for step, end in zip(progress.steps, ends, strict=True):
             self.pace.stepped(rank, step.step, end, span=step.seconds)
         self.pace.heard(rank, ends[-1] + progress.age_s if ends else at)
@@ -389,12 +390,3 @@ class PaceBook:
             self._pending[-1] = worse(self._pending[-1], found)
         else:
             self._pending.append(found)
-
-
-def _ends(progress: Progress, last: float) -> list[float]:
-    """When steps ended, by how long ago and how long they took, which no clock that is set changes."""
-    ends = []
-    for step in reversed(progress.steps):
-        ends.append(last)
-        last -= step.seconds or 0.0
-    return ends[::-1]
