@@ -304,7 +304,7 @@ class Progress:
     steps: Tuple[StepSample, ...] = bound(ListOf(RowOf(StepSample), STEPS_A_SAMPLE), ())
 
     def ends(self, last: float) -> List[float]:
-        """When they ended, by when the last one did and how long each took: no clock that is set changes that."""
+        """When they ended, by when the last one did and how long each took: no clock that is set matters."""
         found = []
         for step in reversed(self.steps):
             found.append(last)
