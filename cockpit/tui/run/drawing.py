@@ -12,8 +12,8 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import STRETCHES, Sight
 from cockpit.tui.pace.pane import PacePane
+from cockpit.tui.pace.sight import STRETCHES, Sight
 from cockpit.tui.run import notices
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.deeds import Deeds
@@ -155,6 +155,7 @@ class Drawing:
             stalled=not self.recorded and stands_still(board.model),
             saves=self.session.saves,
             left=board.metrics.time_left(now) if ended is None else None,
+            ended=ended is not None,
         )
 
     def _of_interest(self) -> Mark | None:

@@ -30,7 +30,7 @@ from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, e
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import STRETCHES
+from cockpit.tui.pace.sight import STRETCHES
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
