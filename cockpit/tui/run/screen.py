@@ -231,7 +231,7 @@ class RunScreen(CommandScreen):
             ),
             "shorter": Handler(
                 lambda: self._stretch_by(-1),
-                needs(lambda: self._drawing.stretch, "a column is a step already"),
+                needs(lambda: self._drawing.stretch, "already the shortest span"),
             ),
             "mark": Handler(self._grid.toggle_mark),
             "filter": Handler(self._do_filter),
@@ -353,6 +353,8 @@ class RunScreen(CommandScreen):
         """What leaving and opening are called here."""
         leaving = "close" if self.board.model.over else "end it" if self._flight.leaving else "leave"
         here: dict[Id, str] = {"leave": leaving}
+        if pane.id == "pace":
+            here["zoom"] = "all panes" if self.zoomed else f"all {len(self.board.model.ranks):,} ranks"
         return here | {"open": "copy"} if isinstance(pane, CommandList) else here
 
     def activity(self) -> Activity | None:
@@ -463,7 +465,8 @@ class RunScreen(CommandScreen):
         self._draw_panes(time.time())
 
     def _step_rank(self, step: int) -> None:
-        self._select(*stepped(self._view.chosen, step, self._ranks_of))
+        odd = self._drawing.odd if self._view.chosen is None else None
+        self._select(*(odd or stepped(self._view.chosen, step, self._ranks_of)))
 
     def _do_open(self) -> None:
         pane = self.pane
