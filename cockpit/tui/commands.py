@@ -341,7 +341,7 @@ EVERY: tuple[Command, ...] = (
         "z",
         "the pane alone on the screen, or all panes",
         "zoom",
-        "Alone, nodes have a line for each rank with its step, age, lag and work; so has pace, if there is room.",
+        "Alone, nodes have a line for each rank with step, age, lag and work; so has pace, if there is room.",
         33,
         panes=("pace",),
         scope=EVERYWHERE,

@@ -97,7 +97,7 @@ def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = 
     texts = {
         "step": (step and about + step, "label"),
         "age": (
-            "" if row.age is None else about + _aged(max(0.0, row.age)),
+            "" if row.age is None else about + aged(max(0.0, row.age)),
             "warning" if stalled else "label",
         ),
         "behind": (behind, "pace-slow" if slow or row.steps_behind else "label"),
@@ -130,10 +130,11 @@ def _brief(value: float) -> str:
     for most, digits in ((9.995, 2), (99.95, 1), (999.5, 0)):
         if value < most:
             return f"{value:.{digits}f} s"
-    return _aged(value)
+    return aged(value)
 
 
-def _aged(age: float) -> str:
+def aged(age: float) -> str:
+    """A time in at most six signs: ``0.9 s``, ``48 s``, ``12 min``."""
     if age < 9.95:
         return f"{age:.1f} s"
     for size, unit in ((1, "s"), (60, "min"), (3600, "h")):

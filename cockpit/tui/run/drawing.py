@@ -93,6 +93,7 @@ class Drawing:
             (frozenset(), frozenset()) if self.recorded else standing(board.model)
         )
         ended = self.recorded or board.model.over
+        self._grid.pace, self._grid.ended = board.pace, ended
         self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
         self._grid.update_model(board.model, None, now)
 

@@ -55,6 +55,9 @@ SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
 LAST = len(STRETCHES) - 1
+
+TWINS = {"glance": "detail", "recent": "events"}
+"""Small panes on the left, and the tabs that show the same."""
 NARROW, LOW, FLAT = 100, 30, 20
 """Columns below which panes are stacked; rows below which the left has only the grid, and below which no log
 is beneath the map."""
@@ -90,7 +93,8 @@ class RunScreen(CommandScreen):
     RunScreen.-narrow.-paced.-zoom-right #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced.-flat #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced #left { display: none; }
-    RunScreen.-narrow #grid { max-height: 100%; }
+    RunScreen.-narrow #grid, RunScreen.-zoom-left #grid { max-height: 100%; }
+    RunScreen.-zoom-left #glance, RunScreen.-zoom-left #recent { display: none; }
     RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
     RunScreen.-low #glance, RunScreen.-low #recent { display: none; }
     RunScreen.-low #grid { max-height: 100%; }
@@ -458,6 +462,14 @@ class RunScreen(CommandScreen):
         self._make_room(tab == "pace")
         self._show_view(replace(self._view, tab=tab))
         self.query_one(f"#{tab}").focus()
+
+    def zoom(self) -> None:
+        """The pane alone; of a small one on the left the large one of the same."""
+        twin = TWINS.get(str(self.pane.id))
+        if twin is not None and not self.zoomed:
+            self._go(twin)
+        super().zoom()
+        self._drawing.draw_grid(time.time())
 
     def _stretch_by(self, step: int) -> None:
         self._drawing.stretch += step
