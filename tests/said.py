@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 
 def messages(stderr: str) -> list[str]:
     """The lines on stderr, without the progress that is printed when a second has passed."""
-    return [line for line in stderr.splitlines() if " nodes answered; no answer yet: " not in line]
+    progress = re.compile(r" nodes? answered; (no answer yet: |waiting \d+ s for the agents? of )")
+    return [line for line in stderr.splitlines() if not progress.search(line)]

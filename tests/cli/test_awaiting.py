@@ -67,6 +67,16 @@ def test_errors_as_they_come_and_who_is_awaited(
     assert said.count("gpu08: connection refused") == 1
 
 
+@pytest.mark.parametrize(("nodes", "whose"), [(1, "agent of node1"), (2, "agents of node[1-2]")])
+def test_that_all_wait_for_agents_is_one_short_sentence(nodes: int, whose: str) -> None:
+    roll = Roll(f"node{number}" for number in range(1, nodes + 1))
+    for node in list(roll.awaited):
+        stays(roll, node, ConnectStage.ANSWER, 1)
+    assert re.fullmatch(
+        rf"0 of {nodes} nodes? answered; waiting \d s for the {re.escape(whose)}", roll.line()
+    )
+
+
 def made(run: str, nodes: list[str], config: Path | None = None, hosts: str = "") -> RunFolder:
     """A run that was launched on some nodes, as far as is known here; without ``config``: on this machine."""
     entries = [NodeEntry(node, f"/none/{run}/{node}", [i], host=hosts) for i, node in enumerate(nodes)]

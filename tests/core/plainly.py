@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from statistics import median
 
 from cockpit.core.pace.heat import ALIKE, LEVELS, NO_STEP, STALL, USUAL, Window
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.rows import Pair, Row, _agree, _closed, _folded, _opened, rows
+from cockpit.core.pace.rows import (
+    Kind,
+    Pair,
+    Row,
+    _agree,
+    _any_kind,
+    _blocks,
+    _opened,
+    _own,
+    _same,
+    _sorted,
+    rows,
+)
 from cockpit.core.pace.slow import EXCESS, LOOKED_AT, NEEDED, Slow
 from cockpit.core.pace.steps import Step
 
@@ -60,19 +73,23 @@ def _middle(values: Iterable[float]) -> float | None:
 # Rows
 
 
-def folded(nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: int) -> list[Row]:
+Apart = Mapping[int, int]
+
+
+def folded(nodes: Mapping[str, Sequence[int]], apart: Apart, height: int) -> list[Row]:
     """Rows of nodes: as few nodes share one as there is room for."""
     opened = [row for node, ranks in nodes.items() for row in _opened(node, ranks, apart, every=False)]
-    if len(opened) <= height:
-        return opened
-    closed = {node: _closed(node, ranks, apart) for node, ranks in nodes.items()}
-    most = 1
-    while len(found := _folded(closed, most)) > height and most < len(nodes):
-        most += 1
+    closed = [row for node, ranks in nodes.items() for row in _sorted(node, ranks, apart, _own)]
+    found = next((some for some in (opened, closed) if len(some) <= height), closed)
+    if len(found) <= height:
+        return found
+    for found in _foldings(nodes, apart):
+        if len(found) <= height:
+            break
     return found
 
 
-def pairs(nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: int) -> list[Pair]:
+def pairs(nodes: Mapping[str, Sequence[int]], apart: Apart, height: int) -> list[Pair]:
     """Rows, two a line where there is no room for each."""
     single = rows(nodes, apart, height, every=True)
     if len(single) <= height:
@@ -83,11 +100,27 @@ def pairs(nodes: Mapping[str, Sequence[int]], apart: Collection[int], height: in
     single = rows(nodes, apart, height, every=False)
     if all(len(row.nodes) <= 1 for row in single) and len(single) <= height:
         return [(row,) for row in single]
-    closed = {node: _closed(node, ranks, apart) for node, ranks in nodes.items() if ranks}
-    most = 1
-    while len(found := _paired(_folded(closed, most), apart)) > height and most < len(closed):
-        most += 1
+    for some in _foldings(nodes, apart):
+        found = _paired(some, apart)
+        if len(found) <= height:
+            break
     return found
+
+
+def _foldings(nodes: Mapping[str, Sequence[int]], apart: Apart) -> Iterator[list[Row]]:
+    """Every number of nodes that may share a row, those that are alike first."""
+    for kind, mixed in ((_same, False), (_any_kind, False), (_any_kind, True)):
+
+        def pattern(node: str, kind: Kind = kind, mixed: bool = mixed) -> object:
+            return mixed or {kind(rank, apart) for rank in nodes[node]}
+
+        runs = [list(run) for _, run in groupby(nodes, pattern)]
+        longest = max(map(len, runs), default=0)
+        for most in range(1, longest + 1):
+            # Of nodes of any pattern so many that all blocks but the last are as long.
+            if mixed and most not in {-(-longest // parts) for parts in range(1, longest + 1)}:
+                continue
+            yield [row for run in runs for row in _blocks(run, most, nodes, apart, kind)]
 
 
 def _paired(some: Sequence[Row], alone: Collection[int]) -> list[Pair]:

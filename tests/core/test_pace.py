@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cockpit.core.pace.heat import LEVELS, NO_STEP, USUAL, Heat, Window
 from cockpit.core.pace.history import BUCKETS, History
 from cockpit.core.pace.pace import Pace
-from cockpit.core.pace.rows import rows
+from cockpit.core.pace.rows import Row, alike, pairs, rows
 from cockpit.core.pace.said import SaidSteps
 from cockpit.core.pace.steps import FEWEST, Steps
 
@@ -595,19 +595,48 @@ NODES = {f"gpu{number:02d}": range(8 * number, 8 * number + 8) for number in ran
 
 
 def test_nodes_whose_ranks_agree_are_one_row_each_and_what_differs_opens_its_node() -> None:
-    found = rows(NODES, {13}, 30, every=False)
+    found = rows(NODES, {13: 0}, 30, every=False)
     assert [row.name for row in found[:3]] == ["gpu00", "gpu01", ""]
     assert [row.ranks_text for row in found[:3]] == ["0-7", "8", "9"]
     assert len(found) == 7 + 8
 
 
 def test_on_a_low_screen_calm_nodes_share_rows_and_what_differs_keeps_its_own() -> None:
-    found = rows(NODES, {13, 40}, 7, every=False)
+    found = rows(NODES, {13: 0, 40: 0}, 7, every=False)
     shown = [(row.name, row.ranks_text) for row in found]
     assert ("", "13") in shown
-    assert ("", "40") in shown
+    assert ("gpu05", "40") in shown, "it is the first of its node"
     assert ("gpu[02-04]", "16-39") in shown
     assert sorted(rank for row in found for rank in row.ranks) == list(range(64))
+
+
+MANY = {f"gpu{number:03d}": range(8 * number, 8 * number + 8) for number in range(128)}
+
+
+def test_rows_of_a_node_are_in_the_order_of_their_first_ranks_and_the_first_has_its_name() -> None:
+    found = rows(NODES, dict.fromkeys(range(0, 64, 2), 0), 20, every=False)
+    assert [(row.name, row.ranks_text) for row in found[:2]] == [("gpu00", "0,2,4,6"), ("", "1,3,5,7")]
+
+
+@pytest.mark.parametrize("height", [2, 5, 12, 20])
+@pytest.mark.parametrize("slow", [range(0, 1024, 2), range(0, 1024, 3), range(0, 1024, 11), range(512)])
+def test_however_many_ranks_are_slow_they_fit_on_the_screen(slow: range, height: int) -> None:
+    found = rows(MANY, dict.fromkeys(slow, 0), height, every=False)
+    assert len(found) <= height
+    assert all(len({rank in slow for rank in row.ranks}) == 1 for row in found), "slow ones have their own"
+    assert len(pairs(MANY, dict.fromkeys(slow, 0), height)) <= height
+
+
+def test_slow_ranks_are_alike_if_they_are_slow_by_about_as_much() -> None:
+    found = alike({3: 0.48, 5: 0.52, 7: 2.0, 9: 0.50, 11: 0.11, 13: 2.6})
+    assert found == {11: 0, 3: 1, 9: 1, 5: 1, 7: 2, 13: 2}
+
+
+def test_ranks_of_a_row_are_named_in_few_columns() -> None:
+    assert Row((), tuple(range(496, 504))).ranks_text == "496-503"
+    assert Row((), (496, 497, 498, 499, 501, 502, 503)).ranks_text == "496-503"
+    assert Row((), (496, 498, 500, 502)).ranks_text == "496…502"
+    assert Row((), (0, 2, 4, 6)).ranks_text == "0,2,4,6"
 
 
 @given(
@@ -618,7 +647,7 @@ def test_every_rank_is_in_one_row_in_order(
     nodes: int, each: int, height: int, every: bool, apart: set[int]
 ) -> None:
     hosts = {f"n{number:03d}": range(number * each, (number + 1) * each) for number in range(nodes)}
-    found = rows(hosts, apart, height, every=every)
+    found = rows(hosts, dict.fromkeys(apart, 0), height, every=every)
     assert sorted(rank for row in found for rank in row.ranks) == list(range(nodes * each))
     assert all(row.ranks for row in found)
 

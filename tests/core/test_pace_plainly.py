@@ -82,7 +82,7 @@ def test_as_few_nodes_share_a_row_as_if_each_number_was_tried(
 ) -> None:
     dice = random.Random(seed)
     names = {f"gpu{node:02d}": range(node * each, (node + 1) * each) for node in range(nodes)}
-    apart = {rank for rank in range(nodes * each) if dice.random() < share}
+    apart = {rank: dice.randrange(2) for rank in range(nodes * each) if dice.random() < share}
     assert rows(names, apart, height, every=False) == plainly.folded(names, apart, height)
     assert pairs(names, apart, height) == plainly.pairs(names, apart, height)
 

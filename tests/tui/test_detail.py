@@ -217,6 +217,18 @@ def test_a_slow_rank_says_how_slow_it_is_and_since_when() -> None:
     assert not any("slow" in line for line in calm)
 
 
+def test_between_two_looks_at_recorders_a_slow_rank_is_compared_by_its_last_known_work() -> None:
+    pace = Pace(range(4))
+    for step in range(60):
+        for rank in range(4):
+            pace.stepped(rank, step, T0 + 2.0 * step, span=3.0)
+            if step < 40:
+                pace.worked(rank, step, 3.0 if rank == 3 else 2.0)
+    lines = shown(Run().running(), 3, pace=pace)
+    assert lines[0].endswith("▲ slow")
+    assert row(lines, "work").endswith("3.00 s  others 2.00 s")
+
+
 def test_a_rank_whose_steps_nobody_tells_says_when_it_went_on() -> None:
     pace, now = Pace(range(4)), T0 + 120
     pace.signs.ran(3, 5.0, 7, now - 30)
@@ -537,7 +549,7 @@ def test_events_in_the_order_they_happened() -> None:
         await pilot.pause()
         assert bench.screen_text()[:4] == [
             f"{clock_text(T0 + 1)}   64/64 ranks running",
-            f"{clock_text(T0 + 2)} ! gpu06: link lost",
+            f"{clock_text(T0 + 2)} ▲ gpu06: link lost",
             f"{clock_text(T0 + 5.771)} ✖ rank 13 on gpu02 exited 1: first failure so far",
             "",
         ]

@@ -18,9 +18,12 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import pairs
 from cockpit.core.recorder.counts import Count
 from cockpit.tui.look.curve import curve
-from cockpit.tui.pace.lines import EMPTY, STRETCHES, Sight, pace_lines
-from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Frame, Levels, cells, placed, slowing
-from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, table
+from cockpit.tui.pace.frame import Frame
+from cockpit.tui.pace.lines import EMPTY, pace_lines
+from cockpit.tui.pace.map_lines import ASCII_SHADES, CELL, HALF, SHADES, Levels, cells
+from cockpit.tui.pace.marks import Mark, Note, placed, slowing
+from cockpit.tui.pace.sight import STRETCHES, Sight
+from cockpit.tui.pace.table import COLUMNS, SHOWN, Told, columns_for, table
 from cockpit.tui.panes.text_pane import Line, LinesLater
 
 START = 1_800_000_000.0
@@ -243,19 +246,37 @@ def test_any_values_make_a_curve_of_the_right_size(
 
 
 def test_marks_that_would_overlap_are_left_out() -> None:
-    assert placed([(10, "13 slows"), (12, "no step"), (20, "no step")], 20) == "  13 slows   no step"
-    assert placed([(3, "too long"), (30, "outside")], 20) == " " * 20
+    def text(*marks: tuple[int, str]) -> str:
+        return "".join(piece.text for piece in placed([Note([Mark(*mark)]) for mark in marks], 20))
+
+    assert text((10, "13 slows"), (12, "no step"), (20, "no step")) == "  13 slows   no step"
+    assert text((3, "too long"), (30, "outside")) == " " * 20
 
 
 @pytest.mark.parametrize(
     "value", [0.0, 0.004, 9.94, 9.96, 99.4, 99.99, 100, 5969, 5999, 1e5, 356_000, 1e7, 1e12, 1e300]
 )
 def test_what_the_table_says_fits_in_it(value: float) -> None:
-    row = Told(int(value), value, value, int(value), value, True, value)
-    for some in (row, replace(row, steps_behind=0)):
-        for name, piece in zip(COLUMNS, table(some, tuple(COLUMNS), stalled=True), strict=True):
-            assert len(piece.text) == COLUMNS[name], (name, piece.text)
-            assert piece.text.startswith(" "), (name, piece.text)
+    said, noted = Pace([0]), Pace([0])
+    for pace in (said, noted):
+        pace.stepped(0, int(min(value, 1e12)), START, exact=pace is noted)
+        columns = columns_for(200, pace) | {"lag": COLUMNS["lag"]}
+        row = Told(int(value), value, value, int(value), value, pace is said, value, value)
+        for some in (row, replace(row, steps_behind=0)):
+            for name, piece in zip(columns, table(some, columns, stalled=True), strict=True):
+                assert len(piece.text) == columns[name], (name, piece.text)
+                assert piece.text.startswith(" "), (name, piece.text)
+
+
+def test_no_note_has_more_words_before_each_has_those_it_needs() -> None:
+    def text(columns: int) -> str:
+        slow = Note([Mark(5, "< 500")], [Mark(22, "< 500 slow since 1,169"), Mark(10, "< 500 slow")])
+        short, long = "checkpoint v", "checkpoint 11 s v"
+        saved = Note([Mark(25, short)], [Mark(25, long), Mark(24 + len(long), "v checkpoint 11 s")])
+        return "".join(piece.text for piece in placed([slow, saved], columns)).rstrip()
+
+    assert text(29) == "< 500 slow   checkpoint v"
+    assert text(44) == "< 500 slow since 1,169  v checkpoint 11 s"
 
 
 def halves(seen: Sight, height: int) -> list[list[tuple[str, str]]]:
@@ -281,7 +302,7 @@ def test_zoomed_a_row_for_each_rank_then_two_a_line() -> None:
 
 def test_two_ranks_of_one_line_keep_their_colours() -> None:
     """No room for the slow one alone: its half of the line is warm."""
-    (line,) = [line for line in halves(sight(run(32, slow=13), 4, every=True), 20) if "/pace-4" in str(line)]
+    (line,) = [line for line in halves(sight(run(32, slow=13), 4, every=True), 18) if "/pace-4" in str(line)]
     assert {role for _, role in line} >= {"pace-1/pace-1", "pace-1/pace-4"}
 
 
@@ -294,7 +315,7 @@ def test_without_colours_no_two_rows_share_a_line(shades: str) -> None:
 def test_zoomed_runs_of_many_nodes_fold_and_nobody_is_left_out(height: int) -> None:
     pace = run(256, 12, slow=13, since=0)
     nodes = sight(pace, 64).nodes
-    found = pairs(nodes, {13}, height)
+    found = pairs(nodes, {13: 0}, height)
     assert [rank for pair in found for row in pair for rank in row.ranks if rank != 13] == [
         rank for rank in range(256) if rank != 13
     ]
@@ -344,16 +365,17 @@ def test_a_pause_is_a_checkpoint_if_the_log_named_one_then() -> None:
 def test_since_when_a_rank_is_slow_is_said_also_if_it_is_further_back() -> None:
     assert any("13 slows ▾" in line for line in drawn(sight(run(16, slow=13), 2)))
     seen = sight(run(16, 200, slow=13, since=40), 2)
-    assert any("◂ 13 slows since 40" in line for line in drawn(replace(seen, now=START + 400)))
+    assert any("◂ rank 13 slow since step 40" in line for line in drawn(replace(seen, now=START + 400)))
     ascii_too = drawn(replace(seen, now=START + 400, ascii_only=True))
-    assert any("< 13 slows since 40" in line for line in ascii_too)
+    assert any("< rank 13 slow since step 40" in line for line in ascii_too)
 
 
 @pytest.mark.parametrize(("step", "text"), [(11, "▾ 13 slows"), (20, "13 slows ▾")])
 def test_the_mark_is_in_the_column_in_which_it_began(step: int, text: str) -> None:
     pace = run(16, slow=13, since=step)
-    frame = Frame(12, Window(START + 120, 2.0, 50), ("work",), "", False)
-    ((end, said),) = slowing(pace, frame)
+    frame = Frame(12, Window(START + 120, 2.0, 50), {"work": 7}, "", False)
+    shown = "".join(piece.text for piece in placed(slowing(pace, frame), 50))
+    said, end = shown.strip(), len(shown.rstrip())
     column = int((START + 2.0 * step - frame.window.since) // 2.0)
     assert said == text
     assert end - len(said) + said.index("▾") == column
@@ -367,7 +389,7 @@ def test_what_it_would_be_without_the_slow_rank() -> None:
             pace.stepped(rank, step, START + 2.0 * step)
             pace.worked(rank, step, 2.0 if rank == 3 else 1.5)
     seen = replace(sight(pace, 1, left=1200.0), now=START + 40)
-    assert any("15 min 00 s left without rank 3" in line for line in drawn(seen, 120))
+    assert any("ETA 15 min 00 s without rank 3" in line for line in drawn(seen, 120))
     for other in (replace(seen, left=None), replace(seen, stalled=True)):
         assert not any("without rank 3" in line for line in drawn(other, 120))
 
@@ -378,12 +400,12 @@ def test_how_many_tokens_a_second_it_was_until_a_rank_was_slow() -> None:
         speed = 41_000 if step < 30 else 28_000
         metrics.feed(0, f"step {step}/900 loss 2.0 lr 1e-4 tokens/s {speed}\n".encode(), START + 2.0 * step)
     shown = drawn(replace(sight(pace, 2), metrics=metrics))
-    assert any("28,000" in line for line in shown)
-    assert any("41,000 until 30" in line for line in shown)
+    assert any("28.0 k" in line for line in shown)
+    assert any("41.0 k until step 29" in line for line in shown)
 
 
 def test_a_curve_goes_on_while_a_step_does_and_stops_where_none_does() -> None:
-    (line,) = [line for line in paused() if "median rank" in line]
+    (line,) = [line for line in paused() if "median, 2.00 s a step" in line]
     curve_of = line.split("  3.0")[0].split(" 2.0")[0][12:].rstrip()
     assert 1 <= curve_of.strip().count(" ") <= 6, curve_of
     assert len(curve_of.split()) == 2, "one gap, where no step went on"
@@ -398,7 +420,7 @@ def test_a_cell_has_the_highest_level_of_the_ranks_in_its_row(
 ) -> None:
     levels = Levels([bytes(column) for column in columns])(sorted(places))
     assert list(levels) == [max([column[place] for place in places], default=0) for column in columns]
-    frame = Frame(12, Window(START, 1.0, len(columns)), ("work",), shades, False)
+    frame = Frame(12, Window(START, 1.0, len(columns)), {"work": 7}, shades, False)
     pieces = cells(levels, frame)
     assert all(left != right for left, right in pairwise(pieces)), "what is alike is one piece"
     shown = [(sign, piece.role) for piece in pieces for sign in piece.text]
@@ -424,5 +446,5 @@ def test_only_lines_that_are_looked_at_are_made() -> None:
 
 def test_node_ranges_are_whole_at_80_columns() -> None:
     shown = drawn(sight(run(1024, 12, slow=13, since=0), 128), 74, 12)
-    assert any("gpu[106-127]  848-1023" in line for line in shown)
+    assert any("gpu[106-127] 848-1023" in line for line in shown)
     assert not any("…" in line for line in shown)

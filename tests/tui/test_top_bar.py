@@ -106,6 +106,18 @@ def test_the_slowest_rank_and_the_step_fit_on_a_narrow_screen(lag: bool, wide: s
     assert "63/64" in shown(model, trained(), 80, run=run, pace=pace)
 
 
+def test_beside_the_slow_rank_stands_how_long_a_step_takes_and_the_curve_of_the_loss_goes_first() -> None:
+    pace = one_slow()
+    line = shown(running(8, 8), trained(), 140, run="20261121-0412-otter", pace=pace)
+    assert "2.00 s/step  ▲ rank 13 +49 %" in line
+    assert "loss " in line
+    for step in range(1217, 1227):
+        for rank in range(64):
+            pace.stepped(rank, step, NOW + 2.0 * (step - 1217))
+            pace.worked(rank, step, 1.49 if rank < 12 else 1.0)
+    assert "▲ rank 0 +49 %, 11 more" in shown(running(8, 8), trained(), 180, pace=pace)
+
+
 def test_a_lost_link_is_more_important_than_progress() -> None:
     model = running(8, 8)
     happens(model, "gpu06", "link", NOW - 14, state="stale")

@@ -114,7 +114,7 @@ class Heat:
                 drawn = _draw(step, span)
             self._drawn[step.key] = drawn
             together = drawn.together
-            if looked is not None and _goes_on(looked, step):
+            if looked is not None and goes_on(looked, step):
                 # A rank that was not with the others then may be so again.
                 known = (carried & first_bits) * _ALL_BITS
                 there = (together & first_bits) * _ALL_BITS
@@ -257,7 +257,7 @@ def _surely_together(step: Step, middle: float, span: float) -> bool:
     return not (max(step.ends) - middle > span / 2 or middle - min(step.ends) > span / 2)
 
 
-def _goes_on(looked: Step, step: Step) -> bool:
+def goes_on(looked: Step, step: Step) -> bool:
     """Whether ranks did as in the last step whose work is known: it is newer, and takes as long."""
     alike = abs(step.typical_span - looked.typical_span) <= ALIKE * looked.typical_span
     return not step.works and step.key > looked.key and alike

@@ -111,5 +111,10 @@ class Roll:
 
     def line(self) -> str:
         """All of it in one line."""
-        waited = f"; no answer yet: {', '.join(self.silent())}" if self.awaited else ""
-        return self.counts() + waited
+        if not self.awaited:
+            return self.counts()
+        if all(progress.stage is ConnectStage.ANSWER for progress in self.awaited.values()):
+            waited = max(progress.waited_s for progress in self.awaited.values())
+            whose = f"agent{'s' if len(self.awaited) > 1 else ''} of {nodes_text(self.awaited)}"
+            return f"{self.counts()}; waiting {waited:.0f} s for the {whose}"
+        return f"{self.counts()}; no answer yet: {', '.join(self.silent())}"

@@ -67,6 +67,15 @@ def number_text(number: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def short_text(number: float) -> str:
+    """A large number to three digits: ``3.05 M``, ``42.4 k``; a smaller one as it is, ``812.5``."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if size <= abs(number) < 1e15:
+            scaled = number / (size if unit != "k" else 1000)
+            return f"{scaled:#.3g}".rstrip(".") + f" {unit}"
+    return number_text(number)
+
+
 def clock_text(at: float, columns: int = 12) -> str:
     """A time of day: ``12:04:36.771``, or only its first columns.
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit.core.pace.heat import Heat
-from cockpit.tui.pace.lines import Sight, pace_lines
+from cockpit.tui.pace.lines import pace_lines
 from cockpit.tui.pace.map_lines import ASCII_SHADES, SHADES
+from cockpit.tui.pace.sight import Sight
 from cockpit.tui.panes.text_pane import PACE, Line, TextPane
 
 _LEGEND = ("no step", "median", "+15 %", "+30 %", "+50 %", "×2")

@@ -11,7 +11,8 @@ from cockpit.core.pace.pace import Pace
 from cockpit.core.pace.rows import Row, rows
 from cockpit.core.pace.signs import RECORDER, STILL_S, Sign, differing
 from cockpit.tui.look.progress import age_text, behind_text, sentences
-from cockpit.tui.pace.map_lines import LABELS, Frame, labelled
+from cockpit.tui.pace.frame import Frame
+from cockpit.tui.pace.map_lines import LABELS, labelled
 from cockpit.tui.panes.text_pane import Line, Piece, fold
 
 COLUMNS = {"age": 15, "behind": 20, "by": 14}
@@ -44,14 +45,14 @@ def sign_lines(
     if not signs:
         return []
     said = [part for text in sentences(signs, "age") for part in fold(text, max(1, width - 2))]
-    apart = differing(signs, now)
+    apart = dict.fromkeys(differing(signs, now), 0)
     # At least half of a low pane is for ranks: what their ages are is in the help too.
     room = max(height - 2 - len(said), height // 2, 1)
     shown = rows(nodes, apart, room, every=every)
     wanted = min(LABELS, max(8, 3 + max(cell_len(row.name) + len(row.ranks_text) for row in shown)))
     columns = _columns(width - wanted - 1)
     label = min(wanted, max(8, width - 1 - sum(columns.values())))
-    frame = Frame(label, Window(now, 1.0, 1), (), "", ascii_only=ascii_only)
+    frame = Frame(label, Window(now, 1.0, 1), {}, "", ascii_only=ascii_only)
     lines = [Line((Piece(" " * (frame.label + 1)), _heading(columns)))]
     for row in shown:
         name = labelled(row, chosen, label, frame)

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cockpit.core.pace.pace import RankPace
+from cockpit.core.pace.pace import Pace, RankPace
 from cockpit.core.pace.rows import Row
 from cockpit.tui.panes.text_pane import Piece
 
-COLUMNS = {"step": 8, "age": 8, "behind": 9, "work": 9, "more": 8, "lag": 13}
-"""The columns of the table, and how wide they are."""
+COLUMNS = {"step": 6, "age": 7, "behind": 8, "work": 7, "more": 7, "lag": 13}
+"""The columns of the table, and how wide they are at least."""
 
-SHOWN = ((86, ("step", "age", "behind", "work", "more")), (60, ("age", "work", "more")), (0, ("work",)))
+ROLE = 8
+"""The width of ``more`` while the run stands still: it says who is missing."""
+
+SHOWN = ((82, ("step", "age", "behind", "work", "more")), (60, ("age", "work", "more")), (0, ("work",)))
 """From how many columns of the pane on it has which; ``lag`` stands for ``work`` where only that is known."""
 
+WIDEST = 9
+"""Columns that a step takes at most."""
 
-def columns_for(width: int, *, lag: bool) -> tuple[str, ...]:
-    """The columns that a pane of this width has.
 
-    :param lag: what is known is when CPUs enqueued, which is no work of a GPU
+def columns_for(width: int, pace: Pace, *, stalled: bool = False) -> dict[str, int]:
+    """The columns that a pane of this width has, and how wide each is.
+
+    :param stalled: the run stands still
     """
     shown = next(columns for least, columns in SHOWN if width >= least)
-    return tuple("lag" if lag and name == "work" else name for name in shown)
+    # On NCCL what is known is when CPUs enqueued, which is no work of a GPU.
+    names = ["lag" if pace.lags and name == "work" else name for name in shown]
+    front = 0 if pace.front is None else pace.front[0]
+    wide = COLUMNS | {"step": min(WIDEST, max(COLUMNS["step"], len(f"{front:,}") + 1))}
+    if not pace.exact:
+        wide |= {name: wide[name] + len("~") for name in ("step", "age", "work")}
+    if stalled:
+        wide["more"] = ROLE
+    return {name: wide[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class Told:
     """What is said about a row.
 
     :param step: the last that all its ranks have finished
-    :param age: seconds since the oldest of their last steps
+    :param age: seconds since the oldest of their last steps; None also where nothing gets older
     :param behind: seconds after the first rank of all
     :param steps_behind: steps behind the front
     :param work: seconds of work in a step, or of the step
@@ -48,13 +62,16 @@ class Told:
     lag: float | None = None
 
 
-def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], now: float) -> Told:
-    """Of the ranks of a row, the worst in each respect."""
+def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], now: float | None) -> Told:
+    """Of the ranks of a row, the worst in each respect.
+
+    :param now: unix seconds; None: the run is over
+    """
     known = [pace for rank in row.ranks if (pace := paces[rank]).step is not None]
     works = [pace.work if pace.work is not None else pace.span for pace in known]
     return Told(
         min([pace.step for pace in known if pace.step is not None], default=None),
-        max([now - pace.at for pace in known if pace.at is not None], default=None),
+        None if now is None else max([now - pace.at for pace in known if pace.at is not None], default=None),
         max([pace.behind_s for pace in known if pace.behind_s is not None], default=None),
         max([pace.behind for pace in known], default=0),
         max([work for work in works if work is not None], default=None),
@@ -64,59 +81,70 @@ def told(row: Row, paces: Mapping[int, RankPace], excess: Mapping[int, float], n
     )
 
 
-def table(row: Told, columns: Sequence[str], *, stalled: bool, waits: str = "") -> list[Piece]:
+def table(row: Told, columns: Mapping[str, int], *, stalled: bool, waits: str = "") -> list[Piece]:
     """The right side of a row.
 
+    :param columns: as :func:`columns_for` gives them
     :param stalled: it has done no step for much longer than usual
     :param waits: ``missing`` or ``waiting``, while the run stands still
     """
     about = "~" if row.estimated else ""
     slow = row.excess is not None
-    behind = "" if row.behind is None else f"+{seconds(row.behind)}"
+    behind = "" if row.behind is None else f"+{_brief(row.behind)}"
     if row.steps_behind:
-        behind = f"-{_count(row.steps_behind, COLUMNS['behind'] - 2)}"
+        behind = f"-{_count(row.steps_behind, columns.get('behind', COLUMNS['behind']) - 2)}"
+    step = "" if row.step is None else _count(row.step, columns.get("step", WIDEST) - 1 - len(about))
     texts = {
-        "step": ("" if row.step is None else _count(row.step, COLUMNS["step"] - 1), "label"),
+        "step": (step and about + step, "label"),
         "age": (
-            "" if row.age is None else about + _aged(max(0.0, row.age)),
+            "" if row.age is None else about + aged(max(0.0, row.age)),
             "warning" if stalled else "label",
         ),
         "behind": (behind, "pace-slow" if slow or row.steps_behind else "label"),
-        "work": ("" if row.work is None else about + seconds(row.work), "pace-slow" if slow else "label"),
-        "lag": ("" if row.lag is None else f"+{seconds(row.lag)}", "pace-slow" if slow else "label"),
-        "more": ("" if row.excess is None else f"+{_percent(row.excess)} %", "pace-slow"),
+        "work": ("" if row.work is None else about + _brief(row.work), "pace-slow" if slow else "label"),
+        "lag": ("" if row.lag is None else f"+{_brief(row.lag)}", "pace-slow" if slow else "label"),
+        "more": ("" if row.excess is None else _percent(row.excess), "pace-slow"),
     }
     if waits:
         texts["more"] = waits, "pace-slow" if waits == "missing" else "label"
-    return [Piece(texts[name][0].rjust(COLUMNS[name]), texts[name][1]) for name in columns]
+    return [Piece(texts[name][0].rjust(wide), texts[name][1]) for name, wide in columns.items()]
 
 
-def heading(columns: Sequence[str], *, work: bool) -> Piece:
+def heading(columns: Mapping[str, int], *, work: bool) -> Piece:
     """The names of the columns.
 
     :param work: seconds are of work, not of whole steps
     """
     names = {name: name for name in COLUMNS}
     names |= {"work": "work" if work else "a step", "more": "", "lag": "enqueue lag"}
-    return Piece("".join(names[name].rjust(COLUMNS[name]) for name in columns), "label")
+    return Piece("".join(names[name].rjust(wide) for name, wide in columns.items()), "label")
 
 
 def seconds(value: float) -> str:
     """Seconds to a hundredth, so that ranks can be compared: ``2.95 s``; of long ones at most five signs."""
-    return f"{value:.2f} s" if value < 99.995 else _aged(value)
+    return f"{value:.2f} s" if value < 99.995 else _brief(value)
 
 
-def _aged(age: float) -> str:
+def _brief(value: float) -> str:
+    """Seconds in at most six signs: ``2.95 s``, ``12.3 s``, ``412 s``."""
+    for most, digits in ((9.995, 2), (99.95, 1), (999.5, 0)):
+        if value < most:
+            return f"{value:.{digits}f} s"
+    return aged(value)
+
+
+def aged(age: float) -> str:
+    """A time in at most six signs: ``0.9 s``, ``48 s``, ``12 min``."""
     if age < 9.95:
         return f"{age:.1f} s"
     for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if age < 99.5 * size:
             return f"{age / size:.0f} {unit}"
-    return f"{age / 86400:.0f} d" if age < 9995 * 86400 else "ages"
+    return f"{age / 86400:.0f} d" if age < 995 * 86400 else "ages"
 
 
 def _percent(excess: float) -> str:
-    return f"{100 * excess:.0f}" if excess < 9.995 else ">999"
+    return f"+{100 * excess:.0f} %" if excess < 9.995 else ">999 %"
 
 
 def _count(number: int, width: int) -> str:

@@ -226,7 +226,10 @@ def _work(sight: About, rank: int, slow: Slow | None, paper: _Paper) -> Iterator
     if sight.pace is None or rank not in sight.pace.steps.place:
         return
     place = sight.pace.steps.place[rank]
-    newest = list(islice(sight.pace.steps.newest(), LIMIT // 2))
+    # Those since recorders were last asked would be whole steps among work, which are alike on all ranks.
+    works = sight.pace.works
+    judged = (step for step in sight.pace.steps.newest() if step.works or not works)
+    newest = list(islice(judged, LIMIT // 2))
     steps = [step for step in reversed(newest) if not math.isnan(step.compared[0][place])]
     if not steps:
         return

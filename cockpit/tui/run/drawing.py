@@ -12,8 +12,8 @@ from cockpit.engine.run.board import Board
 from cockpit.engine.run.session import Session
 from cockpit.tui.command_screen import CommandScreen, entitle
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import STRETCHES, Sight
 from cockpit.tui.pace.pane import PacePane
+from cockpit.tui.pace.sight import STRETCHES, Sight
 from cockpit.tui.run import notices
 from cockpit.tui.run.command_list import CommandList
 from cockpit.tui.run.deeds import Deeds
@@ -93,6 +93,7 @@ class Drawing:
             (frozenset(), frozenset()) if self.recorded else standing(board.model)
         )
         ended = self.recorded or board.model.over
+        self._grid.pace, self._grid.ended = board.pace, ended
         self._grid.slow = frozenset(() if ended else (slow.rank for slow in board.pace.slow()))
         self._grid.update_model(board.model, None, now)
 
@@ -112,8 +113,16 @@ class Drawing:
         self.screen.query_one(TopBar).show(head)
         self.screen.query_one(StallBanner).show(board.model, now, low=low)
         self.screen.query_one(FailureBanner).show(board.model, board.cause, self.session.stops_at, now)
-        counts = f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}"
+        counts = f"{len(board.model.nodes)} · ranks {len(board.model.ranks)}{self._named()}"
         entitle(self._grid, f"{self.screen.app.key_of('nodes')} nodes", counts)
+
+    def _named(self) -> str:
+        """Who is marked in the grid, also where its row is not on the screen."""
+        marked = self._grid.missing or self._grid.slow
+        if not marked:
+            return ""
+        who = f"rank {min(marked)}" if len(marked) == 1 else f"{len(marked):,} ranks"
+        return f" · {self.screen.app.glyphs.look} {who}"
 
     def draw_panes(self, chosen: Mark | None, now: float) -> None:
         """The panes that are on the screen.
@@ -121,7 +130,7 @@ class Drawing:
         :param chosen: whom they are about, if anybody was chosen
         """
         query = self.screen.query_one
-        about = chosen or self._grid.selected or self._of_interest()
+        about = chosen or self._grid.selected or self.odd or self._grid.first
         for name in ("glance", "detail"):
             pane = query(f"#{name}", Detail)
             if about is not None and _is_shown(pane):
@@ -155,14 +164,20 @@ class Drawing:
             stalled=not self.recorded and stands_still(board.model),
             saves=self.session.saves,
             left=board.metrics.time_left(now) if ended is None else None,
+            ended=ended is not None,
         )
 
-    def _of_interest(self) -> Mark | None:
-        """What is shown before anything is chosen: who failed first, or holds others up, else the first."""
-        first = self.board.model.first_failure()
+    @property
+    def odd(self) -> Mark | None:
+        """Who failed first, or holds up the others, or slows them most; None: nobody does."""
+        model = self.board.model
+        first = model.first_failure()
         if first is None and self._grid.missing:
-            first = self.board.model.ranks.get(min(self._grid.missing))
-        return self._grid.first if first is None else (first.node, first.rank)
+            first = model.ranks.get(min(self._grid.missing))
+        slow = () if self.recorded or model.over else self.board.pace.slow()
+        if first is None and slow:
+            first = model.ranks.get(slow[0].rank)
+        return None if first is None else (first.node, first.rank)
 
     def _show_detail(self, pane: Detail, node: str, rank: int | None, *, now: float) -> None:
         board = self.board

@@ -17,7 +17,7 @@ WIDE = 70
 class EventList(ListPane[Entry]):
     """The entries of a timeline in the order they happened, the newest last."""
 
-    SIGNS: ClassVar[dict[str, tuple[str, str]]] = {"warning": ("!", "!"), "error": ("✖", "X")}
+    SIGNS: ClassVar[dict[str, tuple[str, str]]] = {"warning": ("▲", "!"), "error": ("✖", "X")}
     """By level, for terminals with and without Unicode: never colour alone."""
 
     FOLLOWS = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 from cockpit.base.events import NodeSample
 from cockpit.core.cutting import cut_middle
@@ -19,6 +19,7 @@ from cockpit.tui.look.glyphs import UNICODE, Glyphs, state_name
 from cockpit.tui.look.spark import bar
 from cockpit.tui.panes.text_pane import Piece
 from cockpit.tui.run.detail_lines import STALE_S
+from cockpit.tui.run.rank_lines import Paces, RankLook, rank_line
 
 Mark = tuple[str, int | None]
 """A node, or a rank on it."""
@@ -70,6 +71,11 @@ class Columns:
     def cells_at(self) -> int:
         """The column of the first rank."""
         return EDGE + self.name + 1
+
+    @property
+    def all(self) -> int:
+        """Columns of all of it."""
+        return self.cells_at + self.cells + _bars(self.bar, self.gpu) + self.link
 
     @property
     def cells(self) -> int:
@@ -150,6 +156,7 @@ class Look:
     :param names: what nodes are called here, if not by their full name
     :param slow_s: the round trip from which a link counts as slow
     :param now: unix seconds
+    :param paces: what is said beside nodes and ranks; None: there is no room for it
     """
 
     glyphs: Glyphs = UNICODE
@@ -162,6 +169,7 @@ class Look:
     names: Mapping[str, str] = field(default_factory=dict)
     slow_s: float = SLOW_S
     now: float = 0.0
+    paces: Paces | None = None
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -175,7 +183,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: ".".join(parts[: len(parts) - shared]) for name, parts in labels.items()}
 
 
-def head_line(columns: Columns) -> list[Piece]:
+def head_line(columns: Columns, paces: Paces | None = None) -> list[Piece]:
     """What the columns are."""
     text = " " * EDGE + set_cell_size("node", columns.name) + " " + set_cell_size("ranks", columns.cells)
     names = ["cpu", "mem", "gpu"] if columns.gpu else ["cpu", "mem"]
@@ -183,14 +191,22 @@ def head_line(columns: Columns) -> list[Piece]:
         text += " " + "".join(name[0] for name in names)
     elif columns.bar:
         text += "".join(f"{name:>{columns.bar}}" for name in names)
-    return [Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")]
+    head = Piece(text + (f"{'link':>{columns.link}}" if columns.link else ""), "head")
+    return [head] if paces is None else [_wide(head, columns), paces.head()]
+
+
+def _wide(head: Piece, columns: Columns) -> Piece:
+    return Piece(head.text.ljust(columns.all), head.role)
 
 
 def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Look) -> list[Piece]:
     """One line of a node.
 
-    :param part: which one, if it takes several
+    :param part: which one, if it takes several; after them come its ranks, if they have lines of their own
     """
+    lines = columns.lines(len(node.ranks))
+    if look.paces is not None and part >= lines:
+        return _rank_line(node, node.ranks[part - lines], model, columns, look, look.paces)
     pieces = [*_edge(node, part, look), *_name(node, part, columns, look)]
     start = part * columns.per_line
     numbers = node.ranks[start : start + columns.per_line]
@@ -198,7 +214,19 @@ def node_line(node: Node, part: int, model: RunModel, columns: Columns, look: Lo
     pieces.append(Piece(" " * (columns.cells - _span(len(numbers)))))
     if part == 0:
         pieces += [*_measures(node, columns, look), _link(node, columns, look)]
+        if look.paces is not None and node.ranks:
+            pieces += [Piece(" " * (columns.all - sum(cell_len(piece.text) for piece in pieces)))]
+            pieces += look.paces.of(node.ranks)
     return pieces
+
+
+def _rank_line(
+    node: Node, number: int, model: RunModel, columns: Columns, look: Look, paces: Paces
+) -> list[Piece]:
+    mark = node.name, number
+    over = ("+mark" if mark in look.marks else "") + ("+cursor" if look.cursor == mark else "")
+    here = RankLook(look.glyphs, look.slow, over)
+    return list(rank_line(model.ranks[number], node, paces, here, columns.all + paces.width))
 
 
 def stale(node: Node) -> bool:

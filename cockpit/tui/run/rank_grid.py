@@ -17,6 +17,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
+from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.slow_links import SLOW_S, slow_from
 from cockpit.tui.look.glyphs import STATES, UNICODE, Glyphs
@@ -31,6 +32,7 @@ from cockpit.tui.run.grid_lines import (
     node_line,
     short_names,
 )
+from cockpit.tui.run.rank_lines import LEAST, Paces
 
 ROLES = (
     *STATES,
@@ -55,11 +57,13 @@ class _Layout:
     """Which lines the nodes take.
 
     :param starts: the first line of each node, followed by the total number of lines
+    :param ranked: each rank has a line of its own, below its node's
     """
 
     width: int
     columns: Columns
     starts: Sequence[int]
+    ranked: bool = False
 
     def at(self, line: int) -> tuple[int, int] | None:
         """The node of a line, as its place in the order, and which of its lines it is."""
@@ -138,6 +142,10 @@ class RankGrid(MovingPane):
         """Ranks for which the others wait, while the run stands still."""
         self.held: frozenset[int] = frozenset()
         """The others."""
+        self.pace: Pace | None = None
+        """How far ranks are, for lines of their own; they have some while only this side is shown."""
+        self.ended = False
+        """The run is over: nothing gets older."""
         self._model = model
         self._names: list[str] = []
         self._rows: dict[str, int] = {}
@@ -257,7 +265,7 @@ class RankGrid(MovingPane):
     @property
     def _layout(self) -> _Layout:
         width = self.scrollable_content_region.width
-        if self._laid is None or self._laid.width != width:
+        if self._laid is None or self._laid.width != width or self._laid.ranked != self._ranked(width):
             self._laid = self._layout_for(width)
             self._strips.clear()
         return self._laid
@@ -265,10 +273,22 @@ class RankGrid(MovingPane):
     def _layout_for(self, width: int) -> _Layout:
         nodes = self._model.nodes.values()
         name = max(map(cell_len, self._short.values()), default=4)
-        columns = columns_for(
-            width, max(4, name), max((len(node.ranks) for node in nodes), default=1), self._gpu
-        )
-        return _Layout(width, columns, [0, *accumulate(columns.lines(len(node.ranks)) for node in nodes)])
+        ranked = self._ranked(width)
+        paces = self._paces() if ranked else None
+        room = width - (0 if paces is None else paces.width)
+        most = max((len(node.ranks) for node in nodes), default=1)
+        columns = columns_for(room, max(4, name), most, self._gpu)
+        tall = (columns.lines(len(node.ranks)) + ranked * len(node.ranks) for node in nodes)
+        return _Layout(width, columns, [0, *accumulate(tall)], ranked)
+
+    def _ranked(self, width: int) -> bool:
+        """Whether each rank has a line of its own."""
+        return self.pace is not None and width >= LEAST and self.screen.has_class("-zoom-left")
+
+    def _paces(self) -> Paces | None:
+        if self.pace is None:
+            return None
+        return Paces(self.pace, self.missing, self.held, None if self.ended else self._now)
 
     def _lay_out(self) -> None:
         """Take as many lines as are needed, and keep the cursor in sight."""
@@ -299,8 +319,9 @@ class RankGrid(MovingPane):
         """Which line is shown in this row, -1 for the head, and what it says; below the last one: nothing."""
         layout = self._layout
         line = y - 1 + self.scroll_offset.y
+        paces = self._paces() if layout.ranked else None
         if y == 0:
-            return -1, head_line(layout.columns)
+            return -1, head_line(layout.columns, paces)
         at = layout.at(line)
         if at is None:
             return line, []
@@ -315,6 +336,7 @@ class RankGrid(MovingPane):
             self._short,
             self._slow_s,
             self._now,
+            paces,
         )
         node = self._model.nodes[self._names[at[0]]]
         return line, node_line(node, at[1], self._model, layout.columns, look)
@@ -385,7 +407,14 @@ class RankGrid(MovingPane):
     def _line(self) -> int:
         """The line the cursor is in."""
         row, place = self._cursor
-        return self._layout.starts[row] + (place or 0) // self._layout.columns.per_line
+        layout = self._layout
+        if layout.ranked and place is not None:
+            return layout.starts[row] + self._own_lines(row) + place
+        return layout.starts[row] + (place or 0) // layout.columns.per_line
+
+    def _own_lines(self, row: int) -> int:
+        """Lines of a node before those of its ranks."""
+        return self._layout.columns.lines(len(self._model.nodes[self._names[row]].ranks))
 
     def _scroll_to_cursor(self) -> None:
         line, top, room = self._line(), self.scroll_offset.y, max(1, self.size.height - 1)
@@ -399,7 +428,7 @@ class RankGrid(MovingPane):
         row, place = self._cursor
         if not self._shown or not self._names:
             self._place(row, place)
-        elif place is None:
+        elif place is None and not self._layout.ranked:
             self._place(row + rows, None)
         else:
             self._to_line(self._line() + rows)
@@ -410,6 +439,10 @@ class RankGrid(MovingPane):
         if at is None:
             return
         (row, part), per_line, place = at, self._layout.columns.per_line, self._cursor[1]
+        if self._layout.ranked:
+            own = part - self._own_lines(row)
+            self._place(row, own if own >= 0 else None)
+            return
         self._place(row, None if place is None else part * per_line + place % per_line)
 
     def action_step(self, ranks: int) -> None:
@@ -466,7 +499,9 @@ class RankGrid(MovingPane):
         row, part = at
         columns = self._layout.columns
         place = columns.rank_at(offset.x)
-        if place is not None:
+        if self._layout.ranked and part >= self._own_lines(row):
+            place = part - self._own_lines(row)
+        elif place is not None:
             place += part * columns.per_line
             if place >= len(self._model.nodes[self._names[row]].ranks):
                 place = None

@@ -30,7 +30,7 @@ from cockpit.tui.command_screen import CommandScreen, Handler, Pane, bindings, e
 from cockpit.tui.commands import RUN, Id
 from cockpit.tui.logs.filter_bar import FilterBar
 from cockpit.tui.logs.view import LogView
-from cockpit.tui.pace.lines import STRETCHES
+from cockpit.tui.pace.sight import STRETCHES
 from cockpit.tui.panes.finder import Item
 from cockpit.tui.panes.key_bar import Activity, KeyBar
 from cockpit.tui.panes.list_pane import ListPane
@@ -55,6 +55,9 @@ SLOW_TICK_S = 0.5
 """Seconds between two drawings of what changes quickly, and of what only ages."""
 
 LAST = len(STRETCHES) - 1
+
+TWINS = {"glance": "detail", "recent": "events"}
+"""Small panes on the left, and the tabs that show the same."""
 NARROW, LOW, FLAT = 100, 30, 20
 """Columns below which panes are stacked; rows below which the left has only the grid, and below which no log
 is beneath the map."""
@@ -90,7 +93,8 @@ class RunScreen(CommandScreen):
     RunScreen.-narrow.-paced.-zoom-right #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced.-flat #right > #log.-below { display: none; }
     RunScreen.-narrow.-paced #left { display: none; }
-    RunScreen.-narrow #grid { max-height: 100%; }
+    RunScreen.-narrow #grid, RunScreen.-zoom-left #grid { max-height: 100%; }
+    RunScreen.-zoom-left #glance, RunScreen.-zoom-left #recent { display: none; }
     RunScreen.-narrow #glance, RunScreen.-narrow #recent { display: none; }
     RunScreen.-low #glance, RunScreen.-low #recent { display: none; }
     RunScreen.-low #grid { max-height: 100%; }
@@ -231,7 +235,7 @@ class RunScreen(CommandScreen):
             ),
             "shorter": Handler(
                 lambda: self._stretch_by(-1),
-                needs(lambda: self._drawing.stretch, "a column is a step already"),
+                needs(lambda: self._drawing.stretch, "already the shortest span"),
             ),
             "mark": Handler(self._grid.toggle_mark),
             "filter": Handler(self._do_filter),
@@ -353,6 +357,8 @@ class RunScreen(CommandScreen):
         """What leaving and opening are called here."""
         leaving = "close" if self.board.model.over else "end it" if self._flight.leaving else "leave"
         here: dict[Id, str] = {"leave": leaving}
+        if pane.id == "pace":
+            here["zoom"] = "all panes" if self.zoomed else f"all {len(self.board.model.ranks):,} ranks"
         return here | {"open": "copy"} if isinstance(pane, CommandList) else here
 
     def activity(self) -> Activity | None:
@@ -457,13 +463,22 @@ class RunScreen(CommandScreen):
         self._show_view(replace(self._view, tab=tab))
         self.query_one(f"#{tab}").focus()
 
+    def zoom(self) -> None:
+        """The pane alone; of a small one on the left the large one of the same."""
+        twin = TWINS.get(str(self.pane.id))
+        if twin is not None and not self.zoomed:
+            self._go(twin)
+        super().zoom()
+        self._drawing.draw_grid(time.time())
+
     def _stretch_by(self, step: int) -> None:
         self._drawing.stretch += step
         self._go("pace")
         self._draw_panes(time.time())
 
     def _step_rank(self, step: int) -> None:
-        self._select(*stepped(self._view.chosen, step, self._ranks_of))
+        odd = self._drawing.odd if self._view.chosen is None else None
+        self._select(*(odd or stepped(self._view.chosen, step, self._ranks_of)))
 
     def _do_open(self) -> None:
         pane = self.pane

@@ -70,7 +70,7 @@ class TopBar(Bar):
             Part((("cockpit ", "name"), (one_line(head.run), "strong")), 1),
             still or Part(((f"{sign} {state}", style),), 0, short if ended else None),
             Part(((elapsed_text(elapsed), "dim"),), 4),
-            *self._progress(head),
+            *self._progress(head, slow=bool(slowest)),
             *slowest,
             # That all are there says less than how far they are, when one of them is slow.
             Part((("ranks ", "dim"), (f"{alive}/{total}", well)), 4 if slowest and alive == total else 2),
@@ -78,7 +78,7 @@ class TopBar(Bar):
         link = _slowest(model, head.now)
         return [*parts, link] if link and not head.recorded else parts
 
-    def _progress(self, head: Head) -> list[Part]:
+    def _progress(self, head: Head, *, slow: bool) -> list[Part]:
         latest = head.metrics.latest
         parts = []
         step, step_s = _front(head)
@@ -91,10 +91,12 @@ class TopBar(Bar):
             parts.append(Part((("ETA ", "dim"), (span_text(left), "")), 5))
         if latest.loss is not None:
             values = [value for _, value in head.metrics.series("loss")]
-            spark = f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}" if len(values) > 1 else ""
-            parts.append(Part((("loss ", "dim"), (number_text(latest.loss), "strong"), (spark, "spark")), 6))
+            loss = ("loss ", "dim"), (number_text(latest.loss), "strong")
+            spark = (f" {sparkline(values, 9, ascii_only=self._glyphs.ascii)}", "spark")
+            parts.append(Part((*loss, spark), 6, Part(loss, 6)) if len(values) > 1 else Part(loss, 6))
         if step_s is not None and 0 <= step_s < AGES:
-            parts.append(Part(((f"{span_text(step_s)}/step", ""),), 7))
+            # Beside the rank that makes steps long, how long they are says more than the rest.
+            parts.append(Part(((f"{_step_text(step_s)}/step", ""),), 4 if slow else 7))
         return parts
 
     def _slowest(self, head: Head) -> list[Part]:
@@ -105,7 +107,7 @@ class TopBar(Bar):
         does, found = (" enqueues", head.pace.late()) if head.pace.lags else ("", head.pace.slow())
         if not found:
             return []
-        more = f" +{len(found) - 1}" if len(found) > 1 else ""
+        more = f", {len(found) - 1:,} more" if len(found) > 1 else ""
         by = f"+{100 * found[0].excess:.0f} %{more}"
         less = Part(((f"{self._glyphs.look} {found[0].rank} enq. {by}", "warn"),), 1) if does else None
         return [Part(((f"{self._glyphs.look} rank {found[0].rank}{does} {by}", "warn"),), 1, less)]
@@ -130,6 +132,11 @@ def _front(head: Head) -> tuple[float | None, float | None]:
     if head.pace is None or not front or not head.pace.exact:
         return latest.step, latest.step_s
     return run_step(head.pace, latest.step), head.pace.usual()
+
+
+def _step_text(seconds: float) -> str:
+    """``2.96 s``: steps are compared to a hundredth."""
+    return f"{seconds:.2f} s" if 0.9995 <= seconds < 59.995 else span_text(seconds)
 
 
 def _goes_on(head: Head) -> bool:

@@ -1,0 +1,211 @@
+"""Curves above the map, on its columns: loss, work or step time, and throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice, pairwise
+from statistics import median
+
+from rich.cells import cell_len
+
+from cockpit.core.pace.heat import STALL, goes_on
+from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.slow import EXCESS
+from cockpit.core.pace.steps import Step
+from cockpit.tui.look.curve import curve
+from cockpit.tui.look.units import number_text, short_text, span_text
+from cockpit.tui.pace.frame import Frame
+from cockpit.tui.pace.sight import Sight
+from cockpit.tui.pace.table import seconds
+from cockpit.tui.panes.text_pane import Line, Piece
+
+POINTS = 4
+"""Steps for each column that a curve is drawn from; of more, some are left out."""
+
+BEFORE = 20
+"""Values of which the median says how it was before."""
+
+STEP_TIME = "step time"
+THROUGHPUT = {"tokens_s": "tokens/s", "samples_s": "samples/s"}
+LEAST, HIGHEST = 2, 4
+"""Lines of a curve, and on a high screen."""
+LOW, HIGH = 8, 24
+"""A pane with fewer lines has no curve: the map has them all; from how many on it has all curves."""
+
+
+@dataclass(frozen=True)
+class _Curve:
+    name: str
+    values: Sequence[float | None]
+    over: Sequence[float | None]
+    """Drawn above, in the colour of what is slow; empty: nothing."""
+    said: Sequence[tuple[Piece, ...]]
+
+
+def known(sight: Sight) -> list[str]:
+    """The curves that there are, from the top."""
+    throughput = [name for name in THROUGHPUT if sight.metrics.series(name)][:1]
+    return [*(["loss"] if sight.metrics.series("loss") else []), STEP_TIME, *throughput]
+
+
+def curves(sight: Sight, frame: Frame, tall: Mapping[str, int]) -> Iterator[Line]:
+    """The lines of some curves: as many where there is nothing to draw, so that the map stays in its place.
+
+    :param tall: how many lines each has, from the top
+    """
+    for name, lines in tall.items():
+        each = _step_time(sight, frame) if name == STEP_TIME else _series(sight, frame, name)
+        yield from _drawn(each, frame, lines)
+
+
+def _series(sight: Sight, frame: Frame, name: str) -> _Curve:
+    points = sight.metrics.series(name)
+    values = _binned(points, frame)
+    newest = next((value for value in reversed(values) if value is not None), None)
+    said: list[tuple[Piece, ...]] = []
+    if newest is not None:
+        text = short_text if name in THROUGHPUT else number_text
+        said.append((Piece(f" {text(newest)}", "title"),))
+        said += _before(sight.pace, points, newest) if name in THROUGHPUT else ()
+    return _Curve(THROUGHPUT.get(name, name), values, (), said)
+
+
+def _before(pace: Pace, points: Sequence[tuple[float, float]], newest: float) -> Iterator[tuple[Piece, ...]]:
+    """How much it was until a rank became slow, if that was more."""
+    for one in pace.slow()[:1]:
+        first = pace.apart_since(one.rank)
+        step = pace.step(first)
+        until = -math.inf if step is None else step.typical_end - step.typical_span
+        some = [value for at, value in points if at <= until][-BEFORE:]
+        if some and median(some) >= newest * (1 + EXCESS):
+            yield (Piece(f" {short_text(median(some))} until step {first - 1:,}", "label"),)
+
+
+def _without(sight: Sight) -> Iterator[tuple[Piece, ...]]:
+    """How long it would last if the slow ranks worked like the slowest of the others."""
+    pace, slow = sight.pace, {one.rank for one in sight.pace.slow()}
+    usual = pace.usual()
+    if not slow or not usual or not pace.works or sight.left is None or sight.stalled:
+        return
+    works = {rank: work for rank in pace.steps.ranks if (work := pace.of(rank).work) is not None}
+    rest = [work for rank, work in works.items() if rank not in slow]
+    if not rest or not slow & works.keys():
+        return
+    saved = max(works[rank] for rank in slow & works.keys()) - max(rest)
+    if EXCESS * usual <= saved < usual:
+        whom = f"rank {min(slow)}" if len(slow) == 1 else f"the {len(slow)} slow ranks"
+        yield (Piece(f" ETA {span_text(sight.left * (1 - saved / usual))} without {whom}", "label"),)
+
+
+def _step_time(sight: Sight, frame: Frame) -> _Curve:
+    """The median rank's steps, and above them those of the slowest rank where it stands out.
+
+    Of work, where that is known: whole steps are as long as the slowest rank makes them, on all ranks. Steps
+    since recorders were last asked are drawn as the last one whose work is known, as in the map.
+    """
+    middle, worst = [], []
+    works, pace = sight.pace.works, sight.pace
+    newest: tuple[float, int] | None = None
+    for step, shown in _shown(sight, frame):
+        typical = shown.compared[1]
+        typical = shown.typical_span if math.isnan(typical) else typical
+        middle.append((step.typical_end, typical))
+        slowest = shown.slowest if shown.slowest[0] > 0 else (typical, 0)
+        newest = newest or slowest
+        if slowest[0] >= typical * (1 + EXCESS):
+            worst.append((step.typical_end, slowest[0]))
+    for bucket in reversed(pace.history.buckets):
+        if bucket.until < frame.window.since:
+            break
+        middle.append((bucket.until, bucket.middle))
+        if bucket.excess >= EXCESS:
+            worst.append((bucket.until, bucket.middle * (1 + bucket.excess)))
+    said: list[tuple[Piece, ...]] = []
+    if newest is not None and newest[0] >= middle[0][1] * (1 + EXCESS):
+        which = "latest" if pace.lags else "slowest"
+        who = f" {which}, rank {pace.steps.ranks[newest[1]]}"
+        said.append((Piece(f" {seconds(newest[0])}", "pace-slow"), Piece(who, "label")))
+    usual = next((value for _, value in middle if not math.isnan(value)), None)
+    if usual is not None:
+        said.append(_usual(sight, usual))
+    said += _without(sight)
+    name = "enqueueing" if pace.lags else "work" if works else STEP_TIME
+    return _Curve(name, _binned(middle[::-1], frame), _binned(worst[::-1], frame), said)
+
+
+def _shown(sight: Sight, frame: Frame) -> Iterator[tuple[Step, Step]]:
+    """The steps in the window, newest first, and whose times each is drawn with."""
+    steps = sight.pace.steps
+    every = max(1, len(steps) // (POINTS * frame.window.columns)) if sight.stretch else 1
+    works = sight.pace.works
+    looked = next((step for step in steps.newest() if step.works), None) if works else None
+    for step in islice(steps.newest(), 0, None, every):
+        if step.typical_end < frame.window.since:
+            return
+        if not works or step.works:
+            yield step, step
+        elif looked is not None and goes_on(looked, step):
+            yield step, looked
+
+
+def _usual(sight: Sight, usual: float) -> tuple[Piece, ...]:
+    """The median rank's time; beside its work, how long a whole step takes."""
+    about = "" if sight.pace.exact else "~"
+    whole = sight.pace.usual() if sight.pace.works else None
+    more = "" if whole is None else f", {seconds(whole)} a step"
+    return Piece(f" {about}{seconds(usual)}", "title"), Piece(f" median{more or ' rank'}", "label")
+
+
+def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float | None]:
+    """Two values for each column: of the last point in it, and back to the one before unless that is far."""
+    window = frame.window
+    half = window.wide / 2
+    values: list[float | None] = [None] * (2 * window.columns)
+    gaps = [later - at for (at, _), (later, _) in pairwise(points) if later > at >= window.since]
+    usual = median(gaps) if gaps else 0.0
+    before = -math.inf
+    for at, value in points:
+        since = before if 0 < at - before <= STALL * usual else at - usual
+        before = at
+        place = int((at - window.since) // half)
+        if place < 0 or not math.isfinite(value):
+            continue
+        for each in range(max(0, int((since - window.since) // half) + 1), min(place, len(values))):
+            values[each] = value if values[each] is None else values[each]
+        if place < len(values):
+            values[place] = value
+    return values
+
+
+def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
+    found = [value for value in (*each.values, *each.over) if value is not None] or [0.0]
+    # Times and speeds begin at 0, so that noise looks like noise; a loss has no natural zero.
+    low, high = min(found) if each.name == "loss" else 0.0, max(found)
+    below = curve(each.values, tall, low, high, ascii_only=frame.ascii_only)
+    above = curve(each.over, tall, low, high, ascii_only=frame.ascii_only) if each.over else [""] * tall
+    for at, (under, over) in enumerate(zip(below, above, strict=True)):
+        name = each.name if at == 0 else ""
+        pieces = [Piece(f" {name}".ljust(frame.label + 1)[: frame.label + 1], "label")]
+        pieces += _laid(under, over, frame.window.columns)
+        room = sum(frame.columns.values())
+        for piece in each.said[at] if at < len(each.said) else ():
+            room -= cell_len(piece.text)
+            if room >= 0:
+                pieces.append(piece)
+        yield Line(tuple(pieces))
+
+
+def _laid(under: str, over: str, columns: int) -> Iterator[Piece]:
+    """Two curves in one line: where both have something, in the colour of the one above."""
+    both = zip(under.ljust(columns), over.ljust(columns), strict=True)
+    for above, run in groupby(both, key=lambda pair: pair[1] != " "):
+        yield Piece("".join(_merged(*pair) for pair in run), "pace-slow" if above else "spark")
+
+
+def _merged(under: str, over: str) -> str:
+    """A cell with the dots of two; of other signs the one above."""
+    if over == " ":
+        return under
+    return chr(ord(under) | ord(over)) if "⠀" <= under <= "⣿" and "⠀" <= over <= "⣿" else over

@@ -1,0 +1,52 @@
+"""What the pane of ranks × time is asked to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cockpit.core.logs.metrics import Metrics
+from cockpit.core.pace.pace import Pace
+
+WHOLE = math.inf
+STRETCHES: Mapping[float | None, str] = {
+    None: "",
+    600.0: "last 10 min",
+    3600.0: "last hour",
+    WHOLE: "whole run",
+}
+"""How much of the past the pane shows, in seconds, shortest first, and its name; None: a step a column."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the pane shows.
+
+    :param nodes: the ranks of each node
+    :param chosen: the rank under the cursor
+    :param now: unix seconds; of a run that is over, when its last step ended
+    :param ended: the run is over: nothing gets older
+    :param every: a row for each rank, or as near to that as there is room for
+    :param stretch: how much of the past, one of :data:`STRETCHES`
+    :param plain: shades instead of colours
+    :param missing: ranks for which the others wait, while the run stands still
+    :param stalled: whether it does
+    :param saves: when logs named a checkpoint, unix seconds
+    :param left: seconds until the last step, as the log says; None: not known, or the run is over
+    """
+
+    pace: Pace
+    metrics: Metrics
+    nodes: Mapping[str, Sequence[int]]
+    now: float
+    chosen: int | None = None
+    every: bool = False
+    stretch: float | None = None
+    plain: bool = False
+    ascii_only: bool = False
+    missing: frozenset[int] = frozenset()
+    stalled: bool = False
+    saves: Sequence[float] = ()
+    left: float | None = None
+    ended: bool = False
