@@ -62,6 +62,7 @@ class Notices:
     checkpoint: Flag = True
     time_limit: Flag = True
     gpu: Flag = True
+    slow: Flag = True
 
     @property
     def off(self) -> frozenset[str]:

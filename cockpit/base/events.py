@@ -437,6 +437,14 @@ class Notice(Fact):
 
 
 @dataclass(frozen=True)
+class Saved(Fact):
+    """no step went on for so long before `step`, and a log named a checkpoint then"""
+
+    step: int = bound(COUNT)
+    seconds: float = bound(SECONDS)
+
+
+@dataclass(frozen=True)
 class FoundStep:
     """What to do next; `node`: where to type it; `action`: the app's command that does the same."""
 
@@ -568,6 +576,7 @@ OWN: Dict[str, Type[Fact]] = {
     "sample": Sample,
     "filling": Filling,
     "notice": Notice,
+    "saved": Saved,
     "watch": Watched,
     "supervisor_gone": SupervisorGone,
     "node_lost": NodeLost,

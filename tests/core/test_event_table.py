@@ -37,6 +37,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Sample(events.NodeSample()),
     events.Filling("", 90, 100, full_at=1e9),
     events.Notice("disk", "gpu01", "the disk of gpu01 is full", 1e9, due=1e9 + 600, certainty="likely"),
+    events.Saved(1200, 11.0),
     events.Watched("stalled", 1.0, 30.0, 7, found=events.Found("lock", "rank 0 waits for a lock", (0,))),
     events.SupervisorGone(),
     events.NodeLost("rebooted"),
@@ -47,7 +48,7 @@ OF_EACH_KIND: tuple[Fact, ...] = (
     events.Complete(),
     events.Left(),
 )
-NO_CHANGE = {"launcher_started", "rank_steps", "left"}
+NO_CHANGE = {"launcher_started", "rank_steps", "saved", "left"}
 """Kinds that change no node and no rank."""
 
 NO_NEWS = {

@@ -12,10 +12,11 @@ from typing import cast
 import pytest
 
 from cockpit import slurm
-from cockpit.base.events import Fact, MemorySample, NodeSample, Sample
+from cockpit.base.events import Fact, MemorySample, NodeSample, Sample, Saved
 from cockpit.config import Notices
 from cockpit.core.pace.pace import Pace
 from cockpit.core.run.model import RunModel
+from cockpit.core.run.notices.checkpoint import Checkpoint
 from cockpit.core.run.notices.limit import TimeLimit
 from cockpit.engine.launch.start import allocation
 from cockpit.engine.records.folder import RunFolder
@@ -58,6 +59,23 @@ def test_what_is_switched_off_is_not_looked_at() -> None:
     assert told(Notices(disk=False)) == {"loss"}
     assert told(Notices(**dict.fromkeys(names, False))) == set()
     assert made(Notices(time_limit=False), [])._rules.limit is None
+
+
+def test_a_checkpoint_is_told_once_with_its_step_and_how_long_it_took() -> None:
+    facts: list[Fact] = []
+    notices, now = made(Notices(), facts), time.time()
+    notices._saved_until = now - 1000
+    (rule,) = (rule for rule in notices._rules._rules if isinstance(rule, Checkpoint))
+    at = now - 200
+    for step in range(80):
+        span = 2.0 + (11.0 if step in (40, 60) else 0.0)
+        at += span
+        notices._pace.stepped(0, step, at, span=span)
+        if step == 39:
+            rule.saves.append(at + 1)
+    for ago in (10, 5, 0):
+        notices._tell_saved(now - ago)
+    assert facts == [Saved(40, 11.0)], "of what went on before step 60 nobody said that it was one"
 
 
 def test_where_slurm_does_not_answer_what_it_said_before_is_as_true(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,19 @@ class Metrics:
         state = self._speaker()
         return None if state is None else state.place
 
+    def recall(self, past: Mapping[str, Sequence[tuple[float, float]]], until: float) -> None:
+        """Put values of the past before those that are known.
+
+        :param past: fields of the run with their times (unix seconds), oldest first
+        :param until: what is known from before is replaced: it came with the time of its reading
+        """
+        for name, points in past.items():
+            live = [point for point in self.series(name) if point[0] > until]
+            first = live[0][0] if live else math.inf
+            series = self._run[name] = Series(POINTS)
+            for at, value in (*(point for point in points if point[0] < first), *live):
+                series.add(at, [value])
+
     # Reading
 
     def _read(self, state: RankLog, window: bytes) -> News:

@@ -18,6 +18,7 @@ from cockpit.core.run import memory, standstill
 from cockpit.core.run.events import Event
 from cockpit.core.run.failure import how
 from cockpit.core.run.notices import words
+from cockpit.core.run.notices.rule import span
 from cockpit.core.run.states import HUNG, LIVE, Node, Rank, RankState, Run, renewed
 from cockpit.core.text import one_line
 
@@ -429,10 +430,11 @@ def _tell_filling(run: Run, said: set[str], node: str, at: float, fact: events.F
 def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.Notice) -> Entry | None:
     before = f"notice {fact.id} {fact.of} "
     name = fact.nodes[0] if len(fact.nodes) == 1 else ""
+    rank = fact.ranks[0] if name and len(fact.ranks) == 1 else None
     if fact.over:
         known = {each for each in said if each.startswith(before)}
         said -= known
-        return Entry(at, fact.what, "info", name) if known and fact.what else None
+        return Entry(at, fact.what, "info", name, rank) if known and fact.what else None
     left = "" if fact.due is None else _quarters(fact.due - at)
     if not _first(said, f"{before}{left}"):
         return None
@@ -440,7 +442,11 @@ def _tell_notice(run: Run, said: set[str], node: str, at: float, fact: events.No
     if fact.steps:
         first = fact.steps[0]
         text = one_line(f"{text}; {f'on {first.node}' if first.node else 'see'}: {first.command}", limit=600)
-    return Entry(at, text, fact.severity, name)
+    return Entry(at, text, fact.severity, name, rank)
+
+
+def _tell_saved(run: Run, said: set[str], node: str, at: float, fact: events.Saved) -> Entry:
+    return Entry(at, f"step {fact.step:,}: checkpoint, {span(fact.seconds)}")
 
 
 def _tell_watched(run: Run, said: set[str], node: str, at: float, fact: events.Watched) -> Entry | None:
@@ -515,6 +521,7 @@ TABLE: dict[type[Fact], EventKind] = {
     events.Sample: EventKind(OURS, _sample, None),
     events.Filling: EventKind(OURS, _filling, _tell_filling),
     events.Notice: EventKind(OURS, _noticed, _tell_notice, whole=True),
+    events.Saved: EventKind(OURS, None, _tell_saved, whole=True),
     events.Watched: EventKind(OURS, _watched, _tell_watched, whole=True),
     events.SupervisorGone: EventKind(
         OURS,

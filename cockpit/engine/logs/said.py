@@ -121,15 +121,18 @@ def said(
     logs: SpooledLogs,
     source: Source,
     progress: Callable[[float], object] = lambda share: None,
+    *,
+    since: int = 0,
 ) -> Iterator[Said]:
     """What a log says, a step at a time.
 
     :param progress: is told the share that has been read, 0 to 1, now and then
+    :param since: the offset to begin at
     :raises CockpitError: its time index cannot be read
     """
     rank, metrics, now = source[1], Metrics(), Said()
     clock = _Times(folder, model, source)
-    for end, line in _lines(logs, logs.number(source), progress):
+    for end, line in _lines(logs, logs.number(source), progress, since):
         # An older state may be said again: what counts is whether it was read.
         if not hinted(line) or not metrics.feed(rank, line + b"\n", 0.0):
             continue
@@ -147,10 +150,10 @@ def said(
 
 
 def _lines(
-    logs: SpooledLogs, number: int, progress: Callable[[float], object]
+    logs: SpooledLogs, number: int, progress: Callable[[float], object], since: int
 ) -> Iterator[tuple[int, bytes]]:
     """Lines and states of bars, with the offsets of their ends; of a very long line only its end."""
-    at, size, rest = 0, logs.size(number), b""
+    at, size, rest = since, logs.size(number), b""
     while at < size and (data := logs.read(number, at, min(_STEP, size - at))):
         *whole, rest = (rest + data).replace(b"\r", b"\n").split(b"\n")
         at += len(data)

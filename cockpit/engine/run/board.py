@@ -27,7 +27,11 @@ from cockpit.engine.logs.said import Pages, middles
 from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 from cockpit.engine.run.foreign_jobs import launchers_of
+from cockpit.engine.run.numbers import told_before
 from cockpit.engine.turns import by_turns
+
+SPEEDS = ("tokens_s", "samples_s")
+"""Fields of the metrics: how fast it trains."""
 
 # What torch prints around the compiler (torch/utils/cpp_extension.py), which may take minutes in silence.
 _EXTENSION = re.compile(rb"(Building|Loading) extension module ([\w.-]{1,64})")
@@ -87,6 +91,7 @@ class Board:
         self._cause_of: tuple[Rank, int] | None = None
         self._gone_of = (0, 0)
         self._changed: set[str | int] = set()
+        self._loaded_at = 0.0
 
     async def recall(self) -> None:
         """Report what the journal and the run records here say about the time before the session."""
@@ -109,13 +114,14 @@ class Board:
     async def load(self, progress: Callable[[float], None] | None = None) -> None:
         """Index the output that is already here, and read its last numbers."""
         await self.book.load(progress)
+        self._loaded_at = time.time()
         for entry in self.manifest.nodes:
             consoles = (None,) if self.manifest.foreign else ()
             for rank in (*entry.ranks, *consoles):
                 source = (entry.name, rank)
                 tail = self.book.logs.tail(source, TAIL)
                 if tail:
-                    self.metrics.feed(rank, tail, time.time())
+                    self.metrics.feed(rank, tail, self._loaded_at)
                     self.pages.look(source, self.book.logs.read(self.book.logs.number(source), 0, HEAD))
                     self.pages.read(source, tail, follows=False)
                     await asyncio.sleep(0)
@@ -128,6 +134,14 @@ class Board:
             note = witnessed(self.model, time.time(), node, Note(str(error)))
             self.model.apply(note)
             self.timeline.tell(note)
+
+    async def recall_numbers(self) -> None:
+        """Read what the output that was already here told of the training, and when.
+
+        :raises CockpitError: it cannot be read
+        """
+        if self.metrics.series("loss") or any(map(self.metrics.series, SPEEDS)):
+            self.metrics.recall(await told_before(self.folder, self.model), self._loaded_at)
 
     # The listener of the session
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from cockpit import config, slurm
-from cockpit.base.events import Fact, Sample
+from cockpit.base.events import Fact, Sample, Saved
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.pauses import LATE_S, pauses
 from cockpit.core.run.memory import Watch as MemoryWatch
 from cockpit.core.run.model import RunModel
 from cockpit.core.run.notices.limit import NEAR_S, TimeLimit
@@ -52,6 +53,7 @@ class Noticing:
         manifest = folder.manifest
         job = manifest.foreign.slurm if manifest.foreign else folder.slurm_job or manifest.allocation
         places = {entry.name: entry.dir for entry in manifest.nodes}
+        self._saved_until = time.time()
         self._rules = Watch(About(folder.name, places, job), switches.off)
 
     def works(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -87,6 +89,16 @@ class Noticing:
             await asyncio.sleep(_LOOK_S)
             for fact in self._rules.look(time.time(), time.monotonic(), self._model, self._pace):
                 self._note("", fact)
+            self._tell_saved(time.time())
+
+    def _tell_saved(self, now: float) -> None:
+        """Each pause for a checkpoint once, as soon as the line that names it must be here."""
+        until = now - LATE_S - _LOOK_S
+        found = list(pauses(self._pace, self.saves, self._saved_until)) if self.saves else []
+        self._saved_until = max(self._saved_until, until)
+        for pause in reversed(found):
+            if pause.saved and pause.ended <= until:
+                self._note("", Saved(pause.step, round(pause.seconds, 3)))
 
     async def _ask_limit(self, limit: TimeLimit) -> None:
         """Ask SLURM for the time that is left, seldom."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
-from cockpit.core.pace.heat import STALL, Window
+from cockpit.core.pace.heat import Window
 from cockpit.core.pace.pace import Pace
+from cockpit.core.pace.pauses import pauses as pace_pauses
 from cockpit.core.pace.slow import Slow
 from cockpit.core.ranks import ranks_text
 from cockpit.tui.look.units import clock_text, span_text
@@ -20,9 +21,6 @@ DAY_S = 86400.0
 
 PAUSES = 30
 """Marks of steps that began late, of the newest ones: as many as one can read."""
-
-LATE_S = 2.0
-"""Seconds that a line of a log may take until it is here."""
 
 NAMED = 3
 """Slow ranks that are named; of more it is said how many they are."""
@@ -139,16 +137,10 @@ def pauses(pace: Pace, frame: Frame, saves: Sequence[float] = ()) -> list[Note]:
     :param saves: when logs named a checkpoint: nothing is called one without that
     """
     notes: list[Note] = []
-    usual = pace.usual()
-    for step in pace.steps.newest():
-        start = step.typical_end - (usual or 0.0)
-        if usual is None or start < frame.window.since or len(notes) >= PAUSES:
-            break
-        if step.typical_span > STALL * usual and start < frame.window.until:
-            began = step.typical_end - step.typical_span
-            saved = any(began - usual <= at <= step.typical_end + LATE_S for at in saves)
-            column, long = column_of(start, frame), span_text(step.typical_span - usual)
-            word = "checkpoint" if saved else "no step"
+    for pause in islice(pace_pauses(pace, saves, frame.window.since), PAUSES):
+        if pause.until < frame.window.until:
+            column, long = column_of(pause.until, frame), span_text(pause.seconds)
+            word = "checkpoint" if pause.saved else "no step"
             words = beside(column, word, frame)
             more = (*beside(column, f"{word} {long}", frame), *words)
             notes.append(Note((*words, *beside(column, long, frame)), more))

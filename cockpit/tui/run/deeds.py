@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -71,6 +72,9 @@ class Deeds:
         await self._board.load(self._loading)
         self.activities.pop("load", None)
         loaded()
+        # Not needed for the first frame.
+        with suppress(CockpitError):
+            await self._board.recall_numbers()
 
     def _loading(self, share: float) -> None:
         self.activities["load"] = Activity("reading the log", share)

@@ -18,6 +18,9 @@ FRESH_S = 180.0
 STOP = "cockpit stop "
 """Of no use once a run has ended."""
 
+SAID = frozenset({"slow"})
+"""Told as they happen; for as long as they last the pace says them (:mod:`cockpit.core.pace.finding`)."""
+
 _URGENT = {"error": 0, "warning": 1}
 _SURE = {"sure": 0, "likely": 1, "unsure": 2}
 
@@ -31,7 +34,7 @@ def findings(run: Run, name: str, now: float) -> list[Finding]:
     if run.over:
         now = max((run.ended_at(rank) for rank in run.ranks.values() if rank.ended_at), default=now)
     told = sorted(
-        (fact for at, fact in run.notices.values() if now - at <= FRESH_S),
+        (fact for at, fact in run.notices.values() if now - at <= FRESH_S and fact.id not in SAID),
         key=lambda fact: (fact.due or inf, fact.since),
     )
     found = [*memory.findings(run, name, now), *(_finding(fact, now, over=run.over) for fact in told)]
