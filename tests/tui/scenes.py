@@ -33,6 +33,8 @@ from tests.waiting import PATIENCE_S
 
 EIGHT = [f"gpu{number:02d}" for number in range(1, 9)]
 
+MANY = [f"gpu{number:03d}" for number in range(1, 129)]
+
 LASTING = ("start", "watch", "sample")
 """Tasks of the app that go on for as long as the run, or somebody's answer, takes."""
 
@@ -109,6 +111,13 @@ def healthy(**manifest: Any) -> Stage:
     return stage
 
 
+def sized(names: Sequence[str], slots: int) -> Stage:
+    """So many nodes and ranks, in the middle of their training."""
+    stage = Stage(list(names), slots)
+    stage.runs()
+    return stage
+
+
 def trains(stage: Stage, steps: int = 26) -> None:
     """Some output: of rank 0, and of all ranks at once."""
     for step in range(1190, 1190 + steps):
@@ -122,8 +131,22 @@ def trains(stage: Stage, steps: int = 26) -> None:
 
 def slows(stage: Stage) -> None:
     """Rank 13 works half as long again since step 1170; a checkpoint took 11 s in between."""
-    assert stage.board is not None
-    paces(stage, 1010, 1217, slow=13, since=1170, checkpoints=(1200,))
+    paces(stage, 1010, 1217, slow=(13,), since=1170, checkpoints=(1200,))
+
+
+def slows_few(stage: Stage) -> None:
+    """The same of a small run, whose rank 3 is slow."""
+    paces(stage, 1010, 1217, slow=(3,), since=1170, checkpoints=(1200,))
+
+
+def slows_many(stage: Stage) -> None:
+    """The same of a large run, whose rank 500 is slow."""
+    paces(stage, 1140, 1217, slow=(500,), since=1170, checkpoints=(1200,))
+
+
+def half_slows(stage: Stage) -> None:
+    """Every second rank of a large run is slow."""
+    paces(stage, 1140, 1217, slow=range(1, 1024, 2), since=1170, checkpoints=(1200,))
 
 
 READS = {
@@ -147,7 +170,7 @@ READS = {
 
 def stands_still(stage: Stage) -> None:
     """Rank 13 works longer than the others, then not at all: nobody has made a step for 48 s."""
-    paces(stage, 1010, 1217, slow=13, since=1170, checkpoints=(1200,), ago=48.0)
+    paces(stage, 1010, 1217, slow=(13,), since=1170, checkpoints=(1200,), ago=48.0)
     now = time.time()
     about: dict[str, Any] = {"since": now - 48.0, "step": 1216, "total": 3}
     stage.happens("", kind="watch", at=now - 18, state="quiet", still_s=30.0, looking=True, looks=0, **about)
@@ -168,7 +191,7 @@ def stands_still(stage: Stage) -> None:
 
 def nobody_is_named(stage: Stage) -> None:
     """Nobody has made a step for 48 s, but ranks move."""
-    paces(stage, 1010, 1217, slow=13, since=1210, ago=48.0)
+    paces(stage, 1010, 1217, slow=(13,), since=1210, ago=48.0)
     moves = {
         **READS,
         "id": "moves",
@@ -196,7 +219,7 @@ def paces(
     first: int,
     last: int,
     *,
-    slow: int,
+    slow: Sequence[int],
     since: int,
     checkpoints: Sequence[int] = (),
     ago: float = 0.9,
@@ -204,20 +227,43 @@ def paces(
     """Every rank notes its steps, of 2 s, or as long as the slow one works; the last ended so long ago."""
     assert stage.board is not None
     pace = stage.board.pace
-    spans = [(2.96 if step >= since else 1.99) + 11 * (step in checkpoints) for step in range(first, last)]
+    usual = {step: 2.96 if step >= since else 1.99 for step in range(first, last)}
+    spans = [usual[step] + 11 * (step in checkpoints) for step in usual]
     at = time.time() - ago - sum(spans)
     for step, span in zip(range(first, last), spans, strict=True):
         stage.saves += [at + 0.5] * (step in checkpoints)
         at += span
         for rank in stage.model.ranks:
             ripple = (rank * 37 + step * 11) % 17 / 400
-            late = 0.97 if rank == slow and step >= since else 0.0
+            late = 0.97 if rank in slow and step >= since else 0.0
             pace.stepped(rank, step, at + (ripple + late if step == last - 1 else ripple))
             pace.worked(rank, step, 1.97 + late + ripple)
-        loss = 2.9 - (step - first) * 0.002 + (step * 7 % 13) / 100
-        text = f"step {step}/5000 loss {loss:.3f} lr 1e-4 tokens/s {3_080_000 - 900_000 * (step >= since)}\n"
-        stage.board.metrics.feed(0, text.encode(), at)
-    trains(stage)
+        stage.board.metrics.feed(0, said(step, 0, usual[step]).encode(), at)
+        if step in checkpoints:
+            stage.happens("", kind="saved", at=at, step=step, seconds=11.0)
+        if step == since + 9:
+            tells(stage, slow, since, at)
+    for step in range(last - 4, last):
+        for rank in stage.model.ranks:
+            stage.prints(rank, said(step, rank, usual[step]))
+
+
+def tells(stage: Stage, slow: Sequence[int], since: int, at: float) -> None:
+    """The notices of ranks that have become slow."""
+    for rank in slow[:3]:
+        node = stage.model.ranks[rank].node
+        what = f"rank {rank} slow since step {since:,}: 2.95 s, others 1.98 s"
+        about: dict[str, Any] = {"of": str(rank), "what": what, "nodes": [node], "ranks": [rank]}
+        stage.happens("", kind="notice", at=at, id="slow", since=at, certainty="sure", **about)
+    if len(slow) > 3:
+        what = f"{len(slow) - 3} more ranks slow since step {since:,}"
+        stage.happens("", kind="notice", at=at, id="slow", of="others", what=what, since=at, certainty="sure")
+
+
+def said(step: int, rank: int, span: float) -> str:
+    """What a rank prints of a step that took so long."""
+    loss = 5.3 - step * 0.002 + (step * 7 % 13) / 100 + rank % 64 * 0.0004
+    return f"step {step}/5000 loss {loss:.3f} lr 9.2e-05 tokens/s {round(6_130_000 / span)}\n"
 
 
 def everyone_trains(stage: Stage) -> None:
@@ -424,6 +470,10 @@ SCENES: dict[str, Scene] = {
     "events": Scene(play=fails, keys=("4",)),
     "commands": Scene(keys=("5",)),
     "pace": Scene(play=slows, keys=("6",)),
+    "pace-4": Scene(lambda: sized(EIGHT[:2], 2), slows_few, keys=("6",)),
+    "pace-1024": Scene(lambda: sized(MANY, 8), slows_many, keys=("6",)),
+    "pace-half": Scene(lambda: sized(MANY, 8), half_slows, keys=("6",)),
+    "ranks": Scene(play=slows, keys=("z",)),
     "pace-ranks": Scene(play=slows, keys=("6", "z")),
     "pace-log-only": Scene(keys=("6",)),
     "pace-unknown": Scene(play=nothing, keys=("6",)),

@@ -28,6 +28,11 @@ SHOTS = (
 )
 """The scenes that are worth a picture."""
 
+PACE_SHOTS = ("pace-4", "pace", "pace-1024")
+"""Ranks × time of 4, 64 and 1,024 ranks: each at the least and at a usual size."""
+
+PACE_SIZES = ((80, 24), (140, 45))
+
 STACK_SHOTS = ("stacks-64", "stacks-rank", "stacks-missing")
 """Those of the stack screen."""
 
@@ -35,11 +40,12 @@ THEMES = ("dark", "light")
 SIZE = (140, 40)
 
 
-async def _shoot(folder: Path, name: str, theme: str) -> None:
+async def _shoot(folder: Path, name: str, theme: str, size: tuple[int, int] | None = None) -> None:
     config = Config(ascii=False, theme=theme)
     scene = stacked(STACK_SCENES[name], SIZE, config) if name in STACK_SHOTS else None
-    async with scene or played(SCENES[name], SIZE, config) as (app, _, _):
-        path = folder / (f"{name}.svg" if theme == THEMES[0] else f"{name}-{theme}.svg")
+    async with scene or played(SCENES[name], size or SIZE, config) as (app, _, _):
+        more = "" if theme == THEMES[0] else f"-{theme}"
+        path = folder / (f"{name}{more}.svg" if size is None else f"{name}-{size[0]}x{size[1]}.svg")
         path.write_text(app.export_screenshot(title="cockpit"))
         print(path)
 
@@ -50,11 +56,11 @@ def main(folder: Path) -> None:
     time.tzset()
     time.time = lambda: NOW
     folder.mkdir(parents=True, exist_ok=True)
-    for theme in THEMES:
-        for name in (*SHOTS, *STACK_SHOTS):
-            with tempfile.TemporaryDirectory() as home:
-                os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
-                asyncio.run(_shoot(folder, name, theme))
+    usual = [(name, theme, None) for theme in THEMES for name in (*SHOTS, *STACK_SHOTS)]
+    for what in (*usual, *((name, THEMES[0], size) for name in PACE_SHOTS for size in PACE_SIZES)):
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["XDG_STATE_HOME"] = os.environ["XDG_CONFIG_HOME"] = home
+            asyncio.run(_shoot(folder, *what))
 
 
 if __name__ == "__main__":

@@ -198,7 +198,9 @@ def _wide(sight: Sight, columns: int) -> float:
 def _heading(sight: Sight, frame: Frame) -> Line:
     notes = [*slowing(sight.pace, frame), *pauses(sight.pace, frame, sight.saves)]
     if sight.stalled:
-        notes = [*stopping(sight.pace, frame), *notes]
+        # Who was slow before that matters least then.
+        notes = [*stopping(sight.pace, frame), *pauses(sight.pace, frame, sight.saves)]
+        notes += slowing(sight.pace, frame)
     return Line(
         (
             Piece(f" {STRETCHES[sight.stretch]}".ljust(frame.label + 1)[: frame.label + 1], "label"),

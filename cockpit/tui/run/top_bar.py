@@ -109,7 +109,8 @@ class TopBar(Bar):
             return []
         more = f", {len(found) - 1:,} more" if len(found) > 1 else ""
         by = f"+{100 * found[0].excess:.0f} %{more}"
-        less = Part(((f"{self._glyphs.look} {found[0].rank} enq. {by}", "warn"),), 1) if does else None
+        short = f"{found[0].rank} enq. {by}" if does else f"{len(found):,} slow" if more else ""
+        less = Part(((f"{self._glyphs.look} {short}", "warn"),), 1) if short else None
         return [Part(((f"{self._glyphs.look} rank {found[0].rank}{does} {by}", "warn"),), 1, less)]
 
 
