@@ -184,6 +184,9 @@ async def ranks(rounds: int, slow: Collection[int] = (500,)) -> dict[str, Any]:
             "select": ("right", "left"),
             "filter": ("slash", "7", "escape"),
             "pace": ("6", "right_square_bracket", "2"),
+            "zoom": ("6", "z", "z", "2"),
+            "time": ("6", *["greater_than_sign"] * 3, *["less_than_sign"] * 3, "2"),
+            "lines": ("1", "z", "down", "pagedown", "z"),
         }
         for _ in range(rounds):
             for what, pressed in keys.items():

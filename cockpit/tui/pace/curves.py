@@ -182,7 +182,7 @@ def _binned(points: Sequence[tuple[float, float]], frame: Frame) -> list[float |
 def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
     found = [value for value in (*each.values, *each.over) if value is not None] or [0.0]
     # Times and speeds begin at 0, so that noise looks like noise; a loss has no natural zero.
-    low, high = min(found) if each.name == "loss" else 0.0, max(found)
+    low, high = min(found) if each.name == "loss" else _low(each), max(found)
     below = curve(each.values, tall, low, high, ascii_only=frame.ascii_only)
     above = curve(each.over, tall, low, high, ascii_only=frame.ascii_only) if each.over else [""] * tall
     for at, (under, over) in enumerate(zip(below, above, strict=True)):
@@ -195,6 +195,16 @@ def _drawn(each: _Curve, frame: Frame, tall: int) -> Iterator[Line]:
             if room >= 0:
                 pieces.append(piece)
         yield Line(tuple(pieces))
+
+
+def _low(each: _Curve) -> float:
+    """The value of the bottom: 0, or so much that the curve above has lines, and its colour, to itself."""
+    over = [value for value in each.over if value is not None]
+    usual = [value for value in each.values if value is not None]
+    if not over or not usual:
+        return 0.0
+    middle = median(usual)
+    return max(0.0, middle - (max(over) - middle) / 2)
 
 
 def _laid(under: str, over: str, columns: int) -> Iterator[Piece]:

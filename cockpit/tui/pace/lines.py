@@ -109,6 +109,8 @@ def _shared_out(sight: Sight, room: int, height: int) -> tuple[Shown, dict[str, 
     names = known(sight) if height >= LOW else []
     some = dict.fromkeys(names if height >= HIGH else [STEP_TIME] if names else [], LEAST)
     tries = [some, {name: LEAST for name in some if name == STEP_TIME}, {}] if sight.every else [some]
+    if len(sight.pace.steps.ranks) > 2 * height:
+        tries = tries[:2][-1:]  # not all of them fit, two a line, whatever curves leave them
     apart = _apart(sight)
     drawn = [(_found(sight, apart, max(3, room - sum(tall.values()))), tall) for tall in tries]
     # A row for every rank is worth more than curves, and so is a line of its own for one that differs; what

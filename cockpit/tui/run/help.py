@@ -14,6 +14,7 @@ _GRID = (
     "",
     "up, down: nodes · left, right: ranks · {mark} marks · {open} opens the log",
     "The log on the right narrows to where the cursor is; {back} widens it again.",
+    "{zoom}: alone on the screen, with a line for each rank: its step, age, behind, work.",
 )
 _LOG = (
     "All output, merged by time; equal lines of several ranks are one line: [0-63].",
@@ -30,13 +31,14 @@ _PACE = (
     "",
     "dark: no step went on, as in a checkpoint, an evaluation or a stall. It is called a checkpoint if a",
     "line of the log named one then.",
-    "left without rank 3: until the last step, if it worked like the slowest of the others.",
+    "ETA without rank 3: until the last step, if it worked like the slowest of the others.",
     "work: seconds of a step without waiting for other ranks; whole steps are alike on all ranks.",
     "behind: when it finished its last step, after the first rank; or by how many steps it is behind.",
     "~: estimated, from when lines of the log arrived; without steps, from collectives or main threads.",
     "{longer} {shorter} show more or less of the past: the last 10 minutes, the last hour, the whole run.",
     "Of steps long past only the slowest rank of each minute is known.",
     "A node whose ranks agree is one row. {zoom} shows the pane alone, with a row for each rank.",
+    "Where there is little room, ranks that are slow by about as much share a row.",
 )
 _EVENTS = (
     "What happened, on one clock over all nodes, newest last.",
