@@ -171,7 +171,6 @@ BAD: dict[str, Callable[[], Node]] = {
     "a rank of another node": lambda: Node({NAME: file(dump(2, "wait"))}),
     "a rank twice": lambda: Node({NAME: file(dump(0, "wait"), dump(0, "wait"))}),
     "no dump": lambda: Node({NAME: kept.written(head(), [(0, b"nonsense")], [])}),
-    "no trace": lambda: Node({NAME: kept.written(head(), [], [(item(), b"nonsense")])}),
     "sizes that are none": lambda: Node({NAME: json.dumps(head(stacks=[[0, -1]])).encode() + b"\n"}),
     "too large": lambda: Node({NAME: GOOD}, size=kept.LIMIT + 1),
     "larger than it says": lambda: Node({NAME: GOOD}, size=10),
@@ -185,6 +184,14 @@ def head(**more: Any) -> dict[str, Any]:
 
 def item() -> dict[str, Any]:
     return {"rank": 0, "at": 1000.0, "source": "server", "lengths": [8]}
+
+
+def test_a_trace_that_makes_no_sense_costs_its_rank_alone() -> None:
+    made = folder()
+    broken = Node({NAME: kept.written(head(), [], [(item(), b"nonsense")])})
+    (_,), errors = gathered(made, model(made), gpu01=broken, gpu02=Node({NAME: file(dump(2, "wait"))}))
+    assert not errors
+    assert Depot(made).names(ENTRY) == [NAME]
 
 
 @pytest.mark.parametrize("case", BAD)
