@@ -111,8 +111,9 @@ def test_nsys_and_a_polite_stop(launch: Launch, tmp_path: Path) -> None:
         require("QdstrmImporter")
     rank = tmp_path / "rank.py"
     rank.write_text(
-        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('got TERM'), sys.exit(0)))\n"
-        "print('ready', flush=True)\nwhile True:\n    signal.pause()\n"
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('got TERM'), sys.exit(0)))\n"
+        "print('ready', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
     )
     inner = tmp_path / "inner.sh"
     inner.write_text(f'RANK=0 "$COCKPIT_DIR"/rankwrap 3 {sys.executable} -u {rank}\n')
