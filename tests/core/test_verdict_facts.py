@@ -594,6 +594,12 @@ def test_collectives_in_different_orders() -> None:
     assert "rank 0 and ranks 1-3 call collectives in different orders" in words
     taken.collectives = recorders(wait(0b0110, 0, 1, group="g"), lone[0])
     assert verdict(taken).id == "together"
+    # After hours the recorders of the others no longer know whether they ever entered its group.
+    forgotten = replace(wait(0b1000, 0, 1), unknown=0b0111)
+    taken.collectives = recorders(wait(0b0111, 0b1000, 2273, group="g"), forgotten)
+    named(verdict(taken), "order", 3, certainty="sure")
+    taken.collectives = recorders(wait(0b0011, 0b1000, 2273, group="g"), forgotten)
+    assert verdict(taken).id != "order"  # it may well wait for rank 2
     # Groups that have nothing to do with each other.
     taken.collectives = recorders(wait(0b0001, 0b0010, 20, group="a"), wait(0b0100, 0b1000, 9, group="b"))
     assert verdict(taken).id != "order"

@@ -48,7 +48,19 @@ def _crossed(one: Wait, other: Wait) -> bool:
     """
     if one.lone and other.lone:
         return one.going != other.going
-    return bool(one.absent & other.going and other.absent & one.going)
+    return _waits_for(one, other.going) and _waits_for(other, one.going)
+
+
+def _waits_for(wait: Wait, ranks: int) -> bool:
+    """Whether those in a wait wait for some of these ranks.
+
+    Recorders forget: of a job that is hours old they rarely know who has never entered a group. But whoever has
+    waited for seconds waits for somebody, and if all that may not have entered are among these, for one of them.
+    """
+    if wait.absent & ranks:
+        return True
+    perhaps = wait.absent | wait.unknown
+    return not wait.lone and bool(perhaps) and not perhaps & ~ranks
 
 
 def _parted(case: Case, one: Wait, other: Wait) -> bool:
