@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median_low
 from typing import NamedTuple
 
+from cockpit.core.recorder.ends import LEFT, OTHERS, STEPS
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
-from cockpit.core.recorder.work import ENOUGH, SURE, Step, Work, parts, shares
+from cockpit.core.recorder.work import ENOUGH, SPELL, SURE, Step, Work, parts, shares
 
 
 def work(
@@ -29,8 +31,9 @@ def work(
             of_rank.setdefault(rank, []).append(one)
     ranks = [_Rank(rank, look, of_rank.get(rank, []), own, stage_of) for rank, own in steps.items()]
     shortest, beside = _shortest(ranks), _beside(ranks)
+    newest = max((step.number for each in ranks for step in each.steps), default=0)
     for each in ranks:
-        each.measure(shortest, beside)
+        each.measure(shortest, beside, newest)
     return [each.work(step, piped) for each in ranks for step in each.steps]
 
 
@@ -46,6 +49,7 @@ class _Gap(NamedTuple):
         entered, for which time in that step
     :param released: when the last one arrived in what it may wait for here; ``begin`` if in nothing
     :param last: whether a step ends with it
+    :param step: how long that step took
     """
 
     begin: int
@@ -53,6 +57,7 @@ class _Gap(NamedTuple):
     place: Place
     released: int
     last: bool
+    step: int
 
     @property
     def of_each_step(self) -> Place:
@@ -73,46 +78,73 @@ class _Gap(NamedTuple):
 
 def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
     """The shortest time for each gap of those ranks that did not wait there."""
-    free: dict[Place, list[int]] = {}
-    alone: dict[Place, int] = {}
+    free: dict[Place, list[tuple[int, _Gap]]] = {}
+    held: dict[Place, list[_Gap]] = {}
     for each in ranks:
         for gap in each.gaps:
             if gap.free:
-                free.setdefault(gap.place, []).append(gap.busy)
-                if gap.last:
-                    alone[gap.place] = gap.busy
-    # A single one may be the slow one, which works on while the others wait. At the end of a step it counts,
-    # because gradients are still computed there when the last ones that are ready have been sent off.
-    return {**alone, **{place: min(times) for place, times in free.items() if len(times) > 1}}
+                free.setdefault(gap.place, []).append((each.rank, gap))
+            elif gap.last:
+                held.setdefault(gap.place, []).append(gap)
+    found = {place: min(gap.busy for _, gap in some) for place, some in free.items() if len(some) > 1}
+    # A single one may be the slow one, which works on while the others wait. At the end of a step gradients
+    # are still computed when the last that are ready were sent off: there it counts, unless it hides itself.
+    alone = {place: some[0] for place, some in free.items() if len(some) == 1 and place in held}
+    alone = {place: (rank, gap) for place, (rank, gap) in alone.items() if gap.last}
+    for place, (rank, gap) in alone.items():
+        ends = [(other, one) for some in free.values() for other, one in some if one.last]
+        ends = [(other, one) for other, one in ends if one.of_each_step == gap.of_each_step]
+        others = [one.busy / max(one.step, 1) for other, one in ends if other != rank]
+        if len(others) >= OTHERS:
+            found[place] = min(gap.busy, int(median_low(others) * gap.step))
+            continue
+        mine = [(at, one) for at, (who, one) in alone.items() if who == rank]
+        mine = [(at, one) for at, one in mine if one.of_each_step == gap.of_each_step]
+        left = until = 0
+        for at, one in sorted(mine, key=lambda pair: pair[1].begin)[-STEPS:]:
+            for other in held[at]:
+                left += min(other.released - other.begin, max(0, other.end - other.begin - one.busy))
+                until += other.released - other.begin
+        found[place] = 0 if left < LEFT * until else gap.busy
+    return found
 
 
-def _beside(ranks: Iterable[_Rank]) -> set[Place]:
-    """The gaps that ranks get through without waiting, while others have not arrived yet.
+def _beside(ranks: Iterable[_Rank]) -> set[tuple[Place, int]]:
+    """The gaps that ranks get through without waiting, while others have not arrived yet; and in which spell.
 
     Who begins such a gap later, compared with others that would wait for the same and with itself in other
     steps, ends it later by as much: by more than half of it, as a line through all of them says.
     """
-    places: dict[Place, dict[tuple[int | str, int], list[tuple[int, int, int]]]] = {}
+    places: dict[Place, dict[tuple[int, int], list[tuple[int, int, int]]]] = {}
     for each in ranks:
         for gap in each.gaps:
             if not gap.free and gap.end < _NEVER:
                 steps = places.setdefault(gap.of_each_step, {})
-                steps.setdefault((gap.place[1], gap.released), []).append((each.rank, gap.begin, gap.end))
+                steps.setdefault((int(gap.place[1]), gap.released), []).append(
+                    (each.rank, gap.begin, gap.end)
+                )
+    newest = max((step.number for each in ranks for step in each.steps), default=0)
     found = set()
     for place, steps in places.items():
-        of_rank: dict[int, list[tuple[float, float]]] = {}
-        for those in steps.values():
-            for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
-                if len(those) > 1:
-                    of_rank.setdefault(rank, []).append(pair)
-        pairs = [pair for some in of_rank.values() for pair in _centred(some)]
-        if len(pairs) >= ENOUGH and _goes_along(pairs):
-            found.add(place)
+        spells: dict[int, list[tuple[float, float]]] = {}
+        for spell in {(newest - step) // SPELL for step, _ in steps}:
+            of_rank: dict[int, list[tuple[float, float]]] = {}
+            for (step, _), those in steps.items():
+                if len(those) > 1 and (newest - step) // SPELL == spell:
+                    for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
+                        of_rank.setdefault(rank, []).append(pair)
+            spells[spell] = [pair for some in of_rank.values() for pair in _centred(some)]
+        always = _goes_along([pair for some in spells.values() for pair in some])
+        for spell, pairs in spells.items():
+            if _goes_along(pairs) if len(pairs) >= ENOUGH else always:
+                found.add((place, spell))
     return found
 
 
 def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool:
     """Whether the second grows with the first, by half of it or more, and surely not by chance."""
+    if len(pairs) < ENOUGH:
+        return False
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
@@ -173,10 +205,12 @@ class _Rank:
                 released[number] = max(released[number], last)
         gaps = []
         final = set(ends)
+        begins = [step.begin_us for step in self.steps]
         counts: Counter[Place] = Counter()
         for (at, what), until, last in zip(moments, [*times[1:], _NEVER], released, strict=True):
             place = (stage, bisect_right(ends, at) + self._first, what)
-            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final))
+            took = until - max((end for end in begins if end < until), default=0)
+            gaps.append(_Gap(at, until, (*place, counts[place]), last, until in final, took))
             counts[place] += 1
         return gaps
 
@@ -184,11 +218,11 @@ class _Rank:
         call = one.calls[self.rank][0]
         return one.arrivals[self.rank], f"{call.op} {call.shapes}"
 
-    def measure(self, shortest: Mapping[Place, int], beside: set[Place]) -> None:
+    def measure(self, shortest: Mapping[Place, int], beside: set[tuple[Place, int]], newest: int) -> None:
         """Find the waits, knowing how long each gap takes at least, and in which nobody waits."""
         waits = []
         for gap in self.gaps:
-            if gap.of_each_step in beside:
+            if (gap.of_each_step, (newest - int(gap.place[1])) // SPELL) in beside:
                 continue
             longer = gap.end - gap.begin - shortest.get(gap.place, 0)
             waits.append((gap.begin, min(gap.released, gap.begin + max(0, longer))))

@@ -21,6 +21,7 @@ class Training:
     :param busy: microseconds that a rank computes in a part of a step: ``data``, ``forward``, ``backward``
     :param after: microseconds that are computed when the last bucket was sent off
     :param norm: whether there is one for all
+    :param update: microseconds that a rank computes at the end of a step, when it has waited for the others
     :param layers: collectives of the forward pass
     :param buckets: collectives of the backward pass, which nobody waits for until its end
     """
@@ -32,6 +33,7 @@ class Training:
     buckets: int = 4
     after: int = 0
     norm: bool = True
+    update: Callable[[int, int], int] = lambda rank, step: 50
     backend: str = "gloo"
     steps: int = 12
     entries: dict[int, list[Entry]] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Training:
         if self.norm:
             self._wait(list(self._now), [self._enter(rank, WORLD, 1) for rank in self._now])
         for rank in self._now:
-            self._compute(step, rank, 50)
+            self._compute(step, rank, self.update(rank, step))
             self.ends[rank].append(self._now[rank])
 
     def _compute(self, step: int, rank: int, us: int) -> None:

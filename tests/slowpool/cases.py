@@ -10,7 +10,7 @@ from tests.slowpool import RANKS
 
 SETUPS = ("ddp", "zero1", "zero2", "zero3", "tpdp")
 MICRO = (1, 4)
-SITES = ("data", "forward", "backward", "io")
+SITES = ("data", "forward", "backward", "update", "io")
 SIZES = (0.15, 0.4, 1.0)
 LAYERS = 4
 

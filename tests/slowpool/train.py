@@ -64,7 +64,7 @@ class Faults:
         if self._fault.get("site") != site or layer != self._fault["layer"]:
             return
         delay_s = self._usual_s * self.length * self._fault["size"]
-        SITES[site](delay_s if site == "io" else delay_s / self._micro)
+        SITES[site](delay_s if site in ONCE else delay_s / self._micro)
 
 
 def _burn(seconds: float) -> None:
@@ -88,8 +88,13 @@ SITES: dict[str, Callable[[float], None]] = {
     "data": time.sleep,
     "forward": _burn,
     "backward": _burn,
+    "update": _burn,
     "io": _write,
 }
+
+
+ONCE = ("update", "io")
+"""Sites that a step comes to once, and not in each of its micro-steps."""
 
 
 class _Delays(torch.autograd.Function):  # type: ignore[misc]
@@ -160,6 +165,7 @@ class Plain:
         self._model = torch.nn.parallel.DistributedDataParallel(
             model, process_group=across[rank % 2] if across else None, bucket_cap_mb=0.02
         )
+        self._faults = faults
         self._norm = setup == "tpdp"
         self._optimizer = torch.optim.AdamW(model.parameters())
         self._micro = micro
@@ -171,6 +177,7 @@ class Plain:
             self._model(next(batches)).square().mean().backward()
         if self._norm:
             dist.all_reduce(torch.ones(1))
+        self._faults.at("update")
         self._optimizer.step()
         self._optimizer.zero_grad()
 
@@ -198,14 +205,17 @@ class Zero:
             "zero_allow_untested_optimizer": True,
             "steps_per_print": 10**9,
         }
+        self._faults = faults
         optimizer = torch.optim.AdamW(model.parameters())
         self._engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
         self._micro = micro
 
     def step(self, batches: Iterator[Any]) -> None:
         """Do one whole step."""
-        for _ in range(self._micro):
+        for number in range(self._micro):
             self._engine.backward(self._engine(next(batches)).square().mean())
+            if number == self._micro - 1:
+                self._faults.at("update")
             self._engine.step()
 
 

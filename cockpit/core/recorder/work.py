@@ -9,10 +9,11 @@ than the innocent partner of a slow rank, which would then seem slow too:
   span only what comes after the last such moment counts.
 - What is left lies in one gap between two such moments. If others got through the same gap of the same step
   without waiting, this rank waited there at most by how much longer it took. One other rank will not do: it
-  may be the slow one, which took longer to get there; but at the end of a step it does.
+  may be the slow one, which took longer to get there; of the end of a step see :mod:`.ends`.
 - Ranks that wait for the same one go on together, whenever they came. Where the one that came a little later
   than the others, by chance, goes on later by as much, nobody waits: the collective goes on beside the
-  computation. Else a rank that is a little late would be late anew in each bucket.
+  computation. Else a rank that is a little late would be late anew in each bucket. A dozen steps are judged
+  together, for once somebody is slow, the others do wait where they did not before.
 
 Blame goes by work, not by who arrives last: the innocent partner of a slow rank is last as often.
 """
@@ -24,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cockpit.core.masks import ranks_of
+from cockpit.core.recorder.ends import Ends, Held, Through
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
 
@@ -38,6 +40,9 @@ ENOUGH = 16
 
 SURE = 5
 """Standard errors that such a finding is away from chance."""
+
+SPELL = 12
+"""Steps that are judged together, where they are enough: whoever becomes slow is waited for from then on."""
 
 
 class Step(NamedTuple):
@@ -256,8 +261,10 @@ class _Sweep:
         self._least: dict[int, int] = {}
         """For each gap, the shortest time of those ranks that did not wait there."""
         self._alone: set[int] = set()
-        """Those that only one such rank got through, and that are not the end of a step."""
-        self._beside: set[int] = set()
+        """Those that only one such rank got through."""
+        self._ends = Ends()
+        self._beside: set[tuple[int, int]] = set()
+        self._newest = 0
 
     def over(self, rank: _Rank, stage: int) -> None:
         """Find the gaps of a rank."""
@@ -276,15 +283,16 @@ class _Sweep:
         released: Sequence[int],
         ends: Sequence[int],
     ) -> None:
-        least, alone, gaps = self._least, self._alone, rank.gaps
+        least, alone, gaps, final_gaps = self._least, self._alone, rank.gaps, self._ends
         program = follows = self._programs.setdefault(stage, {})
         coming, final = iter([*ends, _NEVER]), set(ends)
         end, begun = next(coming), 0
+        began = rank.steps[0].begin_us if rank.steps else 0
         step = (rank.steps[0].number if rank.steps else 0) << _STEP
         for index, (at, what, _) in enumerate(moments):
             if end <= at:
                 while end <= at:
-                    end = next(coming)
+                    began, end = end, next(coming)
                     step += 1 << _STEP
                 follows, begun = program, index
             place = follows.get(what)
@@ -296,17 +304,20 @@ class _Sweep:
             key, until, last = step | number, times[index + 1], released[index]
             if last - at > CLOCKS_US:
                 gaps.append((at, until, last, key))
+                if until in final:
+                    final_gaps.held.append(Held(key, until - at, last - at))
                 continue
             # Nothing to wait for.
             busy = until - at
             if last > at:
                 gaps.append((at, until, last, key))
                 busy = max(0, until - last)
+            if until in final:
+                final_gaps.through.append(Through(key, number, rank.rank, busy, until - began))
             shortest = least.get(key)
             if shortest is None:
                 least[key] = busy
-                if until not in final:
-                    alone.add(key)
+                alone.add(key)
             else:
                 alone.discard(key)
                 if busy < shortest:
@@ -314,19 +325,21 @@ class _Sweep:
 
     def compare(self, ranks: Iterable[_Rank]) -> None:
         """Find what is only known from all ranks together; call it after :meth:`over`, once."""
-        # A single one may be the slow one, which works on while the others wait. At the end of a step it
-        # counts, because gradients are still computed there when the last that are ready were sent off.
+        # A single one may be the slow one, which works on while the others wait.
         for key in self._alone:
             del self._least[key]
-        self._beside = _beside(ranks)
+        self._least.update(self._ends.least(self._alone))
+        some = list(ranks)
+        self._newest = max((step.number for rank in some for step in rank.steps), default=0)
+        self._beside = _beside(some, self._newest)
 
     def waits(self, rank: _Rank) -> list[Span]:
         """When a rank waited, knowing how long each gap takes at least, and in which nobody waits."""
-        least, beside, places = self._least, self._beside, (1 << _STEP) - 1
+        least, beside, newest = self._least, self._beside, self._newest
         return union(
             (begin, min(released, begin + max(0, end - begin - least.get(key, 0))))
             for begin, end, released, key in rank.gaps
-            if key & places not in beside
+            if _when(key, newest) not in beside
         )
 
 
@@ -354,8 +367,13 @@ def _released(moments: Sequence[_Entered], times: Sequence[int]) -> list[int]:
     return released
 
 
-def _beside(ranks: Iterable[_Rank]) -> set[int]:
-    """The places that ranks get through without waiting, while others have not arrived yet.
+def _when(key: int, newest: int) -> tuple[int, int]:
+    """The place, and in which spell of steps, counted back from the newest."""
+    return key & ((1 << _STEP) - 1), (newest - (key >> _STEP)) // SPELL
+
+
+def _beside(ranks: Iterable[_Rank], newest: int) -> set[tuple[int, int]]:
+    """The places, and when, that ranks get through without waiting, while others have not arrived yet.
 
     Who begins such a gap later, compared with others that would wait for the same and with itself in other
     steps, ends it later by as much: by more than half of it, as a line through all of them says.
@@ -365,23 +383,35 @@ def _beside(ranks: Iterable[_Rank]) -> set[int]:
         for begin, end, released, key in each.gaps:
             if released - begin > CLOCKS_US and end < _NEVER:
                 together.setdefault((key, released), []).append((each.rank, begin, end))
-    places: dict[int, dict[int, list[tuple[float, float]]]] = {}
+    places: dict[int, dict[int, dict[int, list[_Pair]]]] = {}
     for (key, _), those in together.items():
-        if len(those) < 2:
-            continue
-        of_rank = places.setdefault(key & ((1 << _STEP) - 1), {})
-        for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
-            of_rank.setdefault(rank, []).append(pair)
+        place, spell = _when(key, newest)
+        of_rank = places.setdefault(place, {}).setdefault(spell, {})
+        if len(those) > 1:
+            for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
+                of_rank.setdefault(rank, []).append(pair)
     found = set()
-    for place, of_rank in places.items():
-        pairs = [pair for some in of_rank.values() for pair in _centred(some)]
-        if len(pairs) >= ENOUGH and _goes_along(pairs):
-            found.add(place)
+    for place, spells in places.items():
+        pairs = {spell: _within_ranks(of_rank) for spell, of_rank in spells.items()}
+        always = _goes_along([pair for some in pairs.values() for pair in some])
+        for spell, some in pairs.items():
+            if _goes_along(some) if len(some) >= ENOUGH else always:
+                found.add((place, spell))
     return found
+
+
+_Pair = tuple[float, float]
+"""When a rank began a gap and when it ended it, compared with others and then with itself."""
+
+
+def _within_ranks(of_rank: Mapping[int, list[_Pair]]) -> list[_Pair]:
+    return [pair for some in of_rank.values() for pair in _centred(some)]
 
 
 def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool:
     """Whether the second grows with the first, by half of it or more, and surely not by chance."""
+    if len(pairs) < ENOUGH:
+        return False
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)

@@ -54,8 +54,9 @@ def _crossed(one: Wait, other: Wait) -> bool:
 def _waits_for(wait: Wait, ranks: int) -> bool:
     """Whether those in a wait wait for some of these ranks.
 
-    Recorders forget: of a job that is hours old they rarely know who has never entered a group. But whoever has
-    waited for seconds waits for somebody, and if all that may not have entered are among these, for one of them.
+    Recorders forget: of a job that is hours old they rarely know who has never entered a group. But whoever
+    has waited for seconds waits for somebody, and if all that may not have entered are among these, for one
+    of them.
     """
     if wait.absent & ranks:
         return True
