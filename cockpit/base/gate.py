@@ -15,6 +15,7 @@ ignored: a newer peer may send more. A field without a default is required.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple, Type, TypeVar
 
@@ -313,6 +314,17 @@ def read(definition: Type[T], value: Any) -> T:
         elif needed:
             raise Malformed(".%s: missing" % name)
     return definition(**found)
+
+
+def parsed(line: bytes) -> Any:
+    """The value of a line of JSON.
+
+    :raises Malformed: it is not JSON, or nested too deep
+    """
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("not JSON: %s" % type(error).__name__) from None
 
 
 def plain(value: Any) -> Any:

@@ -28,10 +28,11 @@ from cockpit.base.gate import (
     RowOf,
     Whole,
     bound,
+    parsed,
     plain,
     read,
 )
-from cockpit.core.run.events import RecordReader, parsed
+from cockpit.core.run.events import RecordReader
 from cockpit.errors import CockpitError
 
 DEFINITIONS = [

@@ -10,7 +10,19 @@ import json
 from itertools import groupby
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cockpit.base.gate import COUNT, RANK, TIME, ListOf, Malformed, RowOf, Whole, bound, dataclass, plain
+from cockpit.base.gate import (
+    COUNT,
+    RANK,
+    TIME,
+    ListOf,
+    Malformed,
+    RowOf,
+    Whole,
+    bound,
+    dataclass,
+    parsed,
+    plain,
+)
 from cockpit.base.progress.ring import SOURCES
 
 UNITS = 10_000
@@ -65,11 +77,7 @@ def stretch_of(line: bytes) -> Stretch:
 
     :raises Malformed: it is none
     """
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise Malformed("not JSON") from None
-    found: Stretch = _ROW.read(value)
+    found: Stretch = _ROW.read(parsed(line))
     return found
 
 

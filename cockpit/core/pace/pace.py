@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from statistics import median
 
+from cockpit.core.pace.medians import middle
 from cockpit.core.pace.reached import Known, Reached
 from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import (
@@ -268,7 +269,5 @@ def _cost(step: Step, place: int) -> float:
 
 def _middle(values: Sequence[float]) -> float | None:
     """The median of the known values; None if there are none."""
-    total = sum(values)
-    if total != total:  # one of them is NaN, which is not equal to itself
-        values = [value for value in values if value == value]
-    return median(values) if values else None
+    found = middle(values)
+    return None if math.isnan(found) else found

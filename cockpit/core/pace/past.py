@@ -23,6 +23,7 @@ from cockpit.base.gate import (
     Text,
     Whole,
     bound,
+    parsed,
     plain,
 )
 from cockpit.core.pace.history import FIRST_S, SOME, Bucket
@@ -153,10 +154,7 @@ def past_of(line: bytes) -> PastStep:
 
     :raises Malformed: it is none
     """
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise Malformed("not JSON") from None
+    value = parsed(line)
     if isinstance(value, list) and len(value) == len(fields(PastStep)) - _COST:
         value += [None, 0]
     found: PastStep = RowOf(PastStep).read(value)

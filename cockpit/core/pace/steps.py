@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from statistics import median, median_low
+
+from cockpit.core.pace.medians import known_of, middle, usual
 
 CELLS = 3 << 18
 """Ranks × steps that are kept exactly: 12,288 steps of 64 ranks, an hour of those of 0.3 s, in 18 MB."""
@@ -91,7 +92,7 @@ class Step:
     def _when(self) -> tuple[float, float]:
         """The median and the first of the ends."""
         if self._end is None:
-            self._end, self._first = _middle(self.ends), min(_known(self.ends), default=_NAN)
+            self._end, self._first = middle(self.ends), min(known_of(self.ends), default=_NAN)
         return self._end, self._first
 
     def cool(self) -> None:
@@ -125,14 +126,14 @@ class Step:
     def typical_span(self) -> float:
         """What one step took the median rank, seconds; an estimate if need be; NaN: not known."""
         if self._span is None:
-            self._span = _usual(self.spans)
+            self._span = usual(self.spans)
         return self.estimate if math.isnan(self._span) else self._span
 
     @property
     def typical_work(self) -> float:
         """The work of the median rank, seconds; NaN: not known."""
         if self._work is None:
-            self._work = _usual(self.works)
+            self._work = usual(self.works)
         return self._work
 
     @property
@@ -153,7 +154,7 @@ class Step:
         if not self.works:
             return False
         if self._together is None:
-            known = _known(self.ends)
+            known = known_of(self.ends)
             # How long it took may not be known.
             self._together = not known or not max(known) - min(known) > ASUNDER * self.typical_span
         return self._together
@@ -163,7 +164,7 @@ class Step:
         """What is compared, of the rank that took longest, and that rank's place; NaN: not known of any."""
         values = self.compared[0]
         if self._slowest is None:
-            most = max(_known(values), default=_NAN)
+            most = max(known_of(values), default=_NAN)
             # The last of equals, as in the order of pairs.
             self._slowest = len(values) - 1 - values[::-1].index(most) if most == most else -1
         return (values[self._slowest], self._slowest) if self._slowest >= 0 else (_NAN, 0)
@@ -356,32 +357,10 @@ class Steps:
         return array("f", [_NAN]) * len(self.ranks)
 
 
-def _known(values: Sequence[float]) -> Sequence[float]:
-    """The known values."""
-    total = sum(values)
-    # What is not known is NaN, which is not equal to itself; mostly all are known.
-    return values if total == total else [value for value in values if value == value]
-
-
 def _middles(values: Sequence[float], stages: Sequence[int]) -> Iterable[float]:
     """For each place that of the median rank of its stage."""
     of_stage: dict[int, list[float]] = {stage: [] for stage in set(stages)}
     for value, stage in zip(values, stages, strict=True):
         of_stage[stage].append(value)
-    middles = {stage: _usual(some) for stage, some in of_stage.items()}
+    middles = {stage: usual(some) for stage, some in of_stage.items()}
     return map(middles.__getitem__, stages)
-
-
-def _middle(values: Sequence[float]) -> float:
-    """The median of the known values; NaN if there are none."""
-    known = _known(values)
-    return median(known) if known else _NAN
-
-
-def _usual(values: Sequence[float]) -> float:
-    """Of the known values that of the median rank, of two the quicker; NaN if there are none.
-
-    The mean of both would be nobody's: where half of the ranks are twice as slow it hides by how much.
-    """
-    known = _known(values)
-    return median_low(known) if known else _NAN

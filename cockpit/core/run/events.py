@@ -5,13 +5,12 @@ The table of all kinds is :mod:`cockpit.base.events`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from cockpit.base.events import ABOUT_RANKS, KINDS, OWN, RECORD, Fact, RecordLine, read_line
-from cockpit.base.gate import NODE_NAME, Malformed
+from cockpit.base.gate import NODE_NAME, Malformed, parsed
 
 _JOURNALED = {**RECORD, **OWN}
 
@@ -107,14 +106,3 @@ def journaled(line: bytes) -> Event | None:
         return None
     node = value.get("node", "")
     return Event(found.t, NODE_NAME.read(node) if node else "", found.fact)
-
-
-def parsed(line: bytes) -> Any:
-    """A line of JSON.
-
-    :raises Malformed: it is not JSON, or nested too deep
-    """
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Malformed(f"not JSON: {type(error).__name__}") from None
