@@ -419,8 +419,8 @@ class NoticeStep:
 
 @dataclass(frozen=True)
 class Notice(Fact):
-    """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; told each minute,
-    until it is `over`"""
+    """what rule `id` has seen (`of` what), `since` when; `due`: when that comes to pass; repeated each
+    minute until it is `over`"""
 
     id: str = bound(WORD)
     of: str = bound(Text(300, cut=True), "")
