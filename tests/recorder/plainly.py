@@ -136,20 +136,24 @@ def _beside(ranks: Iterable[_Rank]) -> set[tuple[Place, int]]:
             spells[spell] = [pair for some in of_rank.values() for pair in _centred(some)]
         always = _goes_along([pair for some in spells.values() for pair in some])
         for spell, pairs in spells.items():
-            if _goes_along(pairs) if len(pairs) >= ENOUGH else always:
+            along = _goes_along(pairs)
+            if always if along is None else along:
                 found.add((place, spell))
     return found
 
 
-def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether the second grows with the first, by half of it or more, and surely not by chance."""
+def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
+    """Whether the second grows with the first, by half of it or more; None: that may be chance."""
     if len(pairs) < ENOUGH:
-        return False
+        return None
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
-    by_chance = (first * second - both * both) / len(pairs)
-    return both > first / 2 and both * both > SURE * SURE * by_chance
+    chance = SURE * SURE * (first * second - both * both) / len(pairs)
+    for along, away in ((True, both), (False, first / 2 - both)):
+        if along == (both > first / 2):
+            return along if away * away > chance else None
+    return None
 
 
 def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -395,7 +395,8 @@ def _beside(ranks: Iterable[_Rank], newest: int) -> set[tuple[int, int]]:
         pairs = {spell: _within_ranks(of_rank) for spell, of_rank in spells.items()}
         always = _goes_along([pair for some in pairs.values() for pair in some])
         for spell, some in pairs.items():
-            if _goes_along(some) if len(some) >= ENOUGH else always:
+            along = _goes_along(some)
+            if always if along is None else along:
                 found.add((place, spell))
     return found
 
@@ -408,15 +409,17 @@ def _within_ranks(of_rank: Mapping[int, list[_Pair]]) -> list[_Pair]:
     return [pair for some in of_rank.values() for pair in _centred(some)]
 
 
-def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether the second grows with the first, by half of it or more, and surely not by chance."""
+def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
+    """Whether the second grows with the first, by half of it or more; None: that may be chance."""
     if len(pairs) < ENOUGH:
-        return False
+        return None
     first = sum(one * one for one, _ in pairs)
     second = sum(other * other for _, other in pairs)
     both = sum(one * other for one, other in pairs)
     by_chance = (first * second - both * both) / len(pairs)
-    return both > first / 2 and both * both > SURE * SURE * by_chance
+    if both > first / 2:
+        return True if both * both > SURE * SURE * by_chance else None
+    return False if (first / 2 - both) ** 2 > SURE * SURE * by_chance else None
 
 
 def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
