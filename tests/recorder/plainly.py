@@ -94,17 +94,20 @@ def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
     for place, (rank, gap) in alone.items():
         ends = [(other, one) for some in free.values() for other, one in some if one.last]
         ends = [(other, one) for other, one in ends if one.of_each_step == gap.of_each_step]
-        others = [one.busy / max(one.step, 1) for other, one in ends if other != rank]
-        if len(others) >= OTHERS:
-            found[place] = min(gap.busy, int(median_low(others) * gap.step))
+        shares: dict[int, list[float]] = {}
+        for other, one in ends:
+            shares.setdefault(other, []).append(one.busy / max(one.step, 1))
+        others = [median_low(some) for other, some in shares.items() if other != rank and len(some) >= OTHERS]
+        if others:
+            found[place] = min(gap.busy, int(min(others) * gap.step))
             continue
         mine = [(at, one) for at, (who, one) in alone.items() if who == rank]
         mine = [(at, one) for at, one in mine if one.of_each_step == gap.of_each_step]
         left = until = 0
         for at, one in sorted(mine, key=lambda pair: pair[1].begin)[-STEPS:]:
-            for other in held[at]:
-                left += min(other.released - other.begin, max(0, other.end - other.begin - one.busy))
-                until += other.released - other.begin
+            for late in held[at]:
+                left += min(late.released - late.begin, max(0, late.end - late.begin - one.busy))
+                until += late.released - late.begin
         found[place] = 0 if left < LEFT * until else gap.busy
     return found
 
