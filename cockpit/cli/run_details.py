@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
-from typing import Any
 
 from cockpit.base.events import Filling, GpuSample, Notice, Watched
 from cockpit.base.progress.ring import SOURCES
 from cockpit.cli.awaiting import telling
 from cockpit.cli.output import out, out_json, out_lines, say, table
+from cockpit.cli.run_json import run_json
+from cockpit.cli.run_known import Beside, cause_of, noticed, sign_of, source_of, step_said
 from cockpit.cli.unfinished_starts import start_state
-from cockpit.core.finding import Finding
-from cockpit.core.pace.finding import findings as pace_findings
 from cockpit.core.pace.pace import Pace, RankPace
-from cockpit.core.pace.said import resumed, run_step
-from cockpit.core.pace.signs import RECORDER, Sign
+from cockpit.core.pace.signs import Sign
 from cockpit.core.pace.slow import Slow
-from cockpit.core.ranks import mask_text, ranks_named
-from cockpit.core.run.failure import job_ended
+from cockpit.core.ranks import ranks_named
 from cockpit.core.run.model import LIVE, Node, Rank, RunModel
-from cockpit.core.run.notices.words import findings
-from cockpit.core.run.probes import probe_state
 from cockpit.core.run.standstill import standing
 from cockpit.core.run.summary import state_text
-from cockpit.engine.logs.said import pages, tracker_json
-from cockpit.engine.logs.spooled import SpooledLogs
 from cockpit.engine.records.folder import RunFolder
 from cockpit.engine.run import unworked
-from cockpit.engine.run.board import last_cause
 from cockpit.engine.run.join import Pools, model_now
-from cockpit.engine.run.left import Left, left
-from cockpit.engine.run.paces import PaceBook, estimate, said_here
+from cockpit.engine.run.left import Left
+from cockpit.engine.run.paces import PaceBook, estimate
 from cockpit.engine.stacks.evidence import Shown, amiss, gather, lacking
 from cockpit.engine.stacks.parties import RunParty
 from cockpit.engine.works import glance, untold
@@ -54,17 +44,9 @@ def show(
     :param state: in words
     :param kept: what its nodes kept while nobody watched
     """
-    with closing(SpooledLogs(folder)) as logs:
-        named = pages(logs)
-        ahead = left(folder, model, logs, pace, time.time())
+    more = Beside.read(folder, model, pace, kept)
     if as_json:
-        told = _json(folder, model, state, pace) | {"pages": [tracker_json(*each) for each in named]}
-        told |= {"total_steps": ahead and ahead.total, "eta_s": ahead and ahead.seconds}
-        told["evidence"] = [
-            {"path": str(one.path), "t": one.at, "why": one.snapshot.by_nodes, **one.found.as_json()}
-            for one in kept
-        ]
-        out_json(told)
+        out_json(run_json(folder, model, state, pace, more))
         return Exit.OK
     out(f"{folder.name}: {state}")
     out()
@@ -72,87 +54,71 @@ def show(
         [("NODE", "LINK", "CLOCK", "LOAD", "MEMORY", "DISK FREE", "GPU"), *map(_node, model.nodes.values())]
     )
     out()
-    apart = {one.rank: one for one in (*pace.slow(), *pace.late())}
+    table(list(_ranks(model, pace)))
+    for lines in (*_about_steps(folder, model, pace, more), *_about_trouble(folder, model, pace, more)):
+        out()
+        out_lines(lines)
+    return Exit.OK
+
+
+def _ranks(model: RunModel, pace: Pace) -> Iterator[tuple[str, ...]]:
     compared = ("ENQUEUE LAG", "LATE") if pace.lags else ("WORK", "SLOW")
     steps = ("STEP", "AGE", "BEHIND", "STEP TIME", *compared)
-    header = ("RANK", "NODE", "STATE", "PID", *steps, "CPU", "RSS", "THREADS", "CHILDREN")
+    yield ("RANK", "NODE", "STATE", "PID", *steps, "CPU", "RSS", "THREADS", "CHILDREN")
+    apart = {one.rank: one for one in (*pace.slow(), *pace.late())}
     at = time.time()
-    ranks = [model.ranks[number] for number in sorted(model.ranks)]
-    table(
-        [header, *(_rank(rank, _steps(rank, pace.of(rank.rank), apart.get(rank.rank), at)) for rank in ranks)]
-    )
-    for text in sentences(_signs(model, pace), "AGE"):
-        out()
-        out(text)
-    if ahead is not None:
-        out()
-        out(_ahead(ahead))
-    further = _said(folder, model, pace)
+    for number, rank in sorted(model.ranks.items()):
+        yield _rank(rank, _steps(rank, pace.of(number), apart.get(number), at))
+
+
+def _about_steps(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -> Iterator[Sequence[str]]:
+    """How far the run is, paragraph by paragraph, and what tells more."""
+    yield from ([text] for text in sentences(_signs(model, pace), "AGE"))
+    if more.ahead is not None:
+        yield [_ahead(more.ahead)]
+    further = step_said(folder, model, pace)
     if further is not None:
-        out()
-        out(f"the run is at step {further:,}, says its log; ranks count steps from the start of the program")
-    out_lines(_unworked(folder, model, pace))
-    if named:
-        out()
-        out("found in its logs:")
-        out_lines(f"  {page.name}: {page.url}" for _, page in named)
+        yield [
+            f"the run is at step {further:,}, says its log; ranks count steps from the start of the program"
+        ]
+    if unknown := list(_unworked(folder, model, pace)):
+        yield unknown
+    if more.pages:
+        yield ["found in its logs:", *(f"  {page.name}: {page.url}" for _, page in more.pages)]
+
+
+def _about_trouble(folder: RunFolder, model: RunModel, pace: Pace, more: Beside) -> Iterator[Sequence[str]]:
+    """What is wrong, paragraph by paragraph."""
     if folder.damaged:
         lines = f"{folder.damaged} damaged line{'s are' if folder.damaged > 1 else ' is'} ignored"
-        out()
-        out(f"{folder.path / 'journal.jsonl'}: {lines}")
-    cause = _cause(folder, model)
+        yield [f"{folder.path / 'journal.jsonl'}: {lines}"]
+    cause = cause_of(folder, model)
     if cause is not None and cause.detail:
-        out()
-        out(f"{cause.what}: {cause.detail}")
         where = f"at {cause.where}" if cause.where else ""
-        out_lines(f"  {text}" for text in (where, *(step.text for step in cause.steps)) if text)
-    for one in kept[-EVIDENCE:]:
-        out()
-        out(one.sentence)
-        out_lines(f"  {text}" for text in (*one.found.evidence, f"{one.command}: all stacks"))
+        yield _indented(f"{cause.what}: {cause.detail}", where, *(step.text for step in cause.steps))
+    for one in more.kept[-EVIDENCE:]:
+        yield _indented(one.sentence, *one.found.evidence, f"{one.command}: all stacks")
     if said := standing(model, time.time()):
-        out()
-        out(said)
-    noticed = (*_about_pace(folder, model, pace), *findings(model, folder.name, time.time()))
-    for found in (*_stall(model), *noticed):
-        out()
-        more = (*filter(None, (found.detail,)), *found.evidence, *(step.text for step in found.steps))
-        for text in (found.what, *(f"  {each}" for each in more)):
-            out(text)
+        yield [said]
+    for found in noticed(folder, model, pace):
+        yield _indented(found.what, found.detail, *found.evidence, *(step.text for step in found.steps))
     for node in model.nodes.values():
-        for note in node.remarks:
-            out()
-            out(f"{node.name}: {note}")
-    return Exit.OK
+        yield from ([f"{node.name}: {note}"] for note in node.remarks)
+
+
+def _indented(head: str, *more: str) -> list[str]:
+    return [head, *(f"  {text}" for text in more if text)]
 
 
 def _signs(model: RunModel, pace: Pace) -> dict[int, Sign]:
     """The signs of progress of ranks that live, where their steps are not known."""
-    found = {rank.rank: _sign(rank, pace.of(rank.rank)) for rank in model.ranks.values()}
-    return {rank: sign for rank, sign in sorted(found.items()) if sign is not None}
-
-
-def _sign(rank: Rank, pace: RankPace) -> Sign | None:
-    return pace.sign if rank.state in LIVE else None
+    found = {number: sign_of(rank, pace.of(number)) for number, rank in sorted(model.ranks.items())}
+    return {number: sign for number, sign in found.items() if sign is not None}
 
 
 def _ahead(ahead: Left) -> str:
     eta = "" if ahead.seconds is None else f", ETA {span_text(ahead.seconds)}"
     return f"step {ahead.step:,} of {ahead.total:,}{eta}"
-
-
-def _said(folder: RunFolder, model: RunModel, pace: Pace) -> int | None:
-    """The last step that logs here tell, if ranks count from the start of the program and it is further.
-
-    Else it may be what was here long ago.
-    """
-    found = said_here(folder, model) if pace.relative else None
-    return found[0] if found is not None and resumed(pace, found[0]) else None
-
-
-def _about_pace(folder: RunFolder, model: RunModel, pace: Pace) -> list[Finding]:
-    """Who is slow, while the run goes on."""
-    return [] if model.over else list(pace_findings(pace, folder.name))
 
 
 async def evidence(folder: RunFolder, model: RunModel, pools: Pools, *, connect: bool) -> list[Shown]:
@@ -218,9 +184,9 @@ def _gpu(gpu: GpuSample) -> str:
 def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[str, ...]:
     """How far a rank is; ``~``: as its log says, as the median rank did, or by a sign of progress."""
     if pace.step is None or pace.at is None:
-        sign = _sign(rank, pace)
+        sign = sign_of(rank, pace)
         return ("",) * 6 if sign is None else ("", age_text(sign, at), behind_text(sign), "", "", "")
-    about = "" if _source(rank, pace) in SOURCES else "~"
+    about = "" if source_of(rank, pace) in SOURCES else "~"
     age = about + span_text(max(0.0, at - pace.at)) if rank.state in LIVE else ""
     known = "~" if pace.estimated else ""
     behind = f"{known}{pace.behind:,} step{'s' if pace.behind > 1 else ''}" if pace.behind else ""
@@ -233,19 +199,6 @@ def _steps(rank: Rank, pace: RankPace, named: Slow | None, at: float) -> tuple[s
     if work and (about or pace.work_kept):
         work = "~" + work
     return (f"{known}{pace.step:,}", age, behind, span, work, f"+{100 * named.excess:.0f} %" if named else "")
-
-
-def _source(rank: Rank, pace: RankPace) -> str | None:
-    """Who told the rank's last step: what counts in its probe; ``log``; ``kept``: the run's folder here.
-
-    Of a step that was kept, ranks that were not slow in it are taken to have done as the median rank.
-    """
-    if pace.step is None:
-        return None
-    if pace.estimated:
-        return "log"
-    progress = rank.sample and rank.sample.progress
-    return progress.source if progress else "kept"
 
 
 def _rank(rank: Rank, steps: tuple[str, ...]) -> tuple[str, ...]:
@@ -264,110 +217,5 @@ def _unworked(folder: RunFolder, model: RunModel, pace: Pace) -> Iterator[str]:
     for rank, why in sorted(unworked.kept(folder.path).items()):
         if rank in model.ranks and model.ranks[rank].state in LIVE and pace.of(rank).work is None:
             ranks.setdefault(why, []).append(rank)
-    for number, (why, some) in enumerate(ranks.items()):
-        if not number:
-            yield ""
+    for why, some in ranks.items():
         yield f"work of {ranks_named(some)} is not known: {why}"
-
-
-def _json(folder: RunFolder, model: RunModel, state: str, pace: Pace) -> dict[str, Any]:
-    nodes = [asdict(node) for node in model.nodes.values()]
-    slow, late = ({one.rank: one for one in some} for some in (pace.slow(), pace.late()))
-    at = time.time()
-    why = unworked.kept(folder.path)
-    ranks = [
-        _rank_json(rank, model.nodes[rank.node])
-        | {"work_why": why.get(rank.rank, "")}
-        | _pace_json(rank, pace.of(rank.rank), at)
-        | {name: _apart_json(pace, some.get(rank.rank)) for name, some in (("slow", slow), ("late", late))}
-        for rank in model.ranks.values()
-    ]
-    noticed = (*_about_pace(folder, model, pace), *findings(model, folder.name, time.time()))
-    found = (job_ended(model), _cause(folder, model), *_stall(model), *noticed)
-    told = [each.as_json() for each in found if each is not None]
-    said = _said(folder, model, pace)
-    return {
-        "run": folder.name,
-        "state": state,
-        "step": run_step(pace, said),
-        "steps_since_start": said is not None,
-        "nodes": nodes,
-        "ranks": ranks,
-        "findings": told,
-        "watch": watch_json(model),
-    }
-
-
-def _stall(model: RunModel) -> list[Finding]:
-    """Who holds up a run that is stalled."""
-    found = model.watch.finding
-    return [found] if model.watch.stalled and found is not None and not model.over else []
-
-
-def watch_json(model: RunModel) -> dict[str, Any]:
-    """What whoever watches a run has said last of its steps; ``state`` is empty if nobody has."""
-    watch = model.watch
-    found = watch.finding
-    return {
-        **asdict(watch),
-        "finding": found and found.as_json(),
-        "waiting": mask_text(watch.waiting),
-    }
-
-
-def _apart_json(pace: Pace, one: Slow | None) -> dict[str, Any] | None:
-    return None if one is None else {"excess": one.excess, "since_step": pace.apart_since(one.rank)}
-
-
-def _pace_json(rank: Rank, pace: RankPace, at: float) -> dict[str, Any]:
-    """How far a rank is; None is not known."""
-    source = _source(rank, pace)
-    return {
-        "step": pace.step,
-        "step_age_s": None if pace.at is None else round(max(0.0, at - pace.at), 3),
-        "step_estimated": pace.estimated,
-        "step_source": source,
-        "behind_steps": None if source is None else pace.behind,
-        "behind_s": pace.behind_s if source in SOURCES else None,
-        "step_s": pace.span,
-        "work_s": pace.work,
-        "enqueue_lag_s": pace.lag,
-        "cost_s": None if pace.cost is None else round(pace.cost, 6),
-        "work_age_s": None if pace.work_at is None else round(max(0.0, at - pace.work_at), 3),
-        "progress": _progress_json(rank, pace, source, at),
-    }
-
-
-def _progress_json(rank: Rank, pace: RankPace, source: str | None, at: float) -> dict[str, Any]:
-    """The best that is known of a rank's progress; ``age_s``: since its last step, or a sign of progress."""
-    sign = _sign(rank, pace)
-    if sign is None:
-        age = None if pace.at is None else max(0.0, at - pace.at)
-        told: dict[str, Any] = {"source": source, "age_s": age, "as_of": None if source is None else at}
-        return told | {"at_least": False, "collectives": None, "behind_collectives": None}
-    known = sign.collectives is not None
-    return {
-        "source": sign.source,
-        "age_s": sign.age_s(at),
-        "as_of": sign.seen_at if sign.source == RECORDER else at,
-        "at_least": sign.least,
-        "collectives": sign.collectives,
-        "behind_collectives": sign.behind if known else None,
-    }
-
-
-def _rank_json(rank: Rank, node: Node) -> dict[str, Any]:
-    """A rank's fields, and what its probe can do."""
-    state, why = probe_state(node, rank)
-    handlers = rank.probe.handlers if rank.probe else ()
-    return {
-        **asdict(rank),
-        "state": rank.state.value,
-        "text": rank.text,
-        "probe": {"state": state, "why": why, "handlers": handlers, "torch": rank.probe and rank.probe.torch},
-    }
-
-
-def _cause(folder: RunFolder, model: RunModel) -> Finding | None:
-    with closing(SpooledLogs(folder)) as logs:
-        return last_cause(model, folder, logs)
