@@ -1,6 +1,6 @@
 """What torch's flight recorders say of pace: looked at now and then, never followed.
 
-How much of each step was work; and, of ranks whose steps nobody tells, which collective was their last.
+How much of each step was work; and, of ranks whose steps are not known, which collective was their last.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def untold(run: Run, pace: Pace) -> bool:
 
 
 async def glance(party: Party, pace: Pace) -> None:
-    """Look at recorders once for the signs of progress in them; what does not answer soon tells nothing."""
+    """Look at recorders once for the signs of progress in them; what does not answer soon is left out."""
     with suppress(asyncio.TimeoutError):
         asked = Recorders(party).look(time.time() - OVERLAP_S, GLANCE_ROWS)
         heard = await asyncio.wait_for(asked, GLANCE_S)

@@ -1,4 +1,4 @@
-"""How far the ranks of a run are: what they tell of their steps, from the best source there is."""
+"""How far the ranks of a run are: what is known of their steps, from the best source there is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.core.pace.steps import Key, Step, Steps
 MOST = 1000
 """Steps that may pass unseen between two that are drawn as one."""
 MOST_FOLDED = 1 << 16
-"""Steps that a node may tell of as one."""
+"""Steps that a node may report as one."""
 OFF = 100
 """From how many steps on a log counts otherwise than ranks do, and not just by chance."""
 PORTIONS_S = 2.0
@@ -37,7 +37,7 @@ class Known:
 
 
 class Reached:
-    """What ranks have told of their steps, and how far they are. Times are unix seconds on our clock.
+    """What ranks have reported of their steps, and how far they are. Times are unix seconds on our clock.
 
     :param ranks: the ranks of each node
     """
@@ -107,7 +107,7 @@ class Reached:
 
         :param span: seconds that the step took; None: what passed since the last one
         :param exact: the rank itself noted the time; else it is when a line of its log arrived
-        :param anew: its log tells a later epoch
+        :param anew: its log names a later epoch
         """
         before = self._known.get(rank)
         if before and before.exact == exact and step < before.key[1] and at > before.at:
@@ -146,7 +146,7 @@ class Reached:
             self._generation += 1
 
     def _unseen(self, key: Key, count: int) -> int:
-        """Of how many steps this one is the last: of those that a rank left out, others may have told."""
+        """Of how many steps this one is the last: of those that a rank left out, others may have reported some."""
         most = min(count, MOST)
         known = (back for back in range(1, most) if self.steps.get((key[0], key[1] - back)) is not None)
         return next(known, most)
@@ -314,5 +314,5 @@ class Reached:
 
 
 def _otherwise(known: Known, key: Key) -> bool:
-    """Whether a log tells a step that is far from where a rank is that notes its steps itself."""
+    """Whether a log names a step that is far from where a rank is that notes its steps itself."""
     return not known.exact and abs(known.key[1] - key[1]) > OFF

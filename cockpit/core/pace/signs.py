@@ -1,4 +1,4 @@
-"""Signs of progress where nothing tells a rank's steps: its collectives, else that its main thread runs."""
+"""Signs of progress where a rank's steps are not known: its collectives, else that its main thread runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FRESH_S = 150.0
 """Seconds for which a look at recorders counts: one is taken each minute."""
 
 RESOLUTION_S = 2.0
-"""Main threads are looked at each second: that one ran less than this ago cannot be told any closer."""
+"""Main threads are looked at each second: when one ran cannot be known any closer than this."""
 
 STILL_S = 10.0
-"""Seconds without a sign after which a rank is told from those that go on."""
+"""Seconds without a sign after which a rank counts as one that does not go on."""
 
 RECORDER, CPU = "recorder", "cpu"
 

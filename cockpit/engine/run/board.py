@@ -136,7 +136,7 @@ class Board:
             self.timeline.tell(note)
 
     async def recall_numbers(self) -> None:
-        """Read what the output that was already here told of the training, and when.
+        """Read what the output that was already here says of the training, and when.
 
         :raises CockpitError: it cannot be read
         """
