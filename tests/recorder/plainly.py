@@ -99,7 +99,7 @@ def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
             shares.setdefault(other, []).append(one.busy / max(one.step, 1))
         others = [median_low(some) for other, some in shares.items() if other != rank and len(some) >= OTHERS]
         if others:
-            found[place] = min(gap.busy, int(min(others) * gap.step))
+            found[place] = min(gap.busy, int(median_low(others) * gap.step))
             continue
         mine = [(at, one) for at, (who, one) in alone.items() if who == rank]
         mine = [(at, one) for at, one in mine if one.of_each_step == gap.of_each_step]

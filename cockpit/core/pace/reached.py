@@ -146,7 +146,7 @@ class Reached:
             self._generation += 1
 
     def _unseen(self, key: Key, count: int) -> int:
-        """Of how many steps this one is the last: of those that a rank left out, others may have reported some."""
+        """Of how many steps this one is the last: others may have reported what a rank left out."""
         most = min(count, MOST)
         known = (back for back in range(1, most) if self.steps.get((key[0], key[1] - back)) is not None)
         return next(known, most)

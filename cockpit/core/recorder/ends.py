@@ -5,7 +5,7 @@ collective) while it waits for the last one to arrive. If only that last one got
 time is the measure for the others, who computed as long. But if it is slow just there, in its optimizer for
 one, that measure hides it: it takes longer by exactly what the others wait for it. So:
 
-- Where another rank was the last one in other steps, its share of a step is the measure.
+- Where others were the last ones in other steps, their share of a step is the measure.
 - Else, where its own time leaves the others next to nothing to wait, they do wait: nobody goes on right after
   the last one arrives by chance in each step.
 """
@@ -71,14 +71,14 @@ class Ends:
                 lone.setdefault((one.place, one.rank), []).append(one)
         found: dict[int, int] = {}
         for (place, rank), ends in lone.items():
-            # Of several the least: another one may be slow here at other times.
+            # As most of them: one may be slow here at other times, or lie.
             others = [
                 median_low(shares)
                 for other, shares in of_place[place].items()
                 if other != rank and len(shares) >= OTHERS
             ]
             if others:
-                found.update((one.key, min(one.busy, int(min(others) * one.step))) for one in ends)
+                found.update((one.key, min(one.busy, int(median_low(others) * one.step))) for one in ends)
                 continue
             hides = _hides(sorted(ends)[-STEPS:], held)
             found.update((one.key, 0 if hides else one.busy) for one in ends)
