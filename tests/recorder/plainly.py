@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
-from cockpit.core.recorder.ends import LEFT, OTHERS, STEPS
+from cockpit.core.recorder import ends
+from cockpit.core.recorder.ends import LEFT, STEPS
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
 from cockpit.core.recorder.work import ENOUGH, SPELL, SURE, Step, Work, parts, shares
@@ -92,14 +93,14 @@ def _shortest(ranks: Iterable[_Rank]) -> dict[Place, int]:
     alone = {place: some[0] for place, some in free.items() if len(some) == 1 and place in held}
     alone = {place: (rank, gap) for place, (rank, gap) in alone.items() if gap.last}
     for place, (rank, gap) in alone.items():
-        ends = [(other, one) for some in free.values() for other, one in some if one.last]
-        ends = [(other, one) for other, one in ends if one.of_each_step == gap.of_each_step]
-        shares: dict[int, list[float]] = {}
-        for other, one in ends:
-            shares.setdefault(other, []).append(one.busy / max(one.step, 1))
-        others = [median_low(some) for other, some in shares.items() if other != rank and len(some) >= OTHERS]
-        if others:
-            found[place] = min(gap.busy, int(median_low(others) * gap.step))
+        shares = [
+            one.busy / max(one.step, 1)
+            for some in free.values()
+            for _, one in some
+            if len(some) > 1 and one.last and one.of_each_step == gap.of_each_step
+        ]
+        if len(shares) >= ends.ENOUGH:
+            found[place] = min(gap.busy, int(median_low(shares) * gap.step))
             continue
         mine = [(at, one) for at, (who, one) in alone.items() if who == rank]
         mine = [(at, one) for at, one in mine if one.of_each_step == gap.of_each_step]

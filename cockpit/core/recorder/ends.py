@@ -5,7 +5,7 @@ collective) while it waits for the last one to arrive. If only that last one got
 time is the measure for the others, who computed as long. But if it is slow just there, in its optimizer for
 one, that measure hides it: it takes longer by exactly what the others wait for it. So:
 
-- Where others were the last ones in other steps, their share of a step is the measure.
+- Where several got through in other steps, their share of a step is the measure.
 - Else, where its own time leaves the others next to nothing to wait, they do wait: nobody goes on right after
   the last one arrives by chance in each step.
 """
@@ -16,8 +16,8 @@ from collections.abc import Container, Iterable
 from statistics import median_low
 from typing import NamedTuple
 
-OTHERS = 3
-"""Times that another rank was last, from which its share of a step can be told."""
+ENOUGH = 4
+"""Times that ranks got through together with others, from which their share of a step can be told."""
 
 STEPS = 10
 """The newest steps by which a rank is judged that is always the last one."""
@@ -60,25 +60,21 @@ class Ends:
 
         :param alone: the keys of those, of other gaps too
         """
-        of_place: dict[int, dict[int, list[float]]] = {}
         held: dict[int, list[Held]] = {}
         for each in self.held:
             held.setdefault(each.key, []).append(each)
+        shares: dict[int, list[float]] = {}
         lone: dict[tuple[int, int], list[Through]] = {}
         for one in self.through:
-            of_place.setdefault(one.place, {}).setdefault(one.rank, []).append(one.busy / max(one.step, 1))
-            if one.key in alone and one.key in held:
+            if one.key not in alone:
+                shares.setdefault(one.place, []).append(one.busy / max(one.step, 1))
+            elif one.key in held:
                 lone.setdefault((one.place, one.rank), []).append(one)
+        usual = {place: median_low(some) for place, some in shares.items() if len(some) >= ENOUGH}
         found: dict[int, int] = {}
-        for (place, rank), ends in lone.items():
-            # As most of them: one may be slow here at other times, or lie.
-            others = [
-                median_low(shares)
-                for other, shares in of_place[place].items()
-                if other != rank and len(shares) >= OTHERS
-            ]
-            if others:
-                found.update((one.key, min(one.busy, int(median_low(others) * one.step))) for one in ends)
+        for (place, _), ends in lone.items():
+            if place in usual:
+                found.update((one.key, min(one.busy, int(usual[place] * one.step))) for one in ends)
                 continue
             hides = _hides(sorted(ends)[-STEPS:], held)
             found.update((one.key, 0 if hides else one.busy) for one in ends)
