@@ -9,10 +9,11 @@ from statistics import median_low
 from typing import NamedTuple
 
 from cockpit.core.recorder import ends
+from cockpit.core.recorder.beside import ENOUGH, SPELL, SURE
 from cockpit.core.recorder.ends import LEFT, STEPS
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Span, union
-from cockpit.core.recorder.work import ENOUGH, SPELL, SURE, Step, Work, parts, shares
+from cockpit.core.recorder.work import Step, Work, parts, shares
 
 
 def work(

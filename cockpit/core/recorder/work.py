@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cockpit.core.masks import ranks_of
+from cockpit.core.recorder.beside import NEVER, STEP, Gap, beside, when
 from cockpit.core.recorder.ends import Ends, Held, Through
 from cockpit.core.recorder.look import Collective, Look
 from cockpit.core.recorder.spans import CLOCKS_US, Cursor, Span, union
@@ -34,15 +35,6 @@ SMALL = 16
 
 OBJECTS = ("Byte", "Long")
 """Types in which torch sends pickled objects and their sizes."""
-
-ENOUGH = 16
-"""Times that ranks waited, or did not, in one place, from which it can be told."""
-
-SURE = 5
-"""Standard errors that such a finding is away from chance."""
-
-SPELL = 12
-"""Steps that are judged together, where they are enough: whoever becomes slow is waited for from then on."""
 
 
 class Step(NamedTuple):
@@ -145,20 +137,11 @@ def _unrecorded(timed: Sequence[Collective], stage_of: Mapping[int, int]) -> boo
     return len(set(stage_of.values())) > 1 or (bool(timed) and not any(map(shares, timed)))
 
 
-_NEVER = 1 << 62
-_STEP = 32
-"""Bits of a key that are the place; those above are the step."""
-
 _Entered = tuple[int, str, int]
 """When, what (empty: a step has ended), and when the last one entered it; 0 if that is not known."""
 
 _Next = dict[str, tuple[int, Any]]
 """For what may be entered next: the number of the place, and what may follow there."""
-
-
-_Gap = tuple[int, int, int, int]
-"""From one moment at which a rank is seen to go on to the next, with something to wait for: begin, end, when
-the last one arrived in what it may wait for, and the key of its place and its step."""
 
 
 class _Rank:
@@ -170,7 +153,7 @@ class _Rank:
         self.rank = rank
         self.steps = steps
         self.entered: list[_Entered] = []
-        self.gaps: list[_Gap] = []
+        self.gaps: list[Gap] = []
         self.late: list[Span] = []
         """From the arrival of the last one but it to its own."""
         self.unsure: list[int] = []
@@ -271,7 +254,7 @@ class _Sweep:
         ends = [step.end_us for step in rank.steps]
         moments = sorted([*((at, "", 0) for at in ends), *rank.entered])
         times = [at for at, _, _ in moments]
-        times.append(_NEVER)
+        times.append(NEVER)
         self._gaps(rank, stage, moments, times, _released(moments, times), ends)
 
     def _gaps(
@@ -285,15 +268,15 @@ class _Sweep:
     ) -> None:
         least, alone, gaps, final_gaps = self._least, self._alone, rank.gaps, self._ends
         program = follows = self._programs.setdefault(stage, {})
-        coming, final = iter([*ends, _NEVER]), set(ends)
+        coming, final = iter([*ends, NEVER]), set(ends)
         end, begun = next(coming), 0
         began = rank.steps[0].begin_us if rank.steps else 0
-        step = (rank.steps[0].number if rank.steps else 0) << _STEP
+        step = (rank.steps[0].number if rank.steps else 0) << STEP
         for index, (at, what, _) in enumerate(moments):
             if end <= at:
                 while end <= at:
                     began, end = end, next(coming)
-                    step += 1 << _STEP
+                    step += 1 << STEP
                 follows, begun = program, index
             place = follows.get(what)
             if place is None:
@@ -331,15 +314,15 @@ class _Sweep:
         self._least.update(self._ends.least(self._alone))
         some = list(ranks)
         self._newest = max((step.number for rank in some for step in rank.steps), default=0)
-        self._beside = _beside(some, self._newest)
+        self._beside = beside({rank.rank: rank.gaps for rank in some}, self._newest)
 
     def waits(self, rank: _Rank) -> list[Span]:
         """When a rank waited, knowing how long each gap takes at least, and in which nobody waits."""
-        least, beside, newest = self._least, self._beside, self._newest
+        least, skipped, newest = self._least, self._beside, self._newest
         return union(
             (begin, min(released, begin + max(0, end - begin - least.get(key, 0))))
             for begin, end, released, key in rank.gaps
-            if _when(key, newest) not in beside
+            if when(key, newest) not in skipped
         )
 
 
@@ -365,64 +348,3 @@ def _released(moments: Sequence[_Entered], times: Sequence[int]) -> list[int]:
         if last > released[number]:
             released[number] = last
     return released
-
-
-def _when(key: int, newest: int) -> tuple[int, int]:
-    """The place, and in which spell of steps, counted back from the newest."""
-    return key & ((1 << _STEP) - 1), (newest - (key >> _STEP)) // SPELL
-
-
-def _beside(ranks: Iterable[_Rank], newest: int) -> set[tuple[int, int]]:
-    """The places, and when, that ranks get through without waiting, while others have not arrived yet.
-
-    Who begins such a gap later, compared with others that would wait for the same and with itself in other
-    steps, ends it later by as much: by more than half of it, as a line through all of them says.
-    """
-    together: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for each in ranks:
-        for begin, end, released, key in each.gaps:
-            if released - begin > CLOCKS_US and end < _NEVER:
-                together.setdefault((key, released), []).append((each.rank, begin, end))
-    places: dict[int, dict[int, dict[int, list[_Pair]]]] = {}
-    for (key, _), those in together.items():
-        place, spell = _when(key, newest)
-        of_rank = places.setdefault(place, {}).setdefault(spell, {})
-        if len(those) > 1:
-            for (rank, _, _), pair in zip(those, _centred([one[1:] for one in those]), strict=True):
-                of_rank.setdefault(rank, []).append(pair)
-    found = set()
-    for place, spells in places.items():
-        pairs = {spell: _within_ranks(of_rank) for spell, of_rank in spells.items()}
-        always = _goes_along([pair for some in pairs.values() for pair in some])
-        for spell, some in pairs.items():
-            along = _goes_along(some)
-            if always if along is None else along:
-                found.add((place, spell))
-    return found
-
-
-_Pair = tuple[float, float]
-"""When a rank began a gap and when it ended it, compared with others and then with itself."""
-
-
-def _within_ranks(of_rank: Mapping[int, list[_Pair]]) -> list[_Pair]:
-    return [pair for some in of_rank.values() for pair in _centred(some)]
-
-
-def _goes_along(pairs: Sequence[tuple[float, float]]) -> bool | None:
-    """Whether the second grows with the first, by half of it or more; None: that may be chance."""
-    if len(pairs) < ENOUGH:
-        return None
-    first = sum(one * one for one, _ in pairs)
-    second = sum(other * other for _, other in pairs)
-    both = sum(one * other for one, other in pairs)
-    by_chance = (first * second - both * both) / len(pairs)
-    if both > first / 2:
-        return True if both * both > SURE * SURE * by_chance else None
-    return False if (first / 2 - both) ** 2 > SURE * SURE * by_chance else None
-
-
-def _centred(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The differences from the means."""
-    first, second = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-    return [(one - first, other - second) for one, other in pairs]
