@@ -231,11 +231,22 @@ def _draw(step: Step, span: float) -> _Drawn:
 def _levels_of(step: Step) -> bytearray:
     if _surely_usual(step):
         return bytearray([USUAL]) * len(step.ends)
-    excesses: Sequence[float] = step.excesses
-    total = sum(excesses)
+    values, bounds = _bounded(step)
+    total = sum(values)
     if total != total:  # what is not known is NaN, and drawn as the median rank
-        excesses = [0.0 if excess != excess else excess for excess in excesses]
-    return bytearray(map(bisect_right, repeat(_FROM), excesses))
+        values = [bounds[1] / 2 if value != value else value for value in values]
+    return bytearray(map(bisect_right, repeat(bounds), values))
+
+
+def _bounded(step: Step) -> tuple[Sequence[float], Sequence[float]]:
+    """What is compared, and from which value on a level is one higher.
+
+    Of one stage, what was measured: to divide thousands of values by one median takes longer than the rest.
+    """
+    values, typical = step.compared
+    if step.stages or not typical > 0:
+        return step.excesses, _FROM
+    return values, (-math.inf, *(typical * (1 + level) for level in LEVELS))
 
 
 _FROM = (-math.inf, *LEVELS)
