@@ -10,7 +10,7 @@ AIM_MS = 100
 NAMES = {"zoom": "pace, z", "time": "pace, > and <", "lines": "nodes, a line a rank"}
 """What some of the keys are called in the table."""
 MISSING = (
-    "the first > draws 300 steps of all ranks that were not on the screen before, at 0.3 ms a step; "
+    "the first > draws 300 steps of all ranks that were not on the screen before, at 0.2 ms a step; "
     "else most of it is the layout of the whole screen when panes come and go"
 )
 
