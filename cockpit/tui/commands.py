@@ -222,7 +222,7 @@ EVERY: tuple[Command, ...] = (
         "next_rank",
         "right_square_bracket",
         "next rank",
-        help="While none is chosen: the one that failed, holds up the others or is slow.",
+        help="If no rank is chosen: the one that failed, is holding up the others, or is slow.",
     ),
     _move(
         "longer",

@@ -12,19 +12,20 @@ from cockpit.core.run.events import Event
 from cockpit.core.run.model import RunModel
 from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, planned
 
+MANIFEST = Manifest(
+    run="otter",
+    nodes=[NodeEntry("a", "/x/a", [0])],
+    created=1.0,
+    launcher="command",
+    program=["t"],
+    cwd="/",
+)
+
 
 @pytest.mark.parametrize("missed", [False, True])
 def test_steps_of_logs_are_taken_in(missed: bool) -> None:
-    manifest = Manifest(
-        run="otter",
-        nodes=[NodeEntry("a", "/x/a", [0])],
-        created=1.0,
-        launcher="command",
-        program=["t"],
-        cwd="/",
-    )
-    live = Live(manifest, Output())
-    listener = Missed(RunFolder.create(manifest), live) if missed else live
+    live = Live(MANIFEST, Output())
+    listener = Missed(RunFolder.create(MANIFEST), live) if missed else live
     pace = Pace((0,))
     listener.joined(RunModel(), pace)
     listener.log("a", 0, 0, b"step 7/100 loss 2.5\n")
@@ -36,16 +37,8 @@ def test_steps_of_logs_are_taken_in(missed: bool) -> None:
 def test_a_rank_that_becomes_slow_is_one_line_on_stderr_and_one_that_it_no_longer_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    manifest = Manifest(
-        run="otter",
-        nodes=[NodeEntry("a", "/x/a", [0])],
-        created=1.0,
-        launcher="command",
-        program=["t"],
-        cwd="/",
-    )
-    live, model = Live(manifest, Output(headless=True)), RunModel()
-    model.apply(planned(manifest))
+    live, model = Live(MANIFEST, Output(headless=True)), RunModel()
+    model.apply(planned(MANIFEST))
     live.joined(model, Pace((0,)))
     what = "rank 0 slow since step 1,170: 2.95 s, others 1.98 s"
     slow = Notice("slow", "0", what, 5.0, certainty="sure", nodes=("a",), ranks=(0,))

@@ -234,7 +234,7 @@ def _levels_of(step: Step) -> bytearray:
     values, bounds = _bounded(step)
     total = sum(values)
     if total != total:  # what is not known is NaN, and drawn as the median rank
-        values = [bounds[1] / 2 if value != value else value for value in values]
+        values = [-math.inf if value != value else value for value in values]
     return bytearray(map(bisect_right, repeat(bounds), values))
 
 

@@ -20,6 +20,8 @@ NEVER = 1 << 62
 
 STEP = 32
 """Bits of a key that are the place; those above are the step."""
+PLACES = (1 << STEP) - 1
+"""The former, as a mask."""
 
 Gap = tuple[int, int, int, int]
 """From one moment at which a rank is seen to go on to the next, with something to wait for: begin, end, when
@@ -28,7 +30,7 @@ the last one arrived in what it may wait for, and the key of its place and its s
 
 def when(key: int, newest: int) -> tuple[int, int]:
     """The place, and in which spell of steps, counted back from the newest."""
-    return key & ((1 << STEP) - 1), (newest - (key >> STEP)) // SPELL
+    return key & PLACES, (newest - (key >> STEP)) // SPELL
 
 
 def beside(gaps: Mapping[int, Iterable[Gap]], newest: int) -> set[tuple[int, int]]:

@@ -16,6 +16,8 @@ from collections.abc import Container, Iterable
 from statistics import median_low
 from typing import NamedTuple
 
+from cockpit.core.recorder.beside import PLACES
+
 ENOUGH = 4
 """Times that ranks got through together with others, from which their share of a step can be told."""
 
@@ -29,12 +31,11 @@ LEFT = 0.1
 class Through(NamedTuple):
     """A rank got through the end of a step and waited for nobody.
 
-    :param key: of the place and the step; ``place``: in any step
+    :param key: of the place and the step
     :param busy: how long it took, microseconds; ``step``: how long its whole step took
     """
 
     key: int
-    place: int
     rank: int
     busy: int
     step: int
@@ -67,9 +68,9 @@ class Ends:
         lone: dict[tuple[int, int], list[Through]] = {}
         for one in self.through:
             if one.key not in alone:
-                shares.setdefault(one.place, []).append(one.busy / max(one.step, 1))
+                shares.setdefault(one.key & PLACES, []).append(one.busy / max(one.step, 1))
             elif one.key in held:
-                lone.setdefault((one.place, one.rank), []).append(one)
+                lone.setdefault((one.key & PLACES, one.rank), []).append(one)
         usual = {place: median_low(some) for place, some in shares.items() if len(some) >= ENOUGH}
         found: dict[int, int] = {}
         for (place, _), ends in lone.items():

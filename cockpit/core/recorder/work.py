@@ -296,7 +296,7 @@ class _Sweep:
                 gaps.append((at, until, last, key))
                 busy = max(0, until - last)
             if until in final:
-                final_gaps.through.append(Through(key, number, rank.rank, busy, until - began))
+                final_gaps.through.append(Through(key, rank.rank, busy, until - began))
             shortest = least.get(key)
             if shortest is None:
                 least[key] = busy
