@@ -51,6 +51,7 @@ class UnknownHostKey(LinkError):
     :param file: the known_hosts file for it
     :param hashed: whether that file is to hold a hash of the name
     :param by_hand: the ssh command that a person types for it
+    :param certified: whether a certificate of an authority in known_hosts was to be expected
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class UnknownHostKey(LinkError):
         file: str,
         hashed: bool = False,
         by_hand: str = "",
+        certified: bool = False,
     ) -> None:
         hint = f"look at it and accept it with: {by_hand or 'ssh ' + quote(where)} true"
-        super().__init__("host key is not known", where=where, hint=hint, retry=False)
+        why = ": it has no certificate of the @cert-authority in known_hosts" if certified else ""
+        super().__init__(f"host key is not known{why}", where=where, hint=hint, retry=False)
         self.entry = entry
         self.key = key
         self.fingerprint = fingerprint

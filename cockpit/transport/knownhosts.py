@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.connection import _select_host_key_algs
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from cockpit.transport.base import LinkError, NoLogin
 from cockpit.transport.sshconfig import HostConfig
@@ -37,6 +39,30 @@ class Trust:
         self._check_ip = config.check_ip
         self._rsa_bits = config.rsa_bits
         self._authorities = config.authorities
+        self._wanted = config.options.get("HostKeyAlgorithms", ())
+        port = None if config.port == 22 or config.alias else config.port
+        self.place = (config.alias or config.host).lower(), port
+        """What known_hosts calls the host; as in ssh, an alias stands for the port too."""
+
+    def algorithms(self) -> list[str]:
+        """The algorithms of host keys to ask for, those of known keys first.
+
+        asyncssh would ask for nothing else, and ends up without a host key to show a person.
+
+        :raises ValueError: the configuration names none that there is
+        """
+        host, port = self.place
+        keys, authorities, *_ = self(host, "", port)
+        known = {algorithm for key in keys for algorithm in key.sig_algorithms}
+
+        def order(algorithm: bytes) -> int:
+            if algorithm in known:
+                return 1
+            return 0 if authorities and b"-cert-" in algorithm else 2
+
+        default = [*get_default_certificate_algs(), *get_default_public_key_algs()]
+        found = _select_host_key_algs((), self._wanted, default)  # type: ignore[arg-type]
+        return [each.decode() for each in sorted(found, key=order)]
 
     def __call__(self, host: str, address: str, port: int | None) -> Sequence[Any]:
         """Known keys, authorities, revoked keys, then those of X.509.

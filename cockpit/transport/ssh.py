@@ -246,6 +246,7 @@ class SshHops:
             except (asyncssh.ConnectionLost, ConnectionResetError, BrokenPipeError) as error:
                 if client.barred:
                     raise client.barred from None
+                client.check_host_keys()
                 if await login.heard():
                     continue
                 if login.stopped is not None:
@@ -279,6 +280,7 @@ class SshHops:
             asyncssh.connect(
                 options.orig_host,
                 options=options,
+                config=None,  # else it reads ~/.ssh/config, whatever -F says
                 tunnel=tunnel,
                 sock=client.proxy.socket if client.proxy else None,
                 client_factory=lambda: client,
@@ -322,6 +324,7 @@ class SshHops:
             host=config.host,
             tunnel=tunnel,
             known_hosts=trust,
+            server_host_key_algs=trust.algorithms(),
             agent_forwarding=False,
             x11_forwarding=False,
             request_pty=False,

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.packet import SSHPacket
 
 from cockpit.base.shell import join
+from cockpit.core.text import one_line
 from cockpit.errors import CockpitError
 from cockpit.transport import hostkeys
 from cockpit.transport.adopt import barred
@@ -60,7 +62,7 @@ class Client(asyncssh.SSHClient):
         validate, send = conn.validate_server_host_key, conn.send_userauth_request
 
         def validated(key_data: bytes) -> asyncssh.SSHKey:
-            key_data = self._trust.plain(key_data, *self._place)
+            key_data = self._trust.plain(key_data, *self._trust.place)
             self._objection = self._trust.objection(key_data)
             if self._objection:
                 raise asyncssh.HostKeyNotVerifiable(self._objection)
@@ -100,12 +102,29 @@ class Client(asyncssh.SSHClient):
         if self.proxy and not self.connected:
             self.proxy.end()
 
+    def check_host_keys(self) -> None:
+        """After a connection was lost: sshd hangs up, without a word, where none of its host keys is wanted.
+
+        :raises asyncssh.KeyExchangeFailed: that is what happened
+        """
+        said = self._connection._server_kexinit if self._connection else b""
+        if not said:
+            return
+        packet = SSHPacket(said)
+        packet.get_bytes(17)  # its type and a cookie
+        packet.get_namelist()  # of key exchanges
+        has = [each.decode(errors="replace") for each in packet.get_namelist()]
+        if set(has).isdisjoint(wanted := self._trust.algorithms()):
+            these = one_line(", ".join(has), limit=200)
+            wants = f"HostKeyAlgorithms wants {', '.join(wanted)}"
+            raise asyncssh.KeyExchangeFailed(f"{wants}, and its host keys are for {these}")
+
     async def lost(self, error: Exception) -> Exception:
         """Why a connection was lost before the login: its ProxyCommand may know."""
         words = await self.proxy.last_words() if self.proxy else ""
         if not words:
             return error
-        return LinkError(f"ProxyCommand ended: {words}", where=self.target.name, hint=self._try)
+        return LinkError(f"ProxyCommand ended: {words}", where=self.target.name, hint=f"try: {self._by_hand}")
 
     async def password_auth_requested(self) -> str | None:
         """See :class:`asyncssh.SSHClient`."""
@@ -154,9 +173,9 @@ class Client(asyncssh.SSHClient):
     def host_key_error(self, text: str) -> LinkError:
         """Distinguish a changed host key from an unknown one, which asyncssh does not."""
         config, target = self.target.config, self.target
-        host, port = self._place
+        host, port = self._trust.place
         entry = f"[{host}]:{port}" if port else host
-        known, _, revoked, *_ = self._trust(host, "", port)
+        known, authorities, revoked, *_ = self._trust(host, "", port)
         file = config.user_known_hosts[0] if config.user_known_hosts else ""
         if self._objection:
             what, hint = f"host key refused: {self._objection}", "ask its admin for a new host key"
@@ -164,13 +183,17 @@ class Client(asyncssh.SSHClient):
             what, hint = f"host key cannot be kept: {self._unkept}", "make that file writable"
         elif revoked and (self._key is None or self._key in revoked):
             what, hint = f"host key refused: {text}", "ask its admin for a new host key"
+        elif known and self._key and self._key.algorithm not in (kinds := {key.algorithm for key in known}):
+            has = ", ".join(sorted(kind.decode() for kind in kinds))
+            what = f"its {self._key.get_algorithm()} host key is not known, but only {has}"
+            hint = f"verify with its admin, then accept it with: {self._by_hand}"
         elif known:
             default = file == str(Path.home() / ".ssh" / "known_hosts")
             remove = ["ssh-keygen", "-R", entry, *([] if default or not file else ["-f", file])]
             what = "host key changed: not the machine it was, or somebody is in between"
             hint = f"verify with its admin, then: {join(remove)}"
         elif self._key is None:
-            what, hint = f"host key refused: {text}", self._try
+            what, hint = f"host key refused: {text}", f"try: {self._by_hand}"
         elif not file or file == "/dev/null":
             what = "host key is not known, and the ssh configuration keeps none"
             hint = f"give {target.name} a UserKnownHostsFile"
@@ -186,19 +209,13 @@ class Client(asyncssh.SSHClient):
                 file=file,
                 hashed=config.hash_known_hosts,
                 by_hand=target.by_hand,
+                certified=bool(authorities),
             )
         return LinkError(what, where=target.name, hint=hint, retry=False)
 
     @property
-    def _place(self) -> tuple[str, int | None]:
-        """What known_hosts calls it; as in ssh, an alias stands for the port too."""
-        config = self.target.config
-        port = None if config.port == 22 or config.alias else config.port
-        return (config.alias or config.host).lower(), port
-
-    @property
-    def _try(self) -> str:
-        return f"try: {self.target.by_hand} true"
+    def _by_hand(self) -> str:
+        return f"{self.target.by_hand} true"
 
 
 def _public(key: asyncssh.SSHKey) -> str:

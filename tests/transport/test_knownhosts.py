@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncssh
 import pytest
+from asyncssh.packet import NameList, UInt32
 
 from cockpit.transport import hostkeys
 from cockpit.transport.base import LinkError, UnknownHostKey
@@ -138,6 +139,95 @@ def test_a_certificate_of_a_known_authority(tmp_path: Path) -> None:
             (await place.hops().connect("alpha")).abort()
 
     asyncio.run(main())
+
+
+def test_a_plain_key_where_an_authority_is_known(tmp_path: Path) -> None:
+    """As in ssh, it counts for itself: it is unknown, may be accepted, and is then trusted."""
+
+    async def main() -> None:
+        place = Place(tmp_path)
+        async with place.server("alpha", trusted=False) as counts:
+            place.known_hosts.write_text(f"@cert-authority [127.0.0.1]:* {line(keys(1)[0])}\n")
+            unknown = await error_of(place.hops(), "alpha")
+            assert isinstance(unknown, UnknownHostKey)
+            assert "not known: it has no certificate of the @cert-authority in known_hosts" in str(unknown)
+            assert counts.connections == 1
+            hostkeys.trust([unknown])
+            (await place.hops().connect("alpha")).abort()
+
+    asyncio.run(main())
+
+
+def test_a_host_key_of_another_type_than_the_known_one(tmp_path: Path) -> None:
+    """The server may have the known one besides, which is then asked for; if not, that is no changed key."""
+
+    async def main() -> str:
+        place = Place(tmp_path)
+        (other,) = keys(1, "ssh-rsa", key_size=2048)
+        async with place.server("alpha", "StrictHostKeyChecking accept-new", trusted=False):
+            place.known_hosts.write_text(f"[127.0.0.1]:{place.port} {line(other)}\n")
+            return str(await error_of(SshHops(SshOptions(config=place.config, accept_new=True)), "alpha"))
+
+    said = asyncio.run(main())
+    assert "its ssh-ed25519 host key is not known, but only ssh-rsa; verify with its admin, then" in said
+
+
+@pytest.mark.parametrize(
+    "wanted", ["", "HostKeyAlgorithms rsa-sha2-512,ssh-ed25519", "ServerAliveInterval 1m"]
+)
+def test_algorithms_of_known_keys_come_first(tmp_path: Path, wanted: str) -> None:
+    if "1m" in wanted:
+        require("ssh")  # is asked, and tells all its default algorithms
+    known, authority = keys(1)[0], keys(1)[0]
+    options = [wanted] if wanted else []
+    assert trust(tmp_path, f"x {line(known)}\n", *options).algorithms()[0] == "ssh-ed25519"
+    text = f"x {line(known)}\n@cert-authority x {line(authority)}\n"
+    first = trust(tmp_path, text, *options).algorithms()[0]
+    assert ("-cert-" in first) == ("HostKey" not in wanted)
+
+
+def test_an_sshd_whose_host_keys_are_not_wanted(tmp_path: Path) -> None:
+    """Like OpenSSH's, it hangs up without a word; nothing is tried again."""
+    tried = 0
+
+    async def sshd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tried
+        tried += 1
+        await reader.readline()
+        kex, cipher, mac = (
+            NameList([name]) for name in (b"curve25519-sha256", b"aes128-ctr", b"hmac-sha2-256")
+        )
+        rest = [
+            cipher,
+            cipher,
+            mac,
+            mac,
+            NameList([b"none"]),
+            NameList([b"none"]),
+            NameList([]),
+            NameList([]),
+        ]
+        lists = b"".join([kex, NameList([b"ssh-ed25519", b"x\x1b[31m"]), *rest])
+        payload = b"\x14" + bytes(16) + lists + bytes(5)
+        pad = 8 - (len(payload) + 5) % 8 + 8
+        writer.write(b"SSH-2.0-x\r\n" + UInt32(len(payload) + 1 + pad) + bytes([pad]) + payload + bytes(pad))
+        await reader.read(1)
+        writer.close()
+
+    async def main() -> LinkError:
+        place = Place(tmp_path)
+        async with await asyncio.start_server(sshd, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            place.knows("alpha", port, "HostKeyAlgorithms ssh-rsa")
+            return await error_of(place.hops(), "alpha")
+
+    error = asyncio.run(main())
+    assert (tried, error.retry) == (1, False)
+    assert (
+        "no common ssh algorithm: HostKeyAlgorithms wants ssh-rsa, and its host keys are for ssh-ed25519"
+        in str(error)
+    )
+    assert "\x1b" not in str(error)
 
 
 @pytest.mark.parametrize("by", ["configuration", "option"])

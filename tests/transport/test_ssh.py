@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from cockpit.engine.links.link import Link
 from cockpit.transport.base import LinkError, NoLogin
 from cockpit.transport.ssh import HANDSHAKES_PER_HOP, SshHops, SshOptions
 from cockpit.transport.sshfaults import jump_host, typed
+from tests.needs import require
 from tests.transport.sshserver import Place
 from tests.waiting import until
 
@@ -76,6 +78,36 @@ def test_no_configuration_turns_host_keys_off(tmp_path: Path, option: str) -> No
             return str(caught.value)
 
     assert "host key is not known" in asyncio.run(main())
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["with -F", "without"])
+def test_commands_of_the_configuration_run_as_ssh_runs_them_and_with_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    ssh = require("ssh")
+    home = tmp_path / "home"
+    own = home / ".ssh" / "config"
+    own.parent.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async def main() -> None:
+        place = Place(tmp_path)
+        async with place.server("alpha"):
+            command = f'Match exec "echo %n >>{tmp_path}/ran; test %n = alpha"\n  User tester\n'
+            if given:
+                place.config.write_text(command + place.config.read_text())
+                own.write_text(f"Host *\n  ProxyCommand false\n  Ciphers 3des-cbc\n{command}")
+            else:
+                own.write_text(command + place.config.read_text())
+                # ssh itself looks for the file in the home folder of the password database.
+                (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {own} "$@"\n')
+                (tmp_path / "ssh").chmod(0o700)
+            hops = SshHops(SshOptions(config=place.config if given else None))
+            (await hops.connect("alpha")).abort()
+
+    asyncio.run(main())
+    assert (tmp_path / "ran").read_text() == "alpha\n"
 
 
 def test_nothing_is_forwarded(tmp_path: Path) -> None:
