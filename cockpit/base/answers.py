@@ -234,11 +234,16 @@ class FoundRun:
     alive: Optional[bool] = maybe(FLAG)
 
 
+RUNS_TOLD = 10_000
+"""Run folders in one answer."""
+
+
 @dataclass(frozen=True)
 class RunsAnswer:
-    """all our run folders"""
+    """all our run folders, the newest first; how many `more` there was no room for"""
 
-    runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), 10_000, skip=True))
+    runs: Tuple[FoundRun, ...] = bound(ListOf(Of(FoundRun), RUNS_TOLD, skip=True))
+    more: int = bound(COUNT, 0)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from cockpit.errors import os_error
 LINE_LIMIT = 8 << 20
 """Bytes of a line of a journal, a run record or a time index; a longer one is damage."""
 
+LINES_LIMIT = 256 << 20
+"""Bytes of a file that are read line by line: more than any of ours has."""
+
 SMALL_LIMIT = 256 << 20
 """Bytes of a file that may be read whole; a larger one is not ours."""
 
@@ -100,19 +103,26 @@ def read_small(path: Path) -> bytes:
     return data
 
 
-def lines(path: Path) -> Iterator[bytes]:
+def lines(path: Path, most: int = LINES_LIMIT) -> Iterator[bytes]:
     """The complete lines of a file, without their newlines; none if there is no file.
 
     A line of more than ``LINE_LIMIT`` bytes becomes an empty one, so that it counts but costs no memory.
 
+    :param most: bytes that are read: of a larger file a quarter of that at its beginning, the rest at its
+        end, and an empty line for what is between
     :raises CockpitError: it cannot be read
     """
     at = 0
-    rest = b""
+    rest, whole = bytearray(), True
+    left_out: int | None = None
     while True:
         # Opened for each part: merging the files of a thousand nodes takes a thousand of these.
         try:
             with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+                if left_out is None:
+                    left_out = os.fstat(file.fileno()).st_size - most
+                if left_out > 0 and at >= most // 4:
+                    at, left_out, whole = at + left_out, 0, False
                 file.seek(at)
                 data = file.read(_STEP)
         except FileNotFoundError:
@@ -123,11 +133,12 @@ def lines(path: Path) -> Iterator[bytes]:
             return
         at += len(data)
         first, *others = data.split(b"\n")
-        rest = _grown(rest, first)
+        whole = whole and len(rest) + len(first) <= LINE_LIMIT
+        rest += first if whole else b""
         if others:
-            yield _checked(rest)
+            yield bytes(rest) if whole else b""
             yield from others[:-1]
-            rest = others[-1]
+            rest, whole = bytearray(others[-1]), True
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -143,15 +154,6 @@ def chunks(path: Path) -> Iterator[bytes]:
         return
     except OSError as error:
         raise os_error("cannot be read", path, error) from None
-
-
-def _grown(line: bytes, more: bytes) -> bytes:
-    # Past the limit only the length matters: it stays one byte too long.
-    return line if len(line) > LINE_LIMIT else (line + more)[: LINE_LIMIT + 1]
-
-
-def _checked(line: bytes) -> bytes:
-    return b"" if len(line) > LINE_LIMIT else line
 
 
 def append(number: int, data: bytes, size: int) -> None:

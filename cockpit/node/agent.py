@@ -157,7 +157,10 @@ class Agent:
 
             answer = {"id": number, "error": {"kind": "bug", "what": traceback.format_exc()}}
         self._calls.pop(number, None)
-        self._send(answer, b"")
+        try:
+            self._send(answer, b"")
+        except FrameError as error:  # too large: to be left without an answer would be worse
+            self._send({"id": number, "error": {"kind": "bug", "what": str(error)}}, b"")
 
     def _send(self, header: Header, payload: bytes) -> None:
         head = encode_head(header, len(payload))

@@ -34,11 +34,13 @@ def run(name: str = "run-a", node: str = "n1", **changes: Any) -> dict[str, Any]
         "launcher": "command",
         "profile": None,
     }
-    return {"dir": f"{BASE}/{name}/{node}", "record": {**record, **changes}, "events": [], "alive": True}
+    return {"dir": f"{BASE}/{name}/{node}", "record": {**record, **changes}, "alive": True}
 
 
 class Node(MadeUp):
     """A node that lists what a test gives it, through the gate."""
+
+    more = 0
 
     def __init__(self, runs: list[Any]) -> None:
         self.hello = SimpleNamespace(host="h", uid=0, base=BASE)
@@ -46,7 +48,7 @@ class Node(MadeUp):
 
     async def call(self, request: object) -> RunsAnswer:
         assert isinstance(request, verbs.Runs)
-        return read(RunsAnswer, {"runs": self._runs})
+        return read(RunsAnswer, {"runs": self._runs, "more": self.more})
 
 
 def adopted(nodes: dict[str, list[Any]]) -> tuple[list[str], Errors]:
@@ -62,6 +64,13 @@ def test_a_run_is_made_known() -> None:
     assert (names, errors) == (["run-a"], {})
     (folder,) = list_runs()
     assert [(entry.name, entry.ranks) for entry in folder.manifest.nodes] == [("n1", (0,)), ("n2", (1,))]
+
+
+def test_runs_that_there_was_no_room_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Node, "more", 7)
+    names, errors = adopted({"n1": [run()]})
+    assert names == ["run-a"]
+    assert str(errors["n1"]) == f"n1: 7 older runs are not listed; remove what is old below {BASE} there"
 
 
 @pytest.mark.parametrize(

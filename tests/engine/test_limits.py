@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import subprocess
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.base.events import Note
 from cockpit.base.record import EVENTS, SIZES
 from cockpit.config import Quotas
+from cockpit.core.run.events import Event
+from cockpit.engine.files import lines
 from cockpit.engine.links import pool as pools
 from cockpit.engine.logs.spool import OPEN_FILES, Shelf, Spool, SpoolUnusable
 from cockpit.engine.quotas import QuotaReached
-from cockpit.engine.records.folder import Manifest, NodeEntry, RunFolder, list_runs
+from cockpit.engine.records.folder import JOURNAL_READ, Manifest, NodeEntry, RunFolder, list_runs
 from cockpit.engine.run.session import Session
 from tests.engine.books import run_folder
 from tests.engine.pools import Fakes
@@ -118,9 +122,12 @@ def test_a_quota_takes_nothing_half_and_spares_the_record(tmp_path: Path) -> Non
     assert (tmp_path / "run" / "spool" / "node" / "rank-0.log").read_bytes() == b"12345678"
     spool.append("rank-0.log", 8, b"12")
     spool.append(EVENTS, 0, b"0123456789")
-    spool.append(SIZES, 0, b"0123456789")
+    spool.append(SIZES, 0, b"0123456789" * 2)
     with pytest.raises(QuotaReached, match="record_bytes"):
-        spool.append(EVENTS, 10, b"x")
+        spool.append(SIZES, 20, b"x")
+    spool.append(EVENTS, 10, b"0123456789")
+    with pytest.raises(QuotaReached, match="record_bytes"):
+        spool.append(EVENTS, 20, b"x")
     with pytest.raises(QuotaReached, match=r"quota of 3 a node .* spool_files .* cockpit attach run"):
         spool.append("rank-1.log", 0, b"1")
 
@@ -180,6 +187,52 @@ def test_a_record_without_end_is_its_nodes_trouble(monkeypatch: pytest.MonkeyPat
     session, heard, _ = follow([bomb, good], Quotas(record_bytes=900))
     assert any("record_bytes" in str(event.fact) for event in heard.events)
     assert session.model.ranks[0].text == "exited 0"
+
+
+def test_a_time_index_without_end_keeps_no_event_back() -> None:
+    """Nor the end of the run: what does not fit of the index stays there, and is waited for by nobody."""
+    log, index = b"0123456789\n", b'{"t": 1.0, "s": {}}\n' * 100
+    sizes = {"rank-0.log": len(log), SIZES: len(index) + 1000, "events.jsonl": len(ENDED)}
+    script = [
+        part((SIZES, 0, index), ("rank-0.log", 0, log)),
+        part((SIZES, len(index), b"x" * 1000), ("events.jsonl", 0, ENDED), sizes=sizes),
+    ]
+    session, heard, _ = follow([script], Quotas(record_bytes=900))
+    assert heard.text == log
+    assert session.model.over
+    assert not session.behind["a"]
+    assert not session.paused
+
+
+@pytest.mark.parametrize("holes", [0, 3 << 30])
+def test_of_a_large_journal_the_beginning_and_the_end_are_read(holes: int) -> None:
+    entries = [NodeEntry("a", "/none/a", [0])]
+    folder = RunFolder.create(Manifest("run", 0.0, entries, "command", ["true"], "/"))
+    journal = folder.path / "journal.jsonl"
+    folder.write(Event(1.0, "", Note("the first")))
+    filler = json.dumps(Event(2.0, "", Note("x" * 200)).as_json()).encode() + b"\n"
+    with journal.open("ab") as file:
+        if holes:
+            file.seek(holes)
+        else:
+            file.write(filler * (2 * JOURNAL_READ // len(filler)))
+        file.write(b"\n" + json.dumps(Event(3.0, "", Note("the last")).as_json()).encode() + b"\n")
+    said = [event.fact.text for event in folder.journal() if isinstance(event.fact, Note)]
+    assert (said[0], said[-1]) == ("the first", "the last")
+    assert folder.damaged
+    assert sum(map(len, said)) < JOURNAL_READ
+
+
+def test_all_lines_that_fit_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"%06d\n" % number for number in range(100_000)))
+    assert len(list(lines(path))) == 100_000
+    found = list(lines(path, 256 << 10))
+    first = next(place for place, line in enumerate(found) if not line)
+    assert found[:first] == [b"%06d" % number for number in range(first)]
+    rest = found[first + 1 :]
+    assert rest == [b"%06d" % number for number in range(100_000 - len(rest), 100_000)]
+    assert 255 << 10 <= 7 * len(found) <= 257 << 10
 
 
 BOMB = """

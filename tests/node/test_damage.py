@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from cockpit.base import record
+from cockpit.base.answers import RunsAnswer
+from cockpit.base.frames import MAX_HEADER, encode_head
+from cockpit.base.gate import read
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.measure import samples
 from cockpit.node.run import collect, environ, status
@@ -206,6 +209,24 @@ def test_a_damaged_record_hides_no_other_run(tmp_path: Path, text: str | None) -
     assert [run["dir"] for run in found] == [str(tmp_path / "good/node1")]
     with pytest.raises(NodeError, match="no run record in"):
         status.status(call(dir=str(tmp_path / "bad/node1"))[0])
+
+
+def test_as_many_runs_are_listed_as_fit_into_an_answer(tmp_path: Path) -> None:
+    """The newest ones, without their events; and how many others there are."""
+    for number in range(400):
+        folder = tmp_path / ("run-%03d" % number) / "node1"
+        folder.mkdir(parents=True)
+        folders.make(folder, [0])
+        facts = json.loads((folder / record.RECORD).read_text())
+        facts.update(profile={str(line): "x" * 200 for line in range(50)}, rings="y" * 10_000)
+        (folder / record.RECORD).write_text(json.dumps(facts))
+        os.utime(folder / record.RECORD, (number, number))
+        (folder / record.EVENTS).write_text('{"t": 1.0, "e": "note", "text": "z"}\n' * 3000)
+    answer = status.runs(call(base=str(tmp_path))[0])
+    assert len(encode_head({"id": 1, "ok": answer}, 0)) < MAX_HEADER
+    found = read(RunsAnswer, json.loads(json.dumps(answer)))
+    assert found.runs[0].dir == str(tmp_path / "run-399/node1")
+    assert found.more == 400 - len(found.runs) > 0
 
 
 def test_a_run_folder_without_its_run_record_hides_no_other(tmp_path: Path) -> None:

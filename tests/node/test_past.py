@@ -12,6 +12,7 @@ import pytest
 
 from cockpit.base import record
 from cockpit.base.answers import PastItem
+from cockpit.base.events import RECORD
 from cockpit.base.gate import read
 from cockpit.base.progress import ring
 from cockpit.base.progress.past import Piece, Stretch, pieces
@@ -46,6 +47,10 @@ def asked(folder: Path, ranks: tuple[int, ...] = (0,), **fields: Any) -> list[St
 
 def told(folder: Path, rank: int = 0, **fields: Any) -> list[Piece]:
     return [piece for row in asked(folder, (rank,), **fields) for piece in pieces(row)]
+
+
+def test_there_are_events_of_the_kinds_around_which_steps_stay() -> None:
+    assert set(keeping.AROUND) <= set(RECORD)
 
 
 def test_each_step_once_although_rings_overlap(tmp_path: Path) -> None:

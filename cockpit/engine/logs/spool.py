@@ -17,7 +17,7 @@ OPEN_FILES = 64
 """Files kept open for writing, of all nodes together: a run may have more than a process may open."""
 
 RECORD = (EVENTS, SIZES)
-"""What the supervisor writes: it has its own quota, so that states still arrive when logs pause."""
+"""What the supervisor writes: each has its own quota, so that states still arrive when the others pause."""
 
 _ONE_FILE = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO)
 """Errors about one file or folder, which say nothing about the others."""
@@ -130,11 +130,13 @@ class Spool:
 
     def _check(self, name: str, size: int) -> None:
         quotas, sizes = self._shelf.quotas, self._sizes
-        recorded = sum([sizes.get(each, 0) for each in RECORD])
         if name in RECORD:
-            if recorded + size > quotas.record_bytes:
+            if sizes.get(name, 0) + size > quotas.record_bytes:
                 raise exceeded("record_bytes", quotas.record_bytes, self.folder)
+            if name != EVENTS:
+                self._shelf.room.check(size)
             return
+        recorded = sum([sizes.get(each, 0) for each in RECORD])
         if name not in sizes and len(sizes) >= quotas.spool_files:
             raise exceeded("spool_files", quotas.spool_files, self.folder)
         if sum(sizes.values()) - recorded + size > quotas.spool_bytes:

@@ -103,6 +103,9 @@ STEP_LOG, _STEP = "step.log", "step.json"
 _STEP_SAID = 64 << 10
 """Bytes at its end that are read."""
 
+JOURNAL_READ = 16 << 20
+"""Bytes of a journal that are read: of a larger one the beginning and the end."""
+
 FORMAT = 1
 """Version of the manifest; a reader refuses a newer one."""
 
@@ -381,7 +384,7 @@ class RunFolder:
         :raises CockpitError: it cannot be read
         """
         self.damaged = 0
-        for line in lines(self.path / "journal.jsonl"):
+        for line in lines(self.path / "journal.jsonl", JOURNAL_READ):
             try:
                 event = journaled(line)
             except Malformed:

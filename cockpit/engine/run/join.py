@@ -243,12 +243,17 @@ async def adopt(pool: LinkPool, nodes: Iterable[str], base: str) -> Errors:
     async def one(node: str) -> list[_Part]:
         link = await pool.lend(node)
         where = f"{base}/cockpit-{link.hello.uid}" if base else link.hello.base
-        found = (await link.call(verbs.Runs(where))).runs
+        answer = await link.call(verbs.Runs(where))
+        if answer.more:
+            hint = f"remove what is old below {where} there"
+            too_many[node] = CockpitError(f"{answer.more} older runs are not listed", where=node, hint=hint)
         # On a shared file system each node shows the folders of all: a node speaks only for itself.
-        mine = [run for run in found if run.record.node == node and _is_below(run, where)]
+        mine = [run for run in answer.runs if run.record.node == node and _is_below(run, where)]
         return [_Part(node, link.hello.host, run.dir, run.record) for run in mine]
 
+    too_many: Errors = {}
     answers, errors = await settle({node: one(node) for node in nodes})
+    errors.update(too_many)
     known = {folder.name for folder in list_runs()}
     runs: dict[str, list[_Part]] = {}
     for part in (part for parts in answers.values() for part in parts):

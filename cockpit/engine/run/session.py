@@ -110,6 +110,8 @@ class Session:
         self._offsets: dict[str, dict[str, int]] = {}
         self._records = {name: RecordReader(name, entry.ranks) for name, entry in self._nodes.items()}
         self._strangers: set[str] = set()
+        self._left_there: set[tuple[str, str]] = set()
+        """Nodes and files of theirs that there is no room for here, though there is for the rest."""
         self._found: dict[str, tuple[Fact, ...]] = {}
         self._stop: events.StopAsked | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -226,6 +228,7 @@ class Session:
             await self._send_stop(name, link)
         offsets = self._offsets.setdefault(name, {})
         self.paused.pop(name, None)
+        self._left_there = {each for each in self._left_there if each[0] != name}
         stream = await link.stream(verbs.Follow(entry.dir, offsets, CREDIT, self.manifest.run, name))
         samples: asyncio.Task[None] | None = None
         past: asyncio.Task[None] | None = None
@@ -296,7 +299,7 @@ class Session:
             if rank is not None and rank not in entry.ranks:
                 self._ignore(name, part.file)
                 continue
-            if name in self.paused and part.file not in RECORD:
+            if (name in self.paused and part.file not in RECORD) or (name, part.file) in self._left_there:
                 continue
             here = offsets.get(part.file, 0)
             if part.offset > here:
@@ -305,9 +308,13 @@ class Session:
                 try:
                     fresh = self._spools[name].append(part.file, part.offset, chunk)
                 except QuotaReached as error:
-                    if part.file in RECORD:
+                    if part.file == EVENTS:
                         raise
-                    self._pause_logs(name, error)
+                    if part.file == SIZES:
+                        # Costs the order of its output, but no bytes.
+                        self._left_there.add((name, part.file))
+                    else:
+                        self._pause_logs(name, error)
                     continue
             else:
                 fresh = chunk[here - part.offset :]
@@ -317,7 +324,9 @@ class Session:
             elif fresh and part.file != SIZES:
                 self._log(name, rank, part.offset + part.length - len(fresh), fresh)
         self.behind[name] = sum(
-            max(0, size - offsets.get(file, 0)) for file, size in item.sizes.items() if _is_of(entry, file)
+            max(0, size - offsets.get(file, 0))
+            for file, size in item.sizes.items()
+            if _is_of(entry, file) and (name, file) not in self._left_there
         )
         # Comes with every answer until the node has ended: it is news only once.
         found = tuple(line.fact for line in item.found.lines)

@@ -26,7 +26,8 @@ AROUND_S = 60.0
 MOST_EVENTS = 64
 """Of the newest ones."""
 _EVENTS_READ = 256 << 10
-_EVENTS = ("rank_exited", "rank_lost", "evidence_kept", "stop_requested")
+AROUND = ("rank_exited", "rank_lost", "evidence", "stop_requested")
+"""Kinds of these events; and that a rank was started again."""
 
 # Without waiting: whoever trains may have put a FIFO there.
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -112,7 +113,7 @@ class Keeper:
         for line in safefiles.part(path, max(0, size - _EVENTS_READ), _EVENTS_READ).split(b"\n"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 event = safefiles.parse(line)
-                if event["e"] in _EVENTS or (event["e"] == "rank_started" and event["attempt"]):
+                if event["e"] in AROUND or (event["e"] == "rank_started" and event["attempt"]):
                     times.append(float(event["t"]))
         return [(at - AROUND_S, at + AROUND_S) for at in times[-MOST_EVENTS:]]
 

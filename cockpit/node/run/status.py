@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 from cockpit.base import record, verbs
+from cockpit.base.answers import RUNS_TOLD, RunFacts
 from cockpit.base.fields import RunIdentity
-from cockpit.base.gate import COUNT, read
+from cockpit.base.frames import MAX_HEADER
+from cockpit.base.gate import COUNT, fields, read
 from cockpit.node import procfs, safefiles
 from cockpit.node.calls import Call, NodeError
 from cockpit.node.run import remains
@@ -17,6 +20,8 @@ from cockpit.node.run.ranks import End, Start, T, recorded
 _EVENTS_READ = 1 << 20
 """Bytes of a run record that are read for a status: more than 8 ranks can fill."""
 _RECORD_LIMIT = 1 << 20
+_RUNS_BYTES = MAX_HEADER // 2
+"""Of the list of runs: an answer with more than a frame may have would be none."""
 
 
 def status(call: Call) -> Dict[str, Any]:
@@ -51,17 +56,36 @@ def remaining(error: NodeError, folder: str, run: str, node: str) -> remains.Lef
 
 
 def runs(call: Call) -> Dict[str, Any]:
-    """The runs under ``base`` that are ours: ``runs`` [{dir, record, events, alive}]."""
+    """The runs under ``base`` that are ours, the newest first: ``runs`` [{dir, record, alive}], ``more``."""
     base = call.asked(verbs.Runs).base
-    found = []
-    for run in sorted(_names(base)):
-        for node in sorted(_names(os.path.join(base, run))):
-            folder = os.path.join(base, run, node)
-            try:
-                found.append(dict(_status(folder), dir=folder))
-            except NodeError:
-                continue  # not a run folder, or one that is just being made
-    return {"runs": found}
+    folders = [
+        os.path.join(base, run, node) for run in _names(base) for node in _names(os.path.join(base, run))
+    ]
+    found: List[Dict[str, Any]] = []
+    room, more = _RUNS_BYTES, 0
+    for folder in sorted(folders, key=_begun, reverse=True):
+        try:
+            facts = read_record(folder)
+        except NodeError:
+            continue
+        if safefiles.size(os.path.join(folder, record.EVENTS)) is None:
+            continue  # not a run folder, or one that is just being made
+        told = {name: facts[name] for name, *_ in fields(RunFacts) if name in facts}
+        one = {"dir": folder, "record": told, "alive": supervisor_alive(folder)}
+        room -= len(json.dumps(one))
+        if room < 0 or len(found) >= RUNS_TOLD:
+            more += 1
+        else:
+            found.append(one)
+    return {"runs": found, "more": more}
+
+
+def _begun(folder: str) -> float:
+    """When the record of a run folder was written, unix seconds; what has none comes last."""
+    try:
+        return os.lstat(os.path.join(folder, record.RECORD)).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _status(folder: str) -> Dict[str, Any]:
